@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# Installs what a fresh Debian 12 machine with Rust lacks for this project.
+#
+#   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
+#   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo
+#
+# Works as root or through sudo; silent and quick when nothing is missing. With PG_CONFIG set to the pg_config of
+# a server that is there, with headers, that one is used as it is and none is installed.
+set -euo pipefail
+
+PGRX_VERSION=0.17.0
+PG_MAJOR=15
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo "$@"
+    else
+        die "packages are missing ($packages) and neither root nor sudo is at hand to install them"
+    fi
+}
+
+# --- what is missing ---------------------------------------------------------------------------------------------
+
+packages=''
+need() { packages="$packages $*"; }
+
+any_exists() {
+    local path
+    for path in "$@"; do
+        [ -e "$path" ] && return 0
+    done
+    return 1
+}
+
+# The pg_config to build against. Debian's common /usr/bin/pg_config may belong to libpq alone or to another
+# version, so the one beside the server comes first.
+find_pg_config() {
+    if [ -n "${PG_CONFIG:-}" ] && is_server "$PG_CONFIG"; then
+        printf '%s\n' "$PG_CONFIG"
+    elif [ -x "/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" ]; then
+        printf '%s\n' "/usr/lib/postgresql/$PG_MAJOR/bin/pg_config"
+    else
+        printf '%s\n' pg_config
+    fi
+}
+
+# True for the pg_config of a server that can be run and built against; that of libpq alone is not.
+is_server() {
+    local bin headers
+    bin=$("$1" --bindir 2>/dev/null) && headers=$("$1" --includedir-server 2>/dev/null) || return 1
+    [ -x "$bin/postgres" ] && [ -e "$headers/postgres.h" ]
+}
+
+missing_server() {
+    local server="/usr/lib/postgresql/$PG_MAJOR" headers="/usr/include/postgresql/$PG_MAJOR/server/postgres.h"
+    if [ -n "${PG_CONFIG:-}" ] && is_server "$PG_CONFIG"; then
+        return 0
+    fi
+    case "${PG_CONFIG:-}" in
+        # A certain server is wanted: another in its place would not do. A bare name is only a default.
+        */*) die "PG_CONFIG=$PG_CONFIG is not that of an installed server with its headers" ;;
+    esac
+    any_exists "$server/bin/postgres" || need "postgresql-$PG_MAJOR"
+    { any_exists "$headers" && any_exists "$server/bin/pg_config"; } || need "postgresql-server-dev-$PG_MAJOR"
+}
+
+missing_tools() {
+    have gcc || have cc || need gcc libc6-dev
+    have pkg-config || need pkg-config
+    have make || need make
+    have git || need git
+    # bindgen loads libclang and asks the clang program where the system's headers are.
+    if [ -z "${LIBCLANG_PATH:-}" ]; then
+        any_exists /usr/lib/llvm-*/lib/libclang.so* /usr/lib/llvm-*/lib/libclang-*.so* \
+            /usr/lib/*/libclang.so* /usr/lib/*/libclang-*.so* /usr/lib/libclang.so* || need libclang-dev
+    fi
+    have clang || any_exists /usr/bin/clang-* /usr/lib/llvm-*/bin/clang || need clang
+}
+
+# --- installing it -----------------------------------------------------------------------------------------------
+
+# Debian's server package makes a cluster named "main" and starts it. Nobody asked for that one: a setting of
+# our own keeps it away for as long as the installation takes.
+no_main_cluster=''
+prevent_main_cluster() {
+    local dir=/etc/postgresql-common/createcluster.d
+    as_root mkdir -p "$dir"
+    no_main_cluster="$dir/zz-taskq-setup.conf"
+    trap allow_main_cluster EXIT
+    printf 'create_main_cluster = false\n' | as_root tee "$no_main_cluster" >/dev/null
+}
+
+allow_main_cluster() {
+    [ -n "$no_main_cluster" ] || return 0
+    as_root rm -f "$no_main_cluster"
+    no_main_cluster=''
+}
+
+install_packages() {
+    [ -n "$packages" ] || return 0
+    have apt-get || die "please install the equivalents of:$packages"
+    say "installing$packages"
+    case " $packages " in
+        *" postgresql-$PG_MAJOR "*) prevent_main_cluster ;;
+    esac
+    # The lists of a fresh machine are empty or old; of one that is in use, mostly good enough.
+    # shellcheck disable=SC2086  # a list of words
+    if ! apt_install $packages 2>/dev/null; then
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || die "apt-get update failed"
+        # shellcheck disable=SC2086
+        apt_install $packages || die "could not install$packages"
+    fi
+    allow_main_cluster
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@" >/dev/null
+}
+
+# --- Rust and pgrx -----------------------------------------------------------------------------------------------
+
+find_cargo() {
+    have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
+}
+
+install_cargo_pgrx() {
+    [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $PGRX_VERSION" ] && return 0
+    say "installing cargo-pgrx $PGRX_VERSION (takes some minutes, once)"
+    cargo install --locked --quiet "cargo-pgrx@$PGRX_VERSION"
+}
+
+# Makes the server known to cargo-pgrx. `cargo pgrx init` forgets the servers that it is not told of, so one
+# more is added to an existing register by hand.
+register_server() {
+    local register="${PGRX_HOME:-$HOME/.pgrx}/config.toml" pg_config label known
+    pg_config=$(command -v "$(find_pg_config)") || die "no pg_config in sight"
+    label=pg$("$pg_config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
+    known=$(sed -n "s/^ *$label *= *\"\(.*\)\".*/\1/p" "$register" 2>/dev/null | head -n 1 || true)
+    [ -n "$known" ] && [ -x "$known" ] && return 0
+    if grep -q '^\[configs\]' "$register" 2>/dev/null; then
+        sed -i -e "/^ *$label *=/d" -e "s|^\[configs\]|&\n$label = \"$pg_config\"|" "$register"
+    else
+        cargo pgrx init "--$label" "$pg_config" >/dev/null
+    fi
+}
+
+case "${1:-}" in
+    build | test) ;;
+    *)
+        printf 'usage: %s build|test\n' "$0" >&2
+        exit 2
+        ;;
+esac
+
+missing_server
+missing_tools
+if [ "$1" = test ] && ! have sudo; then
+    # cargo-pgrx puts the server's user in charge of the test cluster by calling sudo, also when run as root.
+    need sudo
+fi
+install_packages
+find_cargo
+if [ "$1" = test ]; then
+    install_cargo_pgrx
+    register_server
+fi

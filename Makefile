@@ -1,0 +1,80 @@
+# taskq: build, install, try and test. `make help` lists the targets.
+
+PG_CONFIG ?= pg_config
+DESTDIR   ?=
+
+VERSION   := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+PG_MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
+PKGLIBDIR  = $(shell $(PG_CONFIG) --pkglibdir)
+EXTDIR     = $(shell $(PG_CONFIG) --sharedir)/extension
+
+TARGET    := $(or $(CARGO_TARGET_DIR),target)
+LIBRARY   := $(TARGET)/release/libtaskq.so
+STAGE     := $(TARGET)/stage
+SQL_PARTS := sql/schema.sql sql/functions.sql sql/views.sql sql/grants.sql
+
+# One feature set, one profile, everywhere: pgrx is compiled once.
+FEATURES   = --no-default-features --features pg$(PG_MAJOR)
+CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell command -v $(PG_CONFIG))
+
+.PHONY: help setup build install uninstall package demo test lint unit-test pg-test outside-test bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## install what building needs, where it is missing (root or sudo)
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
+
+build: ## build the library and the extension's files
+	$(CARGO_ENV) cargo build --release --locked --lib $(FEATURES)
+	@mkdir -p $(STAGE)
+	@sed 's/@CARGO_VERSION@/$(VERSION)/' taskq.control > $(STAGE)/taskq.control
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION taskq" to load this file. \quit'; cat $(SQL_PARTS); } > $(STAGE)/taskq--$(VERSION).sql
+
+install: build ## install into the server that PG_CONFIG belongs to
+	install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
+	install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
+	install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(DESTDIR)$(EXTDIR)/'
+
+uninstall: ## remove what install has put there
+	rm -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so' '$(DESTDIR)$(EXTDIR)/taskq.control' '$(DESTDIR)$(EXTDIR)'/taskq--*.sql
+
+package: build ## a tar archive of the installed files, in target/
+	rm -rf $(TARGET)/package
+	$(MAKE) install DESTDIR=$(abspath $(TARGET))/package
+	tar -C $(TARGET)/package -czf $(TARGET)/taskq-$(VERSION)-pg$(PG_MAJOR).tar.gz .
+	@echo "$(TARGET)/taskq-$(VERSION)-pg$(PG_MAJOR).tar.gz"
+
+demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
+	@$(MAKE) --no-print-directory install
+	@cargo build --release --locked -p branch_export
+	@.ci/demo.sh
+
+# The tests' feature set: that of the build, and pg_test, which is this crate's alone.
+TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
+
+test: ## all of the following four; installs what they need
+	@.ci/test.sh all
+
+lint: ## format and clippy
+	cargo fmt --all --check
+	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
+	cargo clippy --release --locked -p taskq_tests -p branch_export --all-targets -- -D warnings
+
+unit-test: ## tests of the pure parts, without a server
+	$(CARGO_ENV) cargo test --release --locked -p taskq --lib $(TEST_FEATURES) -- --skip pg_test::
+	cargo test --release --locked -p branch_export
+
+pg-test: ## tests that run inside a server (pg_test/)
+	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh pg
+
+outside-test: ## tests from outside, over connections (tests/)
+	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh outside
+
+bench: ## measure, and print a table of ratios (takes some minutes)
+	@$(MAKE) --no-print-directory install
+	@PG_CONFIG=$(PG_CONFIG) benches/run.sh
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Installs what the example clients and their tests need into target/clients: a Python environment, the packages of
+# Node, the Rust worker; and PgBouncer from the distribution's package. Quick when nothing has changed.
+#
+# Needs python3 with venv, node with npm, cargo, psql. Only PgBouncer wants root (or sudo), and only if it is missing.
+set -euo pipefail
+
+say() { printf 'clients: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+root=$(cd "$here/../.." && pwd -P)
+to=${CARGO_TARGET_DIR:-$root/target}/clients
+mkdir -p "$to"
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo "$@"
+    else
+        die "$* wants root, and sudo is not at hand"
+    fi
+}
+
+apt_install() {
+    have apt-get || die "please install the equivalents of: $*"
+    say "installing $*"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 && return
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# Nobody asked for the service that Debian's package starts: policy-rc.d keeps it from that while it is installed.
+install_pgbouncer() {
+    have pgbouncer || [ -x /usr/sbin/pgbouncer ] && return
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap "as_root rm -f $policy" EXIT
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+    fi
+    apt_install pgbouncer
+}
+
+install_python() {
+    have python3 || apt_install python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    cmp -s "$here/python/requirements.txt" "$to/python/requirements.txt" && return
+    say "installing the packages of the Python clients"
+    python3 -m venv --clear "$to/python"
+    "$to/python/bin/pip" install --quiet --disable-pip-version-check -r "$here/python/requirements.txt"
+    cp "$here/python/requirements.txt" "$to/python/"
+}
+
+install_node() {
+    have npm || apt_install nodejs npm
+    mkdir -p "$to/node"
+    cmp -s "$here/node/package-lock.json" "$to/node/package-lock.json" && [ -d "$to/node/node_modules/pg" ] && return
+    say "installing the packages of the Node client"
+    rm -f "$to/node/package-lock.json"
+    cp "$here/node/package.json" "$to/node/"
+    # The lock file comes last: it says that the rest is there.
+    cp "$here/node/package-lock.json" "$to/node/package-lock.new"
+    (cd "$to/node" && mv package-lock.new package-lock.json && npm ci --silent --no-audit --no-fund) ||
+        { rm -f "$to/node/package-lock.json"; die "npm ci failed"; }
+}
+
+install_rust() {
+    CARGO_TARGET_DIR=$to/build cargo build --release --locked --quiet --manifest-path "$here/rust/Cargo.toml"
+}
+
+have psql || apt_install postgresql-client
+install_pgbouncer
+install_python
+install_node
+install_rust

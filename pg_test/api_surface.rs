@@ -1,0 +1,198 @@
+//! The public surface, frozen: whatever the extension owns in its schema stands in `SURFACE`.
+
+/// One line per object, in the order of the query in the test below: functions and procedures with their
+/// arguments and results, tables, types, views with their columns. Names and defaults of arguments and names
+/// of columns are API: what disappears from this list breaks somebody's client.
+#[cfg(any(test, feature = "pg_test"))]
+const SURFACE: &str = r#"
+function _action_channels(actions text[]) -> SETOF integer
+function _before_commit() -> void
+function _chain(blocks jsonb) -> jsonb
+function _grant(part text, role regrole, give boolean) -> void
+function _has_part(part text, role regrole) -> boolean
+function _is_monitor() -> boolean
+function _is_producer() -> boolean
+function _is_ready(actions text[]) -> boolean
+function _is_worker() -> boolean
+function _next_due(actions text[]) -> timestamp with time zone
+function _num_settled(task_nos bigint[]) -> integer
+function _parallel(blocks jsonb) -> jsonb
+function _rights(part text) -> TABLE(kind text, name text)
+function _task_channels(task_ids text[]) -> SETOF bigint
+function action_channel(action text) -> text
+function add_dependencies(after text[], run text[], condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
+function add_dependencies(dependencies jsonb, if_missing text DEFAULT 'error'::text) -> bigint
+function ancestors(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
+function cancel_group(group_id text) -> bigint
+function cancel_tasks(task_ids text[], status text DEFAULT NULL::text) -> bigint
+function chain(VARIADIC blocks jsonb[]) -> jsonb
+function check() -> TABLE(problem text, task_id text, detail text)
+function chord(header jsonb, callback jsonb) -> jsonb
+function clock() -> timestamp with time zone
+function complete_task(task_id text, result jsonb DEFAULT NULL::jsonb, status text DEFAULT NULL::text) -> taskq.status_code
+function count_tasks(actions text[] DEFAULT NULL::text[], ids text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], states text[] DEFAULT NULL::text[]) -> TABLE(action text, state text, count bigint)
+function critical_path(task_id text) -> TABLE(step integer, task_id text, action text, state text, duration interval)
+function delay_workgroup(workgroup text, delay interval) -> timestamp with time zone
+function delete_group(group_id text) -> bigint
+function delete_tasks(task_ids text[]) -> bigint
+function dependency_results(task_id text) -> TABLE(task_id text, action text, status_code taskq.status_code, status text, result jsonb)
+function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
+function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval) -> TABLE(task_id text, owned boolean)
+function grant_monitor(role regrole) -> void
+function grant_producer(role regrole) -> void
+function grant_worker(role regrole) -> void
+function graph(task_id text, format text DEFAULT 'text'::text, max_tasks integer DEFAULT 500, skip integer DEFAULT 0) -> text
+function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> text
+function insert_tasks(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> SETOF text
+function maintain() -> bigint
+function map(action text, bodies jsonb) -> jsonb
+function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb)
+function parallel(VARIADIC blocks jsonb[]) -> jsonb
+function pause_action(action text) -> boolean
+function pause_group(group_id text) -> bigint
+function replace_tasks(tasks jsonb, if_missing text DEFAULT 'error'::text) -> SETOF text
+function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress real DEFAULT NULL::real, checkpoint jsonb DEFAULT NULL::jsonb) -> void
+function reset_group(group_id text) -> bigint
+function resume_action(action text) -> boolean
+function resume_group(group_id text) -> bigint
+function retry_group(group_id text) -> bigint
+function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text) -> bigint
+function return_task(task_id text, token uuid, status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
+function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
+function return_tasks(task_ids text[], tokens uuid[], status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
+function revoke_monitor(role regrole) -> void
+function revoke_producer(role regrole) -> void
+function revoke_worker(role regrole) -> void
+function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text) -> timestamp with time zone
+function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
+function task_channel(id text) -> text
+function unschedule(name text) -> void
+function wait_for_task(task_id text, timeout interval DEFAULT '00:00:10'::interval) -> TABLE(task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamp with time zone)
+function why(task_id text) -> SETOF text
+procedure wait_for_tasks(IN task_ids text[], IN timeout interval, INOUT num_settled integer DEFAULT NULL::integer)
+procedure wait_for_work(IN actions text[], IN timeout interval, INOUT ready boolean DEFAULT NULL::boolean)
+sequence action_no_seq
+sequence position_seq
+table action
+table action_setting
+table attempt
+table blocked
+table bucket
+table dependency
+table graph_guard
+table lease
+table merge_key
+table parked
+table progress
+table run
+table schedule
+table scheduled
+table settled
+table signal
+table slot
+table task
+table task_group
+table workgroup
+type dependency_condition
+type status_code
+view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts)
+view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
+view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
+view dependencies(after, run, condition, settled)
+view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end)
+view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem)
+view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state)
+view workgroups(workgroup, not_before, held_back)
+"#;
+
+#[pgrx::pg_schema]
+mod tests {
+    use super::SURFACE;
+    use crate::pg_test::queue::{all, one};
+    use pgrx::prelude::*;
+
+    fn owned() -> Vec<String> {
+        all("SELECT line FROM (
+                SELECT CASE p.prokind WHEN 'p' THEN 'procedure ' ELSE 'function ' END || p.proname
+                       || '(' || pg_get_function_arguments(p.oid) || ')'
+                       || COALESCE(' -> ' || pg_get_function_result(p.oid), '')
+                  FROM pg_proc AS p
+                  JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+                 WHERE p.pronamespace = 'taskq'::regnamespace
+                UNION ALL
+                SELECT CASE c.relkind WHEN 'v' THEN 'view ' WHEN 'S' THEN 'sequence ' ELSE 'table ' END || c.relname
+                       || CASE c.relkind WHEN 'v' THEN
+                              '(' || (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute AS a
+                                       WHERE a.attrelid = c.oid AND a.attnum > 0) || ')' ELSE '' END
+                  FROM pg_class AS c
+                  JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+                 WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+                UNION ALL
+                -- Those that tables and views bring along, and arrays, are no members of their own.
+                SELECT 'type ' || t.typname
+                  FROM pg_type AS t
+                  JOIN pg_depend AS d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+                 WHERE t.typnamespace = 'taskq'::regnamespace) AS surface(line)
+              ORDER BY line COLLATE \"C\"")
+    }
+
+    #[pg_test]
+    fn the_surface_is_the_one_that_is_written_down() {
+        let owned = owned();
+        let listed: Vec<&str> = SURFACE.trim().lines().collect();
+        let new: Vec<&str> = owned.iter().map(String::as_str).filter(|line| !listed.contains(line)).collect();
+        let gone: Vec<&str> =
+            listed.iter().copied().filter(|line| !owned.iter().any(|o| o == line)).collect();
+        assert!(
+            new.is_empty() && gone.is_empty(),
+            "the extension's surface differs from SURFACE in pg_test/api_surface.rs.\n\
+             If that is what you want, change the list (sorted by bytes), docs/reference.md and CHANGELOG.md.\n\
+             Lines to add:\n{}\nLines to remove:\n{}\n",
+            new.join("\n"),
+            gone.join("\n"),
+        );
+        assert!(
+            owned.iter().zip(&listed).all(|(a, b)| a == b),
+            "SURFACE is not sorted by bytes, or has a line twice"
+        );
+    }
+
+    #[pg_test]
+    fn everything_in_the_schema_belongs_to_the_extension() {
+        let strays: Vec<String> = all("SELECT p.oid::regprocedure::text FROM pg_proc AS p
+              WHERE p.pronamespace = 'taskq'::regnamespace
+                AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e')");
+        assert!(strays.is_empty(), "{strays:#?}");
+        let schema: i64 = one("SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass
+              AND objid = 'taskq'::regnamespace AND deptype = 'e'");
+        assert_eq!(schema, 1, "DROP EXTENSION takes the schema along");
+    }
+
+    #[pg_test]
+    fn everything_in_the_schema_has_a_comment() {
+        let silent: Vec<String> = all("SELECT p.oid::regprocedure::text FROM pg_proc AS p
+              WHERE p.pronamespace = 'taskq'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
+             UNION ALL
+             SELECT c.oid::regclass::text FROM pg_class AS c
+              WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+                AND obj_description(c.oid, 'pg_class') IS NULL
+             UNION ALL
+             SELECT t.oid::regtype::text FROM pg_type AS t
+              WHERE t.typnamespace = 'taskq'::regnamespace AND t.typtype IN ('d', 'e')
+                AND obj_description(t.oid, 'pg_type') IS NULL");
+        assert!(silent.is_empty(), "{silent:#?}\nCOMMENT ON … belongs behind each CREATE");
+    }
+
+    #[pg_test]
+    fn functions_that_write_are_volatile_and_never_parallel() {
+        let wrong: Vec<String> = all("SELECT p.oid::regprocedure::text FROM pg_proc AS p
+               JOIN pg_language AS l ON l.oid = p.prolang
+              WHERE p.pronamespace = 'taskq'::regnamespace AND p.proname NOT LIKE '\\_%' AND l.lanname = 'c' AND p.provolatile = 'v'
+                AND (p.proparallel <> 'u' OR p.proisstrict)");
+        assert!(
+            wrong.is_empty(),
+            "{wrong:#?}\nNULL is refused by the function itself, and work is never repeated"
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! Tests that run inside a server, one file per area; the name of a test says what it claims.
+//!
+//! Each runs in a transaction of its own that is rolled back, so that every test may use the same ids and
+//! actions. For the same reason nothing here tells what another session sees: that is for `tests/`.
+//! Uncommitted ids of one test would block another, so they run one at a time (`RUST_TEST_THREADS=1`).
+//!
+//! The Rust name of a test is its name in SQL as well: unique in the crate, and at most 63 bytes.
+#![allow(missing_docs)]
+
+mod api_surface;
+mod check;
+mod dependencies;
+mod insert;
+mod keeping;
+mod operating;
+mod own;
+mod queue;
+mod replace;
+mod returns;
+mod rights;
+mod spontaneous;
+
+/// Called by the test framework in each test process.
+pub fn setup(_options: Vec<&str>) {}
+
+/// Settings of the test server.
+#[must_use]
+pub fn postgresql_conf_options() -> Vec<&'static str> {
+    vec!["fsync = off", "full_page_writes = off", "autovacuum = off"]
+}

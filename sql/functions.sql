@@ -1,0 +1,565 @@
+-- taskq: the functions. Everything here is code: a new version replaces it wholesale.
+--
+-- All functions run with the rights of the extension's owner (SECURITY DEFINER), so that a role needs
+-- EXECUTE on functions and nothing on tables; see grants.sql. The SET clauses make that safe (search_path)
+-- and leave the planner index scans and nested loops only: a kept plan that was made while a table was
+-- empty is still right when it holds a million rows.
+
+CREATE FUNCTION taskq.insert_task(
+        id text,
+        action text,
+        body text = NULL,
+        priority integer = 0,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        depends_on text[] = NULL,
+        to_signal_after text[] = NULL,
+        spontaneous boolean = false,
+        post_result boolean = false,
+        group_id text = NULL,
+        retention interval = NULL,
+        metadata jsonb = NULL,
+        backoff jsonb = NULL,
+        workgroup text = NULL,
+        key text = NULL,
+        seed boolean = false,
+        on_conflict text = 'error',
+        if_missing text = 'error')
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
+COMMENT ON FUNCTION taskq.insert_task IS
+    'insert one task; returns its id, or NULL where on_conflict => ''skip'' left an existing one alone';
+
+CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
+    RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
+COMMENT ON FUNCTION taskq.insert_tasks IS
+    'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
+
+CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
+    RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_replace_tasks_wrapper';
+COMMENT ON FUNCTION taskq.replace_tasks IS
+    'insert tasks in place of those with the same ids, which end as aborted';
+
+CREATE FUNCTION taskq.own_tasks(
+        actor_id text,
+        max_tasks integer,
+        actions text[],
+        max_duration interval = NULL,
+        wait interval = NULL,
+        with_results boolean = false)
+    RETURNS TABLE (
+        task_id text,
+        token uuid,
+        action text,
+        body text,
+        num_tries integer,
+        num_failures integer,
+        action_deadline timestamptz,
+        checkpoint jsonb,
+        results jsonb,
+        priority integer,
+        metadata jsonb)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
+COMMENT ON FUNCTION taskq.own_tasks IS
+    'grant up to max_tasks ready tasks of these actions to an actor; with wait, sleep until there are some';
+
+CREATE FUNCTION taskq.extend_tasks_ownership(
+        actor_id text,
+        task_ids text[],
+        tokens uuid[],
+        max_duration interval)
+    RETURNS TABLE (task_id text, owned boolean)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
+COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
+    'move the deadlines of tasks still held to now + max_duration; tells which are held';
+
+CREATE FUNCTION taskq.return_task(
+        task_id text,
+        token uuid,
+        status_code taskq.status_code = 'completed',
+        status text = NULL,
+        result jsonb = NULL,
+        retry_after interval = NULL,
+        children jsonb = NULL,
+        children_block boolean = false,
+        delay_children interval = NULL,
+        delay_workgroup interval = NULL)
+    RETURNS taskq.status_code
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
+COMMENT ON FUNCTION taskq.return_task IS
+    'end a performance: completed, aborted, or pending for another try; returns the code the task really got';
+
+CREATE FUNCTION taskq.return_tasks(
+        task_ids text[],
+        tokens uuid[],
+        status_code taskq.status_code = 'completed',
+        status text = NULL,
+        result jsonb = NULL,
+        retry_after interval = NULL)
+    RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
+COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], taskq.status_code, text, jsonb, interval) IS
+    'end many performances alike; a bad token spoils only its own row';
+
+CREATE FUNCTION taskq.return_tasks(returns jsonb)
+    RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_return_tasks_json_wrapper';
+COMMENT ON FUNCTION taskq.return_tasks(jsonb) IS
+    'end many performances, each in its own way; a bad token spoils only its own row';
+
+CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds')
+    RETURNS TABLE (
+        task_id text,
+        status_code taskq.status_code,
+        status text,
+        result jsonb,
+        settled_at timestamptz)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 1
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_wait_for_task_wrapper';
+COMMENT ON FUNCTION taskq.wait_for_task IS
+    'sleep until the task is settled and tell how it ended; no row on time-out';
+
+-- Procedures that commit can have neither SECURITY DEFINER nor SET: they only sleep, and look through the
+-- functions below, which are theirs.
+CREATE PROCEDURE taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer = NULL)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'taskq_wait_for_tasks_wrapper';
+COMMENT ON PROCEDURE taskq.wait_for_tasks IS
+    'sleep, holding no snapshot, until all the tasks are settled; tells how many are';
+
+CREATE PROCEDURE taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean = NULL)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'taskq_wait_for_work_wrapper';
+COMMENT ON PROCEDURE taskq.wait_for_work IS
+    'sleep, holding no snapshot, until own_tasks for these actions would find something';
+
+CREATE FUNCTION taskq._task_channels(task_ids text[])
+    RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_task_channels_wrapper';
+COMMENT ON FUNCTION taskq._task_channels IS
+    'internal: the look of wait_for_tasks';
+
+CREATE FUNCTION taskq._action_channels(actions text[])
+    RETURNS SETOF integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_action_channels_wrapper';
+COMMENT ON FUNCTION taskq._action_channels IS
+    'internal: the look of wait_for_work';
+
+CREATE FUNCTION taskq._num_settled(task_nos bigint[])
+    RETURNS integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_num_settled_wrapper';
+COMMENT ON FUNCTION taskq._num_settled IS
+    'internal: the look of wait_for_tasks';
+
+CREATE FUNCTION taskq._is_ready(actions text[])
+    RETURNS boolean
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_is_ready_wrapper';
+COMMENT ON FUNCTION taskq._is_ready IS
+    'internal: the look of wait_for_work';
+
+CREATE FUNCTION taskq._next_due(actions text[])
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
+COMMENT ON FUNCTION taskq._next_due IS
+    'internal: the look of wait_for_work';
+
+CREATE FUNCTION taskq.add_dependencies(dependencies jsonb, if_missing text = 'error')
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_add_dependencies_json_wrapper';
+COMMENT ON FUNCTION taskq.add_dependencies(jsonb, text) IS
+    'make stored tasks wait for others; returns how many of the dependencies block now';
+
+CREATE FUNCTION taskq.add_dependencies(
+        after text[],
+        run text[],
+        condition taskq.dependency_condition = 'completed',
+        if_missing text = 'error')
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_add_dependencies_wrapper';
+COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], taskq.dependency_condition, text) IS
+    'make stored tasks wait for others; returns how many of the dependencies block now';
+
+CREATE FUNCTION taskq.cancel_tasks(task_ids text[], status text = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
+COMMENT ON FUNCTION taskq.cancel_tasks IS
+    'abort those of the tasks that are not settled, in progress or not; returns how many';
+
+CREATE FUNCTION taskq.delete_tasks(task_ids text[])
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
+COMMENT ON FUNCTION taskq.delete_tasks IS
+    'remove tasks, and what is left with nothing to wait for; returns how many went';
+
+CREATE FUNCTION taskq.report_status(
+        task_id text,
+        token uuid,
+        status text = NULL,
+        progress real = NULL,
+        checkpoint jsonb = NULL)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_report_status_wrapper';
+COMMENT ON FUNCTION taskq.report_status IS
+    'say how a performance is getting on, and save a checkpoint for a next try; NULL keeps what was said before';
+
+CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status text = NULL)
+    RETURNS taskq.status_code
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
+COMMENT ON FUNCTION taskq.complete_task IS
+    'complete by hand a task that nothing blocks and nobody owns';
+
+CREATE FUNCTION taskq._chain(blocks jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_chain_wrapper';
+COMMENT ON FUNCTION taskq._chain IS
+    'internal: the body of taskq.chain';
+
+CREATE FUNCTION taskq._parallel(blocks jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_parallel_wrapper';
+COMMENT ON FUNCTION taskq._parallel IS
+    'internal: the body of taskq.parallel';
+
+-- The builders touch no table: they run with the caller's rights.
+CREATE FUNCTION taskq.chain(VARIADIC blocks jsonb[])
+    RETURNS jsonb
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE COST 100
+    RETURN taskq._chain(pg_catalog.to_jsonb(blocks));
+COMMENT ON FUNCTION taskq.chain IS
+    'tasks, or arrays of tasks, one after the other; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.parallel(VARIADIC blocks jsonb[])
+    RETURNS jsonb
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE COST 100
+    RETURN taskq._parallel(pg_catalog.to_jsonb(blocks));
+COMMENT ON FUNCTION taskq.parallel IS
+    'tasks, or arrays of tasks, side by side; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.chord(header jsonb, callback jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_chord_wrapper';
+COMMENT ON FUNCTION taskq.chord IS
+    'the callback after all of the header; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.map(action text, bodies jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_map_wrapper';
+COMMENT ON FUNCTION taskq.map IS
+    'one task of this action for each body; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.retry_tasks(
+        task_ids text[] = NULL,
+        actions text[] = NULL,
+        groups text[] = NULL,
+        status_like text = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
+COMMENT ON FUNCTION taskq.retry_tasks IS
+    'give aborted tasks that meet all the filters new tries, and bring back what aborted because of them; returns how many came back';
+
+CREATE FUNCTION taskq.ancestors(task_id text, max_tasks integer = NULL)
+    RETURNS TABLE (task_id text, action text, state text, depth integer)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_ancestors_wrapper';
+COMMENT ON FUNCTION taskq.ancestors IS
+    'the tasks that a task runs after, directly or not, nearest first';
+
+CREATE FUNCTION taskq.descendants(task_id text, max_tasks integer = NULL)
+    RETURNS TABLE (task_id text, action text, state text, depth integer)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_descendants_wrapper';
+COMMENT ON FUNCTION taskq.descendants IS
+    'the tasks that run after a task, directly or not, nearest first';
+
+CREATE FUNCTION taskq.critical_path(task_id text)
+    RETURNS TABLE (step integer, task_id text, action text, state text, duration interval)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_critical_path_wrapper';
+COMMENT ON FUNCTION taskq.critical_path IS
+    'the chain of dependencies that takes longest up to a task';
+
+CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks integer = 500, skip integer = 0)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_graph_wrapper';
+COMMENT ON FUNCTION taskq.graph IS
+    'a task with all it is connected to, or the tasks of a group, as dot, mermaid or text';
+
+-- Flow control ------------------------------------------------------------------------------------------
+
+CREATE FUNCTION taskq.set_action(
+        action text,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        backoff jsonb = NULL,
+        max_concurrency integer = NULL,
+        rate_limit integer = NULL,
+        rate_period interval = NULL,
+        retention interval = NULL,
+        notify boolean = NULL,
+        on_timeout text = NULL,
+        max_timeouts integer = NULL,
+        clear text[] = NULL)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_set_action_wrapper';
+COMMENT ON FUNCTION taskq.set_action IS
+    'set defaults and limits of an action; what is left out stays as it was';
+
+CREATE FUNCTION taskq.pause_action(action text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_pause_action_wrapper';
+COMMENT ON FUNCTION taskq.pause_action IS
+    'let no more tasks of an action be owned; tells whether that changed anything';
+
+CREATE FUNCTION taskq.resume_action(action text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_resume_action_wrapper';
+COMMENT ON FUNCTION taskq.resume_action IS
+    'let tasks of an action be owned again; tells whether that changed anything';
+
+CREATE FUNCTION taskq.pause_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_pause_group_wrapper';
+COMMENT ON FUNCTION taskq.pause_group IS
+    'let no more tasks of a group be owned; returns how many are held back';
+
+CREATE FUNCTION taskq.resume_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_resume_group_wrapper';
+COMMENT ON FUNCTION taskq.resume_group IS
+    'let tasks of a group be owned again; returns how many were held back';
+
+CREATE FUNCTION taskq.cancel_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_cancel_group_wrapper';
+COMMENT ON FUNCTION taskq.cancel_group IS
+    'abort the tasks of a group that are not settled; returns how many';
+
+CREATE FUNCTION taskq.delete_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_delete_group_wrapper';
+COMMENT ON FUNCTION taskq.delete_group IS
+    'delete the tasks of a group; returns how many tasks went';
+
+CREATE FUNCTION taskq.retry_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_retry_group_wrapper';
+COMMENT ON FUNCTION taskq.retry_group IS
+    'give the aborted tasks of a group new tries; returns how many came back';
+
+CREATE FUNCTION taskq.reset_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_reset_group_wrapper';
+COMMENT ON FUNCTION taskq.reset_group IS
+    'put a group back to its start, or to its seed tasks; returns how many tasks it had';
+
+CREATE FUNCTION taskq.delay_workgroup(workgroup text, delay interval)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_delay_workgroup_wrapper';
+COMMENT ON FUNCTION taskq.delay_workgroup IS
+    'hold all tasks of a workgroup back for a while from now; returns until when';
+
+CREATE FUNCTION taskq.schedule(
+        name text,
+        cron text,
+        task jsonb,
+        timezone text = 'UTC',
+        overlap text = 'skip',
+        backfill text = 'one')
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_schedule_wrapper';
+COMMENT ON FUNCTION taskq.schedule IS
+    'insert a task whenever a cron expression says so; returns when that is next';
+
+CREATE FUNCTION taskq.unschedule(name text)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_unschedule_wrapper';
+COMMENT ON FUNCTION taskq.unschedule IS
+    'end a schedule; tasks that it has inserted stay';
+
+CREATE FUNCTION taskq.action_channel(action text)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5
+    RETURN 'taskq_action_' OPERATOR(pg_catalog.||) pg_catalog.md5(action);
+COMMENT ON FUNCTION taskq.action_channel IS
+    'the channel that LISTEN needs for tasks of an action that is set to notify';
+
+CREATE FUNCTION taskq.maintain()
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_maintain_wrapper';
+COMMENT ON FUNCTION taskq.maintain IS
+    'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
+
+CREATE FUNCTION taskq.clock()
+    RETURNS timestamptz
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_clock_wrapper';
+COMMENT ON FUNCTION taskq.clock IS
+    'now, by the clock of the queue (see the setting taskq.now)';
+
+CREATE FUNCTION taskq._before_commit()
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_before_commit_wrapper';
+COMMENT ON FUNCTION taskq._before_commit IS
+    'internal: the last look at deferred signals; called by the queue itself before a commit';
+
+-- A channel name has at most 63 bytes, an id up to 1,000: the digest keeps them apart.
+CREATE FUNCTION taskq.task_channel(id text)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5
+    RETURN 'taskq_task_' OPERATOR(pg_catalog.||) pg_catalog.md5(id);
+COMMENT ON FUNCTION taskq.task_channel IS
+    'the channel that LISTEN needs for the end of a task inserted with post_result';

@@ -1,0 +1,329 @@
+-- taskq: the stored state. Each table is here once; a change needs a migration script.
+--
+-- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
+-- one of `run`, `blocked`, `scheduled` and `settled`; see docs/architecture.md for the whole map.
+-- Tables that change often are narrow; the wide one is never updated.
+
+CREATE SCHEMA taskq;
+COMMENT ON SCHEMA taskq IS 'a task queue with dependencies between tasks';
+
+CREATE DOMAIN taskq.status_code AS text
+    CONSTRAINT status_code_check CHECK (VALUE IN ('pending', 'in-progress', 'aborted', 'completed'));
+COMMENT ON DOMAIN taskq.status_code IS 'what has become of a task: pending, in-progress, aborted or completed';
+
+CREATE DOMAIN taskq.dependency_condition AS text
+    CONSTRAINT dependency_condition_check CHECK (VALUE IN ('completed', 'settled', 'aborted'));
+COMMENT ON DOMAIN taskq.dependency_condition IS
+    'how the task waited for must end for the waiting one to run: completed, settled (either way) or aborted';
+
+-- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and
+-- whoever takes a position has its transaction id before: a position below another transaction's xmin
+-- horizon can then never appear later. The low-water mark of claiming rests on that.
+CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
+
+CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
+
+-- Names of actions. *Not* unique on purpose: two transactions that use a new name at once would wait
+-- for each other. Each gets a number of its own instead, and claiming looks at all numbers of a name.
+-- Rows are never deleted.
+CREATE TABLE taskq.action (
+    action_no integer PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    CONSTRAINT action_name_check CHECK (name <> '')
+);
+CREATE INDEX action_name_idx ON taskq.action (name);    -- numbers of a name
+COMMENT ON TABLE taskq.action IS 'names of actions and the numbers that stand for them in the narrow tables';
+
+-- What is set for an action, by name: it may come before the action's first task.
+CREATE TABLE taskq.action_setting (
+    name text COLLATE "C" PRIMARY KEY,
+    paused boolean NOT NULL DEFAULT false,
+    max_tries integer,
+    max_duration interval,
+    backoff jsonb,
+    max_concurrency integer,
+    rate_limit integer,                         -- grants per rate_period
+    rate_period interval,
+    retention interval,
+    notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
+    on_timeout text NOT NULL DEFAULT 'retry',
+    max_timeouts integer,                       -- deadlines that may pass before the task aborts
+    CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
+    CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency >= 0),
+    CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL) AND rate_limit >= 1),
+    CONSTRAINT action_setting_on_timeout_check CHECK (on_timeout IN ('retry', 'abort')),
+    CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1)
+);
+COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
+
+-- One row per performance that an action's max_concurrency allows; `task_no` is whose it is. A grant takes
+-- free ones with SKIP LOCKED, whatever ends the performance frees it. Rows above the limit are what is left
+-- of a higher one.
+CREATE TABLE taskq.slot (
+    name text COLLATE "C" NOT NULL,
+    slot_no integer NOT NULL,
+    task_no bigint,
+    CONSTRAINT slot_pkey PRIMARY KEY (name, slot_no)
+) WITH (fillfactor = 50);
+CREATE INDEX slot_task_idx ON taskq.slot (task_no) WHERE task_no IS NOT NULL;     -- what a performance holds
+COMMENT ON TABLE taskq.slot IS 'who holds the places that max_concurrency allows';
+
+-- One row per rate-limited action: how many grants there were left, and when.
+CREATE TABLE taskq.bucket (
+    name text COLLATE "C" PRIMARY KEY,
+    level double precision NOT NULL,
+    measured_at timestamptz NOT NULL
+) WITH (fillfactor = 10);
+COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
+
+-- One row per task, inserted once, never updated, deleted at the end of its retention.
+CREATE TABLE taskq.task (
+    task_no bigint PRIMARY KEY,
+    action_no integer NOT NULL,
+    priority integer NOT NULL,
+    max_tries integer,                          -- NULL: the action's default, else unlimited
+    spontaneous boolean NOT NULL,               -- completed by the queue itself
+    post_result boolean NOT NULL,               -- NOTIFY when settled
+    inserted_at timestamptz NOT NULL,
+    not_before timestamptz,
+    max_duration interval,                      -- default lease
+    retention interval,                         -- how long it is kept once settled
+    backoff jsonb,                              -- delays between tries; NULL: the action's
+    seed boolean NOT NULL,                      -- survives a reset of its group
+    id text COLLATE "C" NOT NULL,
+    group_id text COLLATE "C",
+    workgroup text COLLATE "C",                 -- rate-limit domain
+    merge_key text COLLATE "C",
+    body text,
+    metadata jsonb,
+    CONSTRAINT task_id_key UNIQUE (id)
+);
+CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
+CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
+CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
+COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
+
+-- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page, so that a grant is
+-- a HOT update: nothing that a grant changes is indexed.
+CREATE TABLE taskq.run (
+    task_no bigint PRIMARY KEY,
+    position bigint NOT NULL,                   -- place in the queue; new at each comeback
+    nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
+    prev_nonce bigint NOT NULL,                 -- the one before, while a grant looks whether it may stand
+    deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
+    granted_at timestamptz,
+    action_no integer NOT NULL,
+    priority integer NOT NULL,
+    tries integer NOT NULL,
+    failures integer NOT NULL,                  -- dependencies that aborted
+    dependencies integer NOT NULL,              -- dependencies in all
+    timeouts integer NOT NULL,                  -- deadlines that have passed
+    grantable boolean NOT NULL,                 -- false while a grant holds it
+    limited boolean NOT NULL,                   -- it holds a slot
+    gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
+    keyed boolean NOT NULL,                     -- it holds its merge key
+    max_duration interval,
+    actor_id text
+) WITH (fillfactor = 50);
+CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position);     -- the order of claiming
+COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
+
+-- Tasks that wait for other tasks. Deleted when `remaining` reaches zero.
+CREATE TABLE taskq.blocked (
+    task_no bigint PRIMARY KEY,
+    remaining integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    tries integer NOT NULL,
+    not_before timestamptz,                     -- set by delay_children, besides the task's own
+    CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND remaining <= dependencies)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
+
+-- Tasks that nothing blocks but their time.
+CREATE TABLE taskq.scheduled (
+    task_no bigint PRIMARY KEY,
+    due timestamptz NOT NULL,
+    action_no integer NOT NULL,
+    tries integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    held_back boolean NOT NULL                  -- because of its workgroup
+);
+CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due);               -- what is due by now
+COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
+
+-- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
+-- whose end they share. A claim moves them here when it meets them, so that later claims do not.
+CREATE TABLE taskq.parked (
+    task_no bigint PRIMARY KEY,
+    kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
+    name text COLLATE "C",                      -- the group ('' for none)
+    key text COLLATE "C",
+    leader_no bigint,
+    priority integer NOT NULL,
+    position bigint NOT NULL,                   -- where it stood
+    tries integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    CONSTRAINT parked_kind_check CHECK (kind IN ('g', 'k', 'm')),
+    CONSTRAINT parked_reason_check CHECK ((kind = 'm') = (leader_no IS NOT NULL) AND (kind <> 'm') = (name IS NOT NULL))
+);
+CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
+CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- who rides on a task
+COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key';
+
+-- Groups about which something is known besides their tasks.
+CREATE TABLE taskq.task_group (
+    group_id text COLLATE "C" PRIMARY KEY,
+    paused boolean NOT NULL
+);
+COMMENT ON TABLE taskq.task_group IS 'groups that were paused';
+
+CREATE TABLE taskq.workgroup (
+    name text COLLATE "C" PRIMARY KEY,
+    not_before timestamptz NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE taskq.workgroup IS 'until when the tasks of a workgroup are held back';
+
+-- One row per merge key that tasks have; its holder is the one that runs.
+CREATE TABLE taskq.merge_key (
+    group_id text COLLATE "C" NOT NULL,         -- '' for tasks without a group
+    key text COLLATE "C" NOT NULL,
+    holder_no bigint,
+    CONSTRAINT merge_key_pkey PRIMARY KEY (group_id, key)
+) WITH (fillfactor = 50);
+CREATE INDEX merge_key_holder_idx ON taskq.merge_key (holder_no) WHERE holder_no IS NOT NULL;
+COMMENT ON TABLE taskq.merge_key IS 'which task with a merge key runs';
+
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that whoever
+-- waits for it learns of its end.
+CREATE TABLE taskq.settled (
+    task_no bigint PRIMARY KEY,
+    expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
+    settled_at timestamptz NOT NULL,
+    granted_at timestamptz,
+    tries integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    signals integer NOT NULL,                   -- dependencies that had signalled when it ended
+    code "char" NOT NULL,                       -- c: completed, a: aborted
+    cause "char" NOT NULL,                      -- who ended it: see settled_cause_check
+    actor_id text,
+    status text,
+    result jsonb,
+    CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
+    -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
+    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on
+    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm'))
+);
+CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
+COMMENT ON TABLE taskq.settled IS 'how tasks ended';
+
+-- "run_no runs after after_no". Kept until one of the two is deleted.
+CREATE TABLE taskq.dependency (
+    after_no bigint NOT NULL,
+    run_no bigint NOT NULL,
+    condition "char" NOT NULL,                  -- c: completed, s: settled, a: aborted
+    CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- whom a settled task signals
+    CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
+    CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
+);
+CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
+COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
+
+-- Signals that found their counter locked by somebody else. Folded into `blocked` by whoever comes next.
+CREATE TABLE taskq.signal (
+    run_no bigint NOT NULL,
+    satisfied integer NOT NULL,                 -- dependencies that ended as they should
+    failed integer NOT NULL,                    -- of these, how many aborted
+    lost integer NOT NULL,                      -- dependencies that ended the wrong way
+    lost_status text                            -- why the task aborts, where lost > 0
+);
+CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
+COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
+
+-- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
+-- `run`. The nonce of a task in it is `base # task_no`.
+CREATE TABLE taskq.lease (
+    deadline timestamptz NOT NULL,
+    base bigint NOT NULL,
+    task_nos bigint[] NOT NULL
+);
+CREATE INDEX lease_deadline_idx ON taskq.lease (deadline);                        -- which are over
+COMMENT ON TABLE taskq.lease IS 'deadlines to look after';
+
+-- When which task is to be inserted.
+CREATE TABLE taskq.schedule (
+    name text COLLATE "C" PRIMARY KEY,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    task jsonb NOT NULL,                        -- as for insert_tasks, without id
+    overlap text NOT NULL,                      -- if the run before has not settled
+    backfill text NOT NULL,                     -- of runs that were missed
+    next_at timestamptz NOT NULL,               -- infinity: never again
+    last_at timestamptz,                        -- time of the last run that was inserted
+    last_task_id text COLLATE "C",
+    problem text,                               -- why the last run could not be inserted
+    CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
+    CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all'))
+) WITH (fillfactor = 50);
+CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
+COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
+
+-- Tries that ended without settling their task, or that a retry has made history. How a task's last try
+-- ended is in `settled`.
+CREATE TABLE taskq.attempt (
+    task_no bigint NOT NULL,
+    num_try integer NOT NULL,
+    started_at timestamptz,
+    ended_at timestamptz NOT NULL,
+    outcome text NOT NULL,                      -- pending: given back; timeout: the deadline passed
+    actor_id text,
+    status text,
+    CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
+);
+CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
+COMMENT ON TABLE taskq.attempt IS 'tries that did not settle their task';
+
+-- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
+CREATE TABLE taskq.progress (
+    task_no bigint PRIMARY KEY,
+    progress real,                              -- 0 to 1
+    status text,
+    checkpoint jsonb,                           -- handed to the next try
+    CONSTRAINT progress_range_check CHECK (progress BETWEEN 0 AND 1)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE taskq.progress IS 'what workers last reported of tasks that have not completed';
+
+-- One row, which every call that could close a cycle through stored tasks updates: they run one after
+-- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
+-- Not dumped: the install script makes the row.
+CREATE TABLE taskq.graph_guard (
+    version bigint NOT NULL
+) WITH (fillfactor = 10);
+INSERT INTO taskq.graph_guard VALUES (0);
+COMMENT ON TABLE taskq.graph_guard IS 'serialises calls that could close a cycle';
+
+-- Rows of an extension's tables are dumped only if registered; so are the values of its sequences.
+SELECT pg_catalog.pg_extension_config_dump('taskq.position_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.action_no_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.action', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.action_setting', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.slot', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.bucket', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.task', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.run', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.blocked', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.scheduled', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.parked', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.task_group', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.workgroup', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.merge_key', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.settled', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.dependency', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.signal', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.lease', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.progress', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.attempt', '');

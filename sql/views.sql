@@ -1,0 +1,529 @@
+-- taskq: what there is to see, readable in psql. Tokens are never shown.
+
+CREATE VIEW taskq.tasks AS
+SELECT t.id,
+       a.name AS action,
+       t.body,
+       (CASE WHEN s.code = 'c' THEN 'completed'
+             WHEN s.code = 'a' THEN 'aborted'
+             WHEN r.nonce <> 0 THEN 'in-progress'
+             ELSE 'pending' END)::taskq.status_code AS status_code,
+       COALESCE(s.status, p.status) AS status,
+       COALESCE(s.tries, r.tries, b.tries, d.tries, k.tries) AS num_tries,
+       t.max_tries,
+       COALESCE(s.signals, r.dependencies, d.dependencies, k.dependencies, b.dependencies - b.remaining + f.signals) AS num_signals,
+       COALESCE(s.dependencies, r.dependencies, d.dependencies, k.dependencies, b.dependencies) AS total_dependencies,
+       COALESCE(s.failures, r.failures, d.failures, k.failures, b.failures + f.failures) AS num_failures,
+       CASE WHEN s.task_no IS NOT NULL THEN s.actor_id WHEN r.nonce <> 0 THEN r.actor_id END AS actor_id,
+       CASE WHEN r.nonce <> 0 THEN NULLIF(r.deadline, 'infinity') END AS action_deadline,
+       s.result,
+       t.priority,
+       t.max_duration,
+       COALESCE(d.due, GREATEST(t.not_before, b.not_before)) AS not_before,
+       t.retention,
+       t.spontaneous,
+       t.post_result,
+       t.group_id,
+       t.workgroup,
+       t.merge_key AS key,
+       t.seed,
+       t.backoff,
+       t.metadata,
+       p.progress,
+       t.inserted_at,
+       CASE WHEN s.task_no IS NOT NULL THEN s.granted_at WHEN r.nonce <> 0 THEN r.granted_at END AS owned_at,
+       s.settled_at,
+       CASE WHEN s.code = 'c' THEN 'completed'
+            WHEN s.code = 'a' THEN 'aborted'
+            WHEN r.nonce <> 0 THEN 'in-progress'
+            WHEN b.task_no IS NOT NULL THEN 'blocked'
+            WHEN d.due > taskq.clock() THEN 'scheduled'
+            ELSE 'ready' END AS state
+  FROM taskq.task AS t
+  JOIN taskq.action AS a ON a.action_no = t.action_no
+  LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
+  LEFT JOIN taskq.blocked AS b ON b.task_no = t.task_no
+  LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
+  LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
+  LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
+  LEFT JOIN taskq.progress AS p ON p.task_no = t.task_no
+  -- Signals that are committed but not counted yet.
+  LEFT JOIN LATERAL (
+       SELECT COALESCE(sum(g.satisfied + g.lost), 0)::integer AS signals,
+              COALESCE(sum(g.failed), 0)::integer AS failures
+         FROM taskq.signal AS g WHERE g.run_no = b.task_no) AS f ON b.task_no IS NOT NULL;
+COMMENT ON VIEW taskq.tasks IS 'every task, one row';
+COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
+
+CREATE VIEW taskq.dependencies AS
+SELECT after.id AS after,
+       run.id AS run,
+       (CASE d.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END)::taskq.dependency_condition
+           AS condition,
+       EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no) AS settled
+  FROM taskq.dependency AS d
+  JOIN taskq.task AS after ON after.task_no = d.after_no
+  JOIN taskq.task AS run ON run.task_no = d.run_no;
+COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
+
+CREATE VIEW taskq.stats AS
+SELECT a.name AS action,
+       count(*) FILTER (WHERE x.state = 'blocked') AS blocked,
+       count(*) FILTER (WHERE x.state = 'scheduled') AS scheduled,
+       count(*) FILTER (WHERE x.state = 'ready') AS ready,
+       count(*) FILTER (WHERE x.state = 'in-progress') AS "in-progress",
+       count(*) FILTER (WHERE x.state = 'completed') AS completed,
+       count(*) FILTER (WHERE x.state = 'aborted') AS aborted,
+       min(x.inserted_at) FILTER (WHERE x.state = 'ready') AS oldest_ready,
+       count(*) FILTER (WHERE x.settled_at > taskq.clock() - interval '1 minute') AS settled_last_minute,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY x.granted_at - x.inserted_at) AS waiting_p50,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY x.granted_at - x.inserted_at) AS waiting_p99,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY x.settled_at - x.granted_at) AS running_p50,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY x.settled_at - x.granted_at) AS running_p99
+  FROM (SELECT t.action_no, t.inserted_at, s.granted_at, s.settled_at,
+               CASE WHEN s.code = 'c' THEN 'completed'
+                    WHEN s.code = 'a' THEN 'aborted'
+                    WHEN r.nonce <> 0 THEN 'in-progress'
+                    WHEN r.nonce = 0 THEN 'ready'
+                    WHEN d.due > taskq.clock() THEN 'scheduled'
+                    WHEN d.due IS NOT NULL OR k.task_no IS NOT NULL THEN 'ready'
+                    ELSE 'blocked' END AS state
+          FROM taskq.task AS t
+          LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
+          LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
+          LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
+          LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
+  JOIN taskq.action AS a ON a.action_no = x.action_no
+ GROUP BY a.name;
+COMMENT ON VIEW taskq.stats IS
+    'per action: tasks per state, the oldest ready one, how many settled in the last minute, and how long those kept have waited and run';
+
+CREATE VIEW taskq.actors AS
+SELECT r.actor_id,
+       t.id AS task_id,
+       a.name AS action,
+       NULLIF(r.deadline, 'infinity') AS action_deadline,
+       r.deadline <= taskq.clock() AS overdue,
+       r.granted_at AS owned_at,
+       r.tries AS num_tries
+  FROM taskq.run AS r
+  JOIN taskq.task AS t ON t.task_no = r.task_no
+  JOIN taskq.action AS a ON a.action_no = t.action_no
+ WHERE r.nonce <> 0;
+COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
+
+CREATE VIEW taskq.groups AS
+SELECT t.group_id,
+       COALESCE((SELECT g.paused FROM taskq.task_group AS g WHERE g.group_id = t.group_id), false) AS paused,
+       count(*) FILTER (WHERE x.state = 'blocked') AS blocked,
+       count(*) FILTER (WHERE x.state = 'scheduled') AS scheduled,
+       count(*) FILTER (WHERE x.state = 'ready') AS ready,
+       count(*) FILTER (WHERE x.state = 'in-progress') AS "in-progress",
+       count(*) FILTER (WHERE x.state = 'completed') AS completed,
+       count(*) FILTER (WHERE x.state = 'aborted') AS aborted,
+       count(*) FILTER (WHERE x.state IN ('completed', 'aborted'))::double precision / count(*) AS progress,
+       min(t.inserted_at) AS first_inserted_at,
+       max(x.settled_at) AS last_settled_at,
+       -- At the pace so far, from the first grant on.
+       CASE WHEN count(*) FILTER (WHERE x.state NOT IN ('completed', 'aborted')) > 0
+            THEN taskq.clock() + (taskq.clock() - min(x.granted_at))
+                 * (count(*) FILTER (WHERE x.state NOT IN ('completed', 'aborted'))::double precision
+                    / NULLIF(count(*) FILTER (WHERE x.state IN ('completed', 'aborted')), 0)) END AS estimated_end
+  FROM taskq.task AS t
+ CROSS JOIN LATERAL (
+       SELECT COALESCE(s.granted_at, r.granted_at) AS granted_at, s.settled_at,
+              CASE WHEN s.code = 'c' THEN 'completed'
+                   WHEN s.code = 'a' THEN 'aborted'
+                   WHEN r.nonce <> 0 THEN 'in-progress'
+                   WHEN r.nonce = 0 THEN 'ready'
+                   WHEN d.due > taskq.clock() THEN 'scheduled'
+                   WHEN d.due IS NOT NULL OR k.task_no IS NOT NULL THEN 'ready'
+                   ELSE 'blocked' END AS state
+         FROM (SELECT) AS one
+         LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
+         LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
+         LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
+         LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
+ WHERE t.group_id IS NOT NULL
+ GROUP BY t.group_id;
+COMMENT ON VIEW taskq.groups IS 'groups: tasks per state, the part that has settled, and when the rest will at this pace';
+
+CREATE VIEW taskq.actions AS
+SELECT n.name AS action,
+       COALESCE(s.paused, false) AS paused,
+       s.max_tries,
+       s.max_duration,
+       s.backoff,
+       s.max_concurrency,
+       (SELECT count(*) FROM taskq.slot AS l WHERE l.name = n.name AND l.task_no IS NOT NULL) AS slots_held,
+       s.rate_limit,
+       s.rate_period,
+       s.retention,
+       COALESCE(s.notify, false) AS notify,
+       COALESCE(s.on_timeout, 'retry') AS on_timeout,
+       s.max_timeouts
+  FROM (SELECT a.name FROM taskq.action AS a UNION SELECT s.name FROM taskq.action_setting AS s) AS n
+  LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
+COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
+
+CREATE VIEW taskq.schedules AS
+SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
+       NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem
+  FROM taskq.schedule AS s;
+COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
+
+CREATE VIEW taskq.attempts AS
+SELECT t.id AS task_id, x.num_try, x.actor_id, x.started_at, x.ended_at, x.outcome, x.status
+  FROM (SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
+          FROM taskq.attempt AS h
+         -- A late return under the same token tells more than the deadline that had passed.
+         WHERE h.outcome <> 'timeout'
+            OR NOT EXISTS (SELECT FROM taskq.attempt AS l
+                            WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
+                           UNION ALL
+                           SELECT FROM taskq.settled AS l
+                            WHERE l.task_no = h.task_no AND l.granted_at = h.started_at)
+        UNION ALL
+        SELECT s.task_no, s.tries, s.actor_id, s.granted_at, s.settled_at,
+               CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
+                    WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
+               s.status
+          FROM taskq.settled AS s
+         WHERE s.granted_at IS NOT NULL
+        UNION ALL
+        SELECT r.task_no, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress', p.status
+          FROM taskq.run AS r
+          LEFT JOIN taskq.progress AS p ON p.task_no = r.task_no
+         WHERE r.nonce <> 0 AND NOT r.grantable) AS x
+  JOIN taskq.task AS t ON t.task_no = x.task_no;
+COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
+
+CREATE VIEW taskq.workgroups AS
+SELECT n.name AS workgroup,
+       w.not_before,
+       COALESCE(w.not_before > taskq.clock(), false) AS held_back
+  FROM (SELECT w.name FROM taskq.workgroup AS w
+        UNION SELECT t.workgroup FROM taskq.task AS t WHERE t.workgroup IS NOT NULL) AS n
+  LEFT JOIN taskq.workgroup AS w ON w.name = n.name;
+COMMENT ON VIEW taskq.workgroups IS 'workgroups and until when they are held back';
+
+CREATE FUNCTION taskq.count_tasks(
+        actions text[] = NULL,
+        ids text[] = NULL,
+        groups text[] = NULL,
+        states text[] = NULL)
+    RETURNS TABLE (action text, state text, count bigint)
+    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 1000 ROWS 20
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT t.action, t.state, pg_catalog.count(*)
+          FROM taskq.tasks AS t
+         WHERE (actions IS NULL OR t.action = ANY (actions))
+           AND (ids IS NULL OR t.id = ANY (ids))
+           AND (groups IS NULL OR t.group_id = ANY (groups))
+           AND (states IS NULL OR t.state = ANY (states))
+         GROUP BY t.action, t.state
+         ORDER BY t.action, t.state;
+    END;
+COMMENT ON FUNCTION taskq.count_tasks IS
+    'number of tasks per action and state; a NULL argument does not filter';
+
+-- Every reason in words, one a row; the first ones are the nearest.
+CREATE FUNCTION taskq.why(task_id text)
+    RETURNS SETOF text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+#variable_conflict use_variable
+DECLARE
+    t taskq.tasks%ROWTYPE;
+    number bigint;
+    d record;
+    n bigint;
+    last_grant timestamptz;
+BEGIN
+    IF task_id IS NULL THEN
+        RAISE EXCEPTION 'argument "task_id" must not be NULL'
+            USING ERRCODE = '22004', DETAIL = 'NULL was given for "task_id".', HINT = 'Give the id of a task.';
+    END IF;
+    SELECT x.* INTO t FROM taskq.tasks AS x WHERE x.id = task_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'task "%" does not exist', task_id
+            USING ERRCODE = 'TQ003',
+                  DETAIL = 'It was never inserted, or it was deleted, or its retention is over.',
+                  HINT = 'Check the id; taskq.tasks shows the tasks there are.';
+    END IF;
+    SELECT x.task_no INTO number FROM taskq.task AS x WHERE x.id = task_id;
+
+    IF t.state IN ('completed', 'aborted') THEN
+        RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
+                           t.settled_at, COALESCE(': ' || t.status, ''));
+        FOR d IN SELECT x.after, x.condition, y.status_code
+                   FROM taskq.dependencies AS x JOIN taskq.tasks AS y ON y.id = x.after
+                  WHERE x.run = task_id AND t.state = 'aborted'
+                    AND ((x.condition = 'completed' AND y.status_code = 'aborted')
+                         OR (x.condition = 'aborted' AND y.status_code = 'completed'))
+                  ORDER BY x.after LIMIT 20
+        LOOP
+            RETURN NEXT format('its dependency "%s" %s, and it runs only if that is %s', d.after,
+                               CASE d.status_code WHEN 'aborted' THEN 'was aborted' ELSE 'completed' END, d.condition);
+        END LOOP;
+        IF t.state = 'aborted' AND t.max_tries IS NOT NULL AND t.num_tries >= t.max_tries THEN
+            RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, t.max_tries);
+        END IF;
+        RETURN;
+    END IF;
+
+    IF t.state = 'in-progress' THEN
+        RETURN NEXT format('it is in progress: actor "%s" has owned it since %s, %s', t.actor_id, t.owned_at,
+                           CASE WHEN t.action_deadline IS NULL THEN 'without a deadline'
+                                WHEN t.action_deadline <= taskq.clock() THEN
+                                    format('and its deadline passed at %s: the next own_tasks for "%s" may take it over',
+                                           t.action_deadline, t.action)
+                                ELSE format('until %s', t.action_deadline) END);
+        RETURN;
+    END IF;
+
+    IF t.state = 'blocked' THEN
+        FOR d IN SELECT x.after, x.condition, y.state, y.actor_id, y.action_deadline,
+                        count(*) OVER () AS waits
+                   FROM taskq.dependency AS e
+                   JOIN taskq.task AS o ON o.task_no = e.after_no
+                   JOIN taskq.tasks AS y ON y.id = o.id
+                   JOIN LATERAL (SELECT o.id AS after,
+                                        CASE e.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled'
+                                                         ELSE 'aborted' END AS condition) AS x ON true
+                  WHERE e.run_no = number AND y.state NOT IN ('completed', 'aborted')
+                  ORDER BY e.after_no LIMIT 20
+        LOOP
+            RETURN NEXT format('it waits for "%s" to be %s, which is %s%s', d.after, d.condition, d.state,
+                               CASE WHEN d.state = 'in-progress' THEN
+                                    format(' (actor "%s"%s)', d.actor_id, COALESCE(', until ' || d.action_deadline, ''))
+                                    ELSE '' END);
+            n := d.waits;
+        END LOOP;
+        IF n > 20 THEN
+            RETURN NEXT format('it waits for %s more tasks; see taskq.dependencies', n - 20);
+        END IF;
+        IF n IS NULL THEN
+            RETURN NEXT 'its last dependencies have settled just now; the next call of the queue frees it';
+        END IF;
+    END IF;
+
+    FOR d IN SELECT w.name, w.not_before FROM taskq.workgroup AS w
+              WHERE w.name = t.workgroup AND w.not_before > taskq.clock()
+    LOOP
+        RETURN NEXT format('its workgroup "%s" is held back until %s', d.name, d.not_before);
+    END LOOP;
+
+    IF t.not_before > taskq.clock() THEN
+        RETURN NEXT format('it is not to be owned before %s', t.not_before);
+    END IF;
+
+    IF t.state = 'ready' THEN
+        FOR d IN SELECT CASE k.kind
+                        WHEN 'g' THEN format('its group "%s" is paused', k.name)
+                        WHEN 'k' THEN format('a task with the same key "%s" runs: "%s"', k.key,
+                                             (SELECT y.id FROM taskq.merge_key AS m JOIN taskq.task AS y ON y.task_no = m.holder_no
+                                               WHERE m.group_id = k.name AND m.key = k.key))
+                        ELSE format('it shares the end of "%s", which has the same key',
+                                    (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
+                   FROM taskq.parked AS k WHERE k.task_no = number
+                 UNION ALL
+                 SELECT format('its group "%s" is paused', g.group_id) FROM taskq.task_group AS g
+                  WHERE g.group_id = t.group_id AND g.paused
+                    AND NOT EXISTS (SELECT FROM taskq.parked AS k WHERE k.task_no = number)
+                 UNION ALL
+                 SELECT format('its action "%s" is paused', a.action) FROM taskq.actions AS a
+                  WHERE a.action = t.action AND a.paused
+                 UNION ALL
+                 SELECT format('the limit of its action is full: %s of %s tasks are in progress, held by %s',
+                               a.slots_held, a.max_concurrency,
+                               (SELECT string_agg(DISTINCT format('"%s"', r.actor_id), ', ')
+                                  FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
+                                 WHERE l.name = a.action))
+                   FROM taskq.actions AS a
+                  WHERE a.action = t.action AND a.slots_held >= a.max_concurrency
+                 UNION ALL
+                 SELECT format('the rate limit of its action (%s per %s) is used up', a.rate_limit, a.rate_period)
+                   FROM taskq.actions AS a
+                   JOIN taskq.bucket AS b ON b.name = a.action
+                  WHERE a.action = t.action
+                    AND b.level + EXTRACT(epoch FROM taskq.clock() - b.measured_at) * a.rate_limit
+                                  / EXTRACT(epoch FROM a.rate_period) < 1
+        LOOP
+            RETURN NEXT d.reason;
+        END LOOP;
+        IF t.num_tries > 0 THEN
+            RETURN NEXT format('it was given back after try %s%s%s', t.num_tries,
+                               COALESCE(' of ' || t.max_tries, ''), COALESCE(': ' || t.status, ''));
+        END IF;
+        SELECT count(*) INTO n
+          FROM (SELECT FROM taskq.run AS r
+                  JOIN taskq.run AS me ON me.task_no = number
+                 WHERE r.action_no = me.action_no AND r.grantable
+                   AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))
+                 LIMIT 1000) AS ahead;
+        RETURN NEXT format('it is ready, with %s before it among the tasks of its action',
+                           CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END);
+        -- Among what is held now and the thousand tasks that are kept longest: enough to tell whether
+        -- anybody asks for the action, without reading all that is settled.
+        SELECT max(x.granted_at) INTO last_grant
+          FROM (SELECT r.granted_at FROM taskq.action AS a
+                 CROSS JOIN LATERAL (SELECT r.granted_at FROM taskq.run AS r
+                                      WHERE r.action_no = a.action_no
+                                      ORDER BY r.priority DESC, r.position LIMIT 1000) AS r
+                 WHERE a.name = t.action
+                UNION ALL
+                SELECT s.granted_at
+                  FROM (SELECT s.task_no, s.granted_at FROM taskq.settled AS s
+                         ORDER BY s.expires_at DESC LIMIT 1000) AS s
+                  JOIN taskq.task AS y ON y.task_no = s.task_no
+                  JOIN taskq.action AS a ON a.action_no = y.action_no
+                 WHERE a.name = t.action) AS x;
+        RETURN NEXT CASE WHEN last_grant IS NULL
+                         THEN format('no recent grant of a task of action "%s" is to be seen', t.action)
+                         ELSE format('the last grant of a task of action "%s" was at %s', t.action, last_grant) END;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION taskq.why IS 'why a task is not running (or how it ended), one reason a row';
+
+CREATE FUNCTION taskq.dependency_results(task_id text)
+    RETURNS TABLE (task_id text, action text, status_code taskq.status_code, status text, result jsonb)
+    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT t.id, a.name, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END::taskq.status_code,
+               s.status, s.result
+          FROM taskq.task AS me
+          JOIN taskq.dependency AS d ON d.run_no = me.task_no
+          JOIN taskq.settled AS s ON s.task_no = d.after_no
+          JOIN taskq.task AS t ON t.task_no = d.after_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE me.id = dependency_results.task_id
+         ORDER BY d.after_no;
+    END;
+COMMENT ON FUNCTION taskq.dependency_results IS
+    'what the settled dependencies of a task left, in the order in which they were inserted';
+
+CREATE FUNCTION taskq.check()
+    RETURNS TABLE (problem text, task_id text, detail text)
+    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100000 ROWS 1
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        -- A task is in exactly one place.
+        SELECT 'task is in ' || x.places || ' places', x.id, 'run, blocked, scheduled, parked, settled'
+          FROM (SELECT t.id,
+                       (r.task_no IS NOT NULL)::integer + (b.task_no IS NOT NULL)::integer
+                       + (d.task_no IS NOT NULL)::integer + (k.task_no IS NOT NULL)::integer
+                       + (s.task_no IS NOT NULL)::integer AS places
+                  FROM taskq.task AS t
+                  LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
+                  LEFT JOIN taskq.blocked AS b ON b.task_no = t.task_no
+                  LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
+                  LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
+                  LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
+         WHERE x.places <> 1
+        UNION ALL
+        -- Live rows and edges belong to tasks.
+        SELECT 'row without a task', NULL, x.place || ' ' || x.task_no
+          FROM (SELECT 'run' AS place, r.task_no FROM taskq.run AS r
+                UNION ALL SELECT 'blocked', b.task_no FROM taskq.blocked AS b
+                UNION ALL SELECT 'scheduled', d.task_no FROM taskq.scheduled AS d
+                UNION ALL SELECT 'parked', k.task_no FROM taskq.parked AS k
+                UNION ALL SELECT 'dependency', e.after_no FROM taskq.dependency AS e
+                UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e) AS x
+         WHERE NOT EXISTS (SELECT FROM taskq.task AS t WHERE t.task_no = x.task_no)
+        UNION ALL
+        -- A blocked task waits for exactly the dependencies that have not settled.
+        SELECT 'wrong count of dependencies', t.id,
+               'remaining ' || b.remaining || ', deferred ' || f.signals || ', unsettled ' || e.unsettled
+          FROM taskq.blocked AS b
+          JOIN taskq.task AS t ON t.task_no = b.task_no
+         CROSS JOIN LATERAL (
+               SELECT COALESCE(sum(g.satisfied + g.lost), 0) AS signals
+                 FROM taskq.signal AS g WHERE g.run_no = b.task_no) AS f
+         CROSS JOIN LATERAL (
+               SELECT count(*) AS unsettled
+                 FROM taskq.dependency AS e
+                WHERE e.run_no = b.task_no
+                  AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)) AS e
+         WHERE b.remaining - f.signals <> e.unsettled
+        UNION ALL
+        -- What is ready or scheduled waits for nothing.
+        SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
+          FROM taskq.dependency AS e
+          JOIN taskq.task AS t ON t.task_no = e.run_no
+          JOIN taskq.task AS after ON after.task_no = e.after_no
+         WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+           AND (EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = e.run_no)
+                OR EXISTS (SELECT FROM taskq.parked AS k WHERE k.task_no = e.run_no)
+                OR EXISTS (SELECT FROM taskq.scheduled AS d WHERE d.task_no = e.run_no))
+        UNION ALL
+        -- A dependency that was lost has aborted the task that waited.
+        SELECT 'task waits although a dependency is lost', t.id, after.id
+          FROM taskq.dependency AS e
+          JOIN taskq.settled AS s ON s.task_no = e.after_no
+          JOIN taskq.task AS t ON t.task_no = e.run_no
+          JOIN taskq.task AS after ON after.task_no = e.after_no
+         WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+           AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
+           AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
+        UNION ALL
+        -- A spontaneous task is never in a worker's hands.
+        SELECT 'spontaneous task is not blocked and not settled', t.id, NULL
+          FROM taskq.task AS t
+         WHERE t.spontaneous
+           AND (EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = t.task_no)
+                OR EXISTS (SELECT FROM taskq.scheduled AS d WHERE d.task_no = t.task_no))
+        UNION ALL
+        -- What is held with a deadline is looked after.
+        SELECT 'deadline that nobody looks after', t.id, r.deadline::text
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.nonce <> 0 AND NOT r.grantable AND r.deadline < 'infinity'
+           AND NOT EXISTS (SELECT FROM taskq.lease AS l
+                            WHERE r.task_no = ANY (l.task_nos) AND (l.base # r.task_no) = r.nonce)
+        UNION ALL
+        SELECT 'task is neither held nor grantable', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.nonce = 0 AND NOT r.grantable
+        UNION ALL
+        -- What is held is held by a performance.
+        SELECT 'slot of a task that is not held', t.id, l.name || ' ' || l.slot_no
+          FROM taskq.slot AS l
+          LEFT JOIN taskq.task AS t ON t.task_no = l.task_no
+         WHERE l.task_no IS NOT NULL
+           AND NOT EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = l.task_no AND r.limited AND NOT r.grantable)
+        UNION ALL
+        SELECT 'limited task without a slot', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.limited AND NOT EXISTS (SELECT FROM taskq.slot AS l WHERE l.task_no = r.task_no)
+        UNION ALL
+        SELECT 'merge key held by a task that is not held', t.id, m.key
+          FROM taskq.merge_key AS m
+          LEFT JOIN taskq.task AS t ON t.task_no = m.holder_no
+         WHERE m.holder_no IS NOT NULL
+           AND NOT EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = m.holder_no AND r.keyed AND NOT r.grantable)
+        UNION ALL
+        -- What is parked has a reason.
+        SELECT 'task parked without a reason', t.id, k.kind::text || ' ' || COALESCE(k.name, k.leader_no::text)
+          FROM taskq.parked AS k
+          JOIN taskq.task AS t ON t.task_no = k.task_no
+         WHERE NOT CASE k.kind
+                   WHEN 'g' THEN EXISTS (SELECT FROM taskq.task_group AS g WHERE g.group_id = k.name AND g.paused)
+                   WHEN 'k' THEN EXISTS (SELECT FROM taskq.merge_key AS m
+                                          WHERE m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL)
+                   ELSE EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = k.leader_no AND r.keyed) END
+        UNION ALL
+        -- Claiming looks at the task's own action and priority.
+        SELECT 'claiming row differs from its task', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE (r.action_no, r.priority) IS DISTINCT FROM (t.action_no, t.priority);
+    END;
+COMMENT ON FUNCTION taskq.check IS 'contradictions in the stored state; no row means that it is sound';

@@ -1,0 +1,128 @@
+//! Claiming: which entries a call is granted.
+//!
+//! **No grant waits, and no task is granted twice.** Entries are locked with SKIP LOCKED and changed in
+//! the same statement; whoever finds one locked passes on to the next. A row that changed since the
+//! statement's snapshot is re-read once locked, and passed over if it is not grantable any more; so a
+//! statement may come up short although more is there, and the loop in [`claim`] tries again.
+//!
+//! What concerns a whole action (paused, its limits full) is looked at before its range is walked. What
+//! concerns single entries (their group, workgroup or merge key) is looked at once they are taken, by the
+//! [`gates`]: what may not run is moved out of the way, once, not once per call.
+
+mod gates;
+mod limited;
+pub(crate) mod merge;
+mod statements;
+
+use std::collections::HashSet;
+
+use pgrx::datum::Interval;
+
+use crate::flow::actions::Action;
+use crate::pg::clock::Time;
+use crate::pg::json::JsonText;
+use crate::pg::session::{check_for_interrupts, random_62_bits};
+use crate::upkeep::leases;
+
+/// What a call asks for.
+pub(crate) struct Request {
+    pub(crate) actor_id: String,
+    pub(crate) max_tasks: usize,
+    pub(crate) actions: Vec<String>,
+    pub(crate) max_duration: Option<Interval>,
+}
+
+/// A task that a call is granted.
+pub(crate) struct Grant {
+    pub(crate) task_no: i64,
+    pub(crate) nonce: i64,
+    pub(crate) id: String,
+    pub(crate) action: String,
+    pub(crate) body: Option<String>,
+    pub(crate) metadata: Option<JsonText>,
+    pub(crate) checkpoint: Option<JsonText>,
+    pub(crate) results: Option<JsonText>,
+    pub(crate) tries: i32,
+    pub(crate) failures: i32,
+    pub(crate) deadline: Time,
+    pub(crate) priority: i32,
+    pub(crate) position: i64,
+    dependencies: i32,
+    gated: bool,
+    /// Its deadline had passed, and the actor that had it may still return it.
+    overdue: bool,
+    group_id: Option<String>,
+    workgroup: Option<String>,
+    merge_key: Option<String>,
+}
+
+/// How many entries one call moves out of its way at most. A call that meets more ends with what it has.
+const MOST_MOVES: usize = 20_000;
+
+/// A claim under way.
+struct Claim<'a> {
+    request: &'a Request,
+    base: i64,
+    now: Time,
+    /// Entries that were turned away and may be met again in this call.
+    seen: HashSet<i64>,
+    moves: usize,
+}
+
+/// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
+/// its way, which others should see soon.
+pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &mut Vec<Grant>) -> bool {
+    let open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
+    let first = grants.len();
+    if open.is_empty() || first >= request.max_tasks {
+        return false;
+    }
+    let mut claim = Claim { request, base: random_62_bits(), now, seen: HashSet::new(), moves: 0 };
+    if open.iter().any(|a| a.is_limited()) {
+        limited::claim(&mut claim, &open, grants);
+    } else {
+        claim.unlimited(&open.iter().map(|a| a.action_no).collect::<Vec<_>>(), grants);
+    }
+    let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
+    leases::record(&granted, claim.base);
+    claim.moves > 0
+}
+
+impl Claim<'_> {
+    fn unlimited(&mut self, action_nos: &[i32], grants: &mut Vec<Grant>) {
+        let mut depth = 0;
+        while grants.len() < self.request.max_tasks && self.moves < MOST_MOVES {
+            check_for_interrupts();
+            let room = self.room(grants);
+            let taken = if let [action_no] = action_nos {
+                statements::one(self.request, *action_no, room, self.base, self.now)
+            } else {
+                depth = room.max(depth).saturating_mul(2).min(i32::MAX / 2);
+                statements::many(self.request, action_nos, room, self.base, self.now, depth)
+            };
+            // A short batch does not mean that there is no more: rows may have changed under the statement,
+            // or (with several actions) all that was looked at is locked. No rows at the full depth do.
+            if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(action_nos, depth) < depth)
+            {
+                break;
+            }
+            let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));
+            grants.extend(self.admit(taken));
+            if met_again {
+                break;
+            }
+        }
+    }
+
+    fn room(&self, grants: &[Grant]) -> i32 {
+        (self.request.max_tasks - grants.len()).min(i32::MAX as usize / 4) as i32
+    }
+
+    /// Those of the entries that may run; the others are moved out of the way.
+    fn admit(&mut self, taken: Vec<Grant>) -> Vec<Grant> {
+        if !taken.iter().any(|g| g.gated) {
+            return taken;
+        }
+        gates::admit(self, taken)
+    }
+}

@@ -1,0 +1,193 @@
+//! The statements that grant. They are the only ones.
+
+use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID, INTERVALOID, TEXTOID, TIMESTAMPTZOID};
+
+use super::{Grant, Request};
+use crate::pg::clock::Time;
+use crate::pg::statement::{Row, Statement, args};
+
+/// One index range, in order; only what is taken is locked. Walks `run_claim_idx`.
+/// $1 action, $2 limit, $3 base, $4 actor, $5 now, $6 max_duration.
+static CLAIM_ONE: Statement = Statement::new(
+    c"WITH granted AS (
+        UPDATE taskq.run r
+           SET prev_nonce = r.nonce, nonce = $3 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $5, actor_id = $4,
+               limited = false, keyed = false,
+               deadline = COALESCE($5 OPERATOR(pg_catalog.+) COALESCE($6, r.max_duration, (
+                   SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
+                    WHERE a.action_no = r.action_no)), 'infinity')
+         WHERE r.ctid = ANY (ARRAY(
+                 SELECT c.ctid FROM taskq.run c
+                  WHERE c.action_no = $1 AND c.grantable
+                  ORDER BY c.priority DESC, c.position
+                  LIMIT $2
+                    FOR NO KEY UPDATE SKIP LOCKED))
+           AND r.grantable
+        RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
+                  r.dependencies, r.gated, r.prev_nonce)
+      SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
+             t.id, t.name, t.body, t.metadata,
+             (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
+             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce
+        FROM granted AS g
+       CROSS JOIN LATERAL (
+             SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
+               FROM taskq.task t, taskq.action a
+              WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
+    &[INT4OID, INT4OID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID],
+);
+
+/// Several index ranges: the first of each are merged without locking them, then the best are locked.
+/// What another call holds is passed over by looking deeper the next time round ($7).
+static CLAIM_MANY: Statement = Statement::new(
+    c"WITH granted AS (
+        UPDATE taskq.run r
+           SET prev_nonce = r.nonce, nonce = $3 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $5, actor_id = $4,
+               limited = false, keyed = false,
+               deadline = COALESCE($5 OPERATOR(pg_catalog.+) COALESCE($6, r.max_duration, (
+                   SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
+                    WHERE a.action_no = r.action_no)), 'infinity')
+         WHERE r.ctid = ANY (ARRAY(
+                 SELECT l.ctid FROM taskq.run l
+                  WHERE l.ctid = ANY (ARRAY(
+                          SELECT p.ctid
+                            FROM pg_catalog.unnest($1) AS a(action_no)
+                           CROSS JOIN LATERAL (
+                                 SELECT c.ctid, c.priority, c.position FROM taskq.run c
+                                  WHERE c.action_no = a.action_no AND c.grantable
+                                  ORDER BY c.priority DESC, c.position
+                                  LIMIT $7) AS p
+                           ORDER BY p.priority DESC, p.position
+                           LIMIT $7))
+                    AND l.grantable
+                  ORDER BY l.priority DESC, l.position
+                  LIMIT $2
+                    FOR NO KEY UPDATE SKIP LOCKED))
+           AND r.grantable
+        RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
+                  r.dependencies, r.gated, r.prev_nonce)
+      SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
+             t.id, t.name, t.body, t.metadata,
+             (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
+             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce
+        FROM granted AS g
+       CROSS JOIN LATERAL (
+             SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
+               FROM taskq.task t, taskq.action a
+              WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
+    &[INT4ARRAYOID, INT4OID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, INT4OID],
+);
+
+/// How many grantable entries of these actions there are, counted no further than $2.
+static GRANTABLE: Statement = Statement::new(
+    c"SELECT pg_catalog.count(*)::integer
+        FROM (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
+               CROSS JOIN LATERAL (
+                     SELECT FROM taskq.run c WHERE c.action_no = a.action_no AND c.grantable LIMIT $2) AS c
+               LIMIT $2) AS found",
+    &[INT4ARRAYOID, INT4OID],
+);
+
+/// The next entries of several actions, in order, without locks.
+static PEEK: Statement = Statement::new(
+    c"SELECT p.task_no, p.action_no
+        FROM pg_catalog.unnest($1) AS a(action_no)
+       CROSS JOIN LATERAL (
+             SELECT c.task_no, c.action_no, c.priority, c.position FROM taskq.run c
+              WHERE c.action_no = a.action_no AND c.grantable
+              ORDER BY c.priority DESC, c.position
+              LIMIT $2) AS p
+       ORDER BY p.priority DESC, p.position
+       LIMIT $2",
+    &[INT4ARRAYOID, INT4OID],
+);
+
+/// These entries, by the primary key of `run`, where nobody else holds them.
+/// $1 task numbers, $2 base, $3 actor, $4 now, $5 max_duration, $6 the actions whose tasks take slots.
+static CLAIM_THESE: Statement = Statement::new(
+    c"WITH granted AS (
+        UPDATE taskq.run r
+           SET prev_nonce = r.nonce, nonce = $2 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $4, actor_id = $3,
+               limited = r.action_no = ANY ($6), keyed = false,
+               deadline = COALESCE($4 OPERATOR(pg_catalog.+) COALESCE($5, r.max_duration, (
+                   SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
+                    WHERE a.action_no = r.action_no)), 'infinity')
+         WHERE r.ctid = ANY (ARRAY(
+                 SELECT c.ctid FROM taskq.run c
+                  WHERE c.task_no = ANY ($1) AND c.grantable
+                    FOR NO KEY UPDATE SKIP LOCKED))
+           AND r.grantable
+        RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
+                  r.dependencies, r.gated, r.prev_nonce)
+      SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
+             t.id, t.name, t.body, t.metadata,
+             (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
+             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce
+        FROM granted AS g
+       CROSS JOIN LATERAL (
+             SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
+               FROM taskq.task t, taskq.action a
+              WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
+    &[INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, INT4ARRAYOID],
+);
+
+/// Grants up to `room` entries of one action.
+pub(super) fn one(request: &Request, action_no: i32, room: i32, base: i64, now: Time) -> Vec<Grant> {
+    CLAIM_ONE
+        .query(args![action_no, room, base, request.actor_id.as_str(), now, request.max_duration], granted)
+}
+
+/// Grants those of the entries that nobody else holds; those of the `seated` actions take slots.
+pub(super) fn these(request: &Request, task_nos: &[i64], base: i64, now: Time, seated: &[i32]) -> Vec<Grant> {
+    let actor_id = request.actor_id.as_str();
+    CLAIM_THESE.query(args![task_nos, base, actor_id, now, request.max_duration, seated], granted)
+}
+
+/// Grants up to `room` entries of several actions, looking no deeper than `depth`.
+pub(super) fn many(
+    request: &Request,
+    action_nos: &[i32],
+    room: i32,
+    base: i64,
+    now: Time,
+    depth: i32,
+) -> Vec<Grant> {
+    CLAIM_MANY.query(
+        args![action_nos, room, base, request.actor_id.as_str(), now, request.max_duration, depth],
+        granted,
+    )
+}
+
+/// How many entries a claim of several actions can see, counted no further than `depth`.
+pub(super) fn grantable(action_nos: &[i32], depth: i32) -> i32 {
+    GRANTABLE.first(args![action_nos, depth], |row| row.need(1)).unwrap_or(0)
+}
+
+/// The next `depth` entries of several actions: their numbers and those of their actions.
+pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<(i64, i32)> {
+    PEEK.query(args![action_nos, depth], |row| (row.need(1), row.need(2)))
+}
+
+fn granted(row: Row) -> Grant {
+    Grant {
+        task_no: row.need(1),
+        nonce: row.need(2),
+        tries: row.need(3),
+        failures: row.need(4),
+        deadline: row.need(5),
+        priority: row.need(6),
+        position: row.need(7),
+        id: row.need(8),
+        action: row.need(9),
+        body: row.get(10),
+        metadata: row.get(11),
+        checkpoint: row.get(12),
+        results: None,
+        dependencies: row.need(13),
+        gated: row.need(14),
+        group_id: row.get(15),
+        workgroup: row.get(16),
+        merge_key: row.get(17),
+        overdue: row.need::<i64>(18) != 0,
+    }
+}

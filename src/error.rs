@@ -1,0 +1,190 @@
+//! Every refusal of the queue: its SQLSTATE, its message, the facts and what to do about it.
+//!
+//! This is the only file with codes. Messages are lower case without a full stop and name the thing,
+//! details and hints are sentences, as in Postgres' own style.
+
+use crate::pg::throw::throw;
+
+/// An error that leaves the caller's transaction aborted and nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) sqlstate: &'static str,
+    message: String,
+    detail: String,
+    hint: String,
+}
+
+/// What the verbs return.
+pub(crate) type Result<T> = std::result::Result<T, Refusal>;
+
+/// `TQ001`, also where it is a result and not an error.
+pub(crate) const STALE_TOKEN: &str = "TQ001";
+/// `TQ003`, also where it is a result and not an error.
+pub(crate) const NO_SUCH_TASK: &str = "TQ003";
+
+/// Unwraps a verb's result, raising its refusal as a Postgres error.
+pub(crate) fn or_throw<T>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(refusal) => throw(refusal.sqlstate, &refusal.message, &refusal.detail, &refusal.hint),
+    }
+}
+
+impl Refusal {
+    fn new(sqlstate: &'static str, message: String, detail: String, hint: &str) -> Self {
+        Refusal { sqlstate, message, detail, hint: hint.to_owned() }
+    }
+
+    /// Message and detail in one line, where a refusal is noted and not raised.
+    pub(crate) fn summary(&self) -> String {
+        format!("{} ({})", self.message, self.detail)
+    }
+
+    /// `TQ001`: the token is not the last one granted.
+    pub(crate) fn stale_token(id: &str) -> Self {
+        Refusal::new(
+            STALE_TOKEN,
+            format!("the performance token of task \"{id}\" is not valid"),
+            "It is not the last one granted: the task was returned, taken over after its deadline, cancelled, \
+             or never owned with this token."
+                .to_owned(),
+            "Drop this performance; whoever holds the last token, if anybody, decides on the task.",
+        )
+    }
+
+    /// `TQ002`: a task with this id exists.
+    pub(crate) fn exists(id: &str, more: usize) -> Self {
+        let others = if more > 0 { format!(" So do {more} more of this call.") } else { String::new() };
+        Refusal::new(
+            "TQ002",
+            format!("task \"{id}\" exists already"),
+            format!("A task with the id \"{id}\" is in the queue.{others}"),
+            "Use on_conflict => 'skip' to leave existing tasks alone, or replace_tasks to replace them.",
+        )
+    }
+
+    /// `TQ002`: an id stands twice in one call.
+    pub(crate) fn repeated(id: &str) -> Self {
+        Refusal::new(
+            "TQ002",
+            format!("task \"{id}\" stands twice in this call"),
+            format!("The id \"{id}\" is given to more than one element."),
+            "Give each task an id of its own, or leave the id out to have one made.",
+        )
+    }
+
+    /// `TQ003`: no such task.
+    pub(crate) fn no_such_task(id: &str) -> Self {
+        Refusal::new(
+            NO_SUCH_TASK,
+            format!("task \"{id}\" does not exist"),
+            "It was never inserted, or it was deleted, or its retention is over.".to_owned(),
+            "Check the id; taskq.tasks shows the tasks there are.",
+        )
+    }
+
+    /// `TQ003`: a dependency names a task that does not exist.
+    pub(crate) fn dependency_missing(id: &str, of: &str) -> Self {
+        Refusal::new(
+            NO_SUCH_TASK,
+            format!("task \"{id}\" does not exist"),
+            format!("A dependency of \"{of}\" names it, and it is neither in this call nor in the queue."),
+            "Insert it first or in the same call, or use if_missing => 'ignore' to leave such dependencies out.",
+        )
+    }
+
+    /// `TQ003`: a task was deleted while somebody waited for it.
+    pub(crate) fn deleted_meanwhile(id: &str) -> Self {
+        Refusal::new(
+            NO_SUCH_TASK,
+            format!("task \"{id}\" does not exist any more"),
+            "It was deleted while this call waited for it.".to_owned(),
+            "Insert the task again if it is still wanted.",
+        )
+    }
+
+    /// `TQ004`: the dependencies close a cycle; `path` starts and ends with the same id.
+    pub(crate) fn cycle(path: &[String]) -> Self {
+        Refusal::new(
+            "TQ004",
+            format!("these dependencies close a cycle through task \"{}\"", path[0]),
+            path.join(" -> "),
+            "Leave one of these dependencies out; a -> b means that b runs after a.",
+        )
+    }
+
+    /// `TQ005`: the task's state forbids what was asked for.
+    pub(crate) fn state(id: &str, state: &str, what: &str, hint: &str) -> Self {
+        Refusal::new("TQ005", format!("task \"{id}\" {what}"), format!("The task is {state}."), hint)
+    }
+
+    /// `TQ005`: the same dependency with another condition.
+    pub(crate) fn other_condition(after: &str, run: &str, has: &str, wants: &str) -> Self {
+        Refusal::new(
+            "TQ005",
+            format!("task \"{run}\" already runs after \"{after}\" with another condition"),
+            format!("The condition is \"{has}\", and \"{wants}\" was asked for."),
+            "A dependency keeps its condition; delete and insert the task to change it.",
+        )
+    }
+
+    /// `TQ006`: element `n` (counted from 1) of an array of tasks is malformed.
+    pub(crate) fn malformed(n: usize, id: Option<&str>, what: &str) -> Self {
+        Self::malformed_element("task", n, id, what)
+    }
+
+    /// `TQ006`: element `n` (counted from 1) of an array of tasks, dependencies or returns is malformed.
+    pub(crate) fn malformed_element(kind: &str, n: usize, id: Option<&str>, what: &str) -> Self {
+        let id = id.map(|id| format!(" (\"{}\")", shortened(id))).unwrap_or_default();
+        Refusal::new(
+            "TQ006",
+            format!("malformed {kind}: {}", shortened(what)),
+            format!("This is element {n}{id} of the call."),
+            &format!("docs/reference.md lists the keys of a {kind} with their types."),
+        )
+    }
+
+    /// `TQ007`: no such group, workgroup, schedule or action setting.
+    pub(crate) fn no_such(kind: &str, name: &str) -> Self {
+        Refusal::new(
+            "TQ007",
+            format!("{kind} \"{}\" does not exist", shortened(name)),
+            format!("Nothing in the queue has the {kind} \"{}\".", shortened(name)),
+            "Check the name; the views of schema taskq show what there is.",
+        )
+    }
+
+    /// `22023`: an argument out of range.
+    pub(crate) fn out_of_range(argument: &str, value: &str, hint: &str) -> Self {
+        Refusal::new(
+            "22023",
+            format!("argument \"{argument}\" is out of range"),
+            format!("The value is {value}."),
+            hint,
+        )
+    }
+
+    /// `22004`: NULL where it may not be.
+    pub(crate) fn null_argument(argument: &str) -> Self {
+        Refusal::new(
+            "22004",
+            format!("argument \"{argument}\" must not be NULL"),
+            format!("NULL was given for \"{argument}\", or for an element of it."),
+            "Give a value.",
+        )
+    }
+}
+
+/// An argument that may not be NULL.
+pub(crate) fn required<T>(argument: &str, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| Refusal::null_argument(argument))
+}
+
+/// A text from the caller, short enough for a message.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 300;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,209 @@
+//! Groups: pausing, resuming, cancelling, deleting, retrying and resetting all tasks of one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, TEXTOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::insert::{Waits, add_waits, lock_for_change};
+use crate::pg::clock::{self, Time};
+use crate::pg::statement::{Statement, args};
+use crate::revive::{Unrevivable, lock_neighbours, place, revive};
+use crate::settle::fold;
+use crate::state::Outcome;
+use crate::store::live::{self, Live};
+use crate::store::{attempts, parked, ready};
+use crate::verbs::cancel::cancel_locked;
+use crate::verbs::delete::delete_locked;
+
+/// `taskq.pause_group(group_id) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_pause_group(group_id: Option<&str>) -> i64 {
+    or_throw(known(group_id).map(|group| if set_paused(group, true) { pending(group) } else { 0 }))
+}
+
+/// `taskq.resume_group(group_id) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_resume_group(group_id: Option<&str>) -> i64 {
+    or_throw(known(group_id).map(resume))
+}
+
+/// `taskq.cancel_group(group_id) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
+    or_throw(known(group_id).map(|group| cancel_locked(&lock_for_change(&members(group)), None)))
+}
+
+/// `taskq.delete_group(group_id) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_delete_group(group_id: Option<&str>) -> i64 {
+    or_throw(known(group_id).and_then(delete))
+}
+
+/// `taskq.retry_group(group_id) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_retry_group(group_id: Option<&str>) -> i64 {
+    or_throw(known(group_id).and_then(|group| revive(&members(group), Unrevivable::Leave, clock::now())))
+}
+
+/// `taskq.reset_group(group_id) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_reset_group(group_id: Option<&str>) -> i64 {
+    or_throw(known(group_id).and_then(|group| reset(group, clock::now())))
+}
+
+static KNOWN: Statement = Statement::new(
+    c"SELECT EXISTS (SELECT FROM taskq.task t WHERE t.group_id = $1)
+          OR EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = $1)",
+    &[TEXTOID],
+);
+
+/// A group that has tasks, or that was paused.
+fn known(group_id: Option<&str>) -> Result<&str> {
+    let group = required("group_id", group_id)?;
+    match KNOWN.first(args![group], |row| row.need::<bool>(1)) {
+        Some(true) => Ok(group),
+        _ => Err(Refusal::no_such("group", group)),
+    }
+}
+
+static MEMBERS: Statement = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no",
+    &[TEXTOID],
+);
+
+fn members(group: &str) -> Vec<i64> {
+    MEMBERS.query(args![group], |row| row.need(1))
+}
+
+/// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
+/// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.
+static SET_PAUSED: Statement = Statement::new(
+    c"INSERT INTO taskq.task_group AS g (group_id, paused) VALUES ($1, $2)
+      ON CONFLICT (group_id) DO UPDATE SET paused = EXCLUDED.paused WHERE g.paused <> EXCLUDED.paused",
+    &[TEXTOID, BOOLOID],
+);
+
+fn set_paused(group: &str, paused: bool) -> bool {
+    SET_PAUSED.execute(args![group, paused]) > 0
+}
+
+static PENDING: Statement = Statement::new(
+    c"SELECT pg_catalog.count(*) FROM taskq.task t
+       WHERE t.group_id = $1
+         AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)
+         AND NOT EXISTS (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0)",
+    &[TEXTOID],
+);
+
+fn pending(group: &str) -> i64 {
+    PENDING.first(args![group], |row| row.need(1)).unwrap_or(0)
+}
+
+static PAUSED: Statement = Statement::new(
+    c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE",
+    &[TEXTOID],
+);
+
+/// What was parked under the group comes back to the end of its priority, in its old order.
+fn resume(group: &str) -> i64 {
+    if PAUSED.first(args![group], |row| row.need::<bool>(1)).is_none() {
+        return 0;
+    }
+    set_paused(group, false);
+    ready::make_ready(&parked::release(&parked::Reason::Group(group.to_owned())));
+    pending(group)
+}
+
+static FORGET: Statement =
+    Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1", &[TEXTOID]);
+
+fn delete(group: &str) -> Result<i64> {
+    let task_nos = members(group);
+    let rows = lock_for_change(&task_nos);
+    if let Some(row) = rows.values().find(|row| row.in_progress()) {
+        let ids = crate::store::numbers::ids(&[row.task_no]);
+        return Err(Refusal::state(
+            ids.get(&row.task_no).map_or("", String::as_str),
+            "in progress",
+            "cannot be deleted with its group",
+            "Wait until it is returned, or cancel the group first.",
+        ));
+    }
+    let deleted = delete_locked(task_nos, rows, clock::now());
+    FORGET.execute(args![group]);
+    Ok(deleted)
+}
+
+static SEEDS: Statement = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no",
+    &[TEXTOID],
+);
+static DEPENDENTS: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+static FORGET_REPORTS: Statement =
+    Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)", &[INT8ARRAYOID]);
+
+/// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
+/// others are deleted. Returns how many tasks the group had.
+///
+/// Live dependents outside the group that had counted the end of one of its tasks wait for it again, unless
+/// they are in progress.
+fn reset(group: &str, now: Time) -> Result<i64> {
+    crate::insert::guard();
+    let all = members(group);
+    let seeds: Vec<i64> = SEEDS.query(args![group], |row| row.need(1));
+    let stay: Vec<i64> = if seeds.is_empty() { all.clone() } else { seeds };
+    let staying: HashSet<i64> = stay.iter().copied().collect();
+    let go: Vec<i64> = all.iter().copied().filter(|n| !staying.contains(n)).collect();
+
+    lock_for_change(&all);
+    lock_neighbours(&all);
+    fold::of(&all, now);
+    let mut rows = lock_for_change(&all);
+    let leaving: HashMap<i64, Live> = go.iter().filter_map(|n| Some((*n, rows.remove(n)?))).collect();
+    if !go.is_empty() {
+        delete_locked(go, leaving, now);
+        // Seeds that waited for what has gone may have moved.
+        rows = lock_for_change(&stay);
+    }
+    wait_again(&stay, &staying, now);
+    let holders: Vec<i64> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
+    live::remove(rows.values());
+    crate::claim::merge::given_back(&holders);
+    FORGET_REPORTS.execute(args![stay.as_slice()]);
+    place(&stay, &rows.values().map(|r| (r.task_no, r.dependencies)).collect(), now);
+    attempts::forget(&stay);
+    crate::insert::acyclic(&crate::insert::stored_arcs(&stay))
+        .map_err(|path| crate::insert::cycle_refusal(&path, &crate::store::numbers::ids(&path)))?;
+    Ok(all.len() as i64)
+}
+
+/// Makes live dependents outside the group wait again for tasks of it that had settled.
+fn wait_again(task_nos: &[i64], inside: &HashSet<i64>, now: Time) {
+    let outcomes = live::outcomes(task_nos);
+    let edges: Vec<(i64, i64)> = DEPENDENTS
+        .query(args![task_nos], |row| (row.need(1), row.need(2)))
+        .into_iter()
+        .filter(|(after, run)| outcomes.contains_key(after) && !inside.contains(run))
+        .collect();
+    let dependents: Vec<i64> = edges.iter().map(|(_, run)| *run).collect();
+    if dependents.is_empty() {
+        return;
+    }
+    lock_for_change(&dependents);
+    fold::of(&dependents, now);
+    let rows = lock_for_change(&dependents);
+    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
+    for (after, run) in edges {
+        if rows.get(&run).is_some_and(|row| !row.in_progress()) {
+            let wait = waits.entry(run).or_default();
+            wait.unsettled += 1;
+            wait.failed -= i32::from(outcomes[&after] == Outcome::Aborted);
+        }
+    }
+    add_waits(&waits, &rows);
+}

@@ -1,0 +1,151 @@
+//! Limits that hold over all sessions together: slots for concurrency, a bucket for rates.
+//!
+//! Both are rows that a grant takes with SKIP LOCKED and changes in its own transaction: a rolled-back
+//! grant has taken nothing, and no two grants take the same. A slot belongs to the performance that
+//! occupies it and is freed by whatever ends that: there is no counter that could drift.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{FLOAT8OID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTOID, TIMESTAMPTZOID};
+
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+use crate::wake;
+
+/// Free slots, locked. Those above the limit, which a higher limit has left behind, count against it while
+/// they are held: only when the performances in them have ended is there room below.
+static FREE: Statement = Statement::new(
+    c"SELECT s.slot_no FROM taskq.slot s
+       WHERE s.name = $1 AND s.slot_no <= $2 AND s.task_no IS NULL
+       ORDER BY s.slot_no LIMIT $3 FOR UPDATE SKIP LOCKED",
+    &[TEXTOID, INT4OID, INT4OID],
+);
+static ABOVE: Statement = Statement::new(
+    c"SELECT pg_catalog.count(*)::integer FROM taskq.slot s
+       WHERE s.name = $1 AND s.slot_no > $2 AND s.task_no IS NOT NULL",
+    &[TEXTOID, INT4OID],
+);
+
+/// Locks up to `room` free slots of an action and returns them.
+pub(crate) fn free_slots(name: &str, limit: i32, room: i32) -> Vec<i32> {
+    let above: i32 = ABOVE.first(args![name, limit], |row| row.need(1)).unwrap_or(0);
+    let wanted = room.saturating_add(above);
+    let mut slots: Vec<i32> = FREE.query(args![name, limit, wanted], |row| row.need(1));
+    slots.truncate(slots.len().saturating_sub(above as usize).min(room as usize));
+    slots
+}
+
+static ANY_FREE: Statement = Statement::new(
+    c"SELECT pg_catalog.count(*) FILTER (WHERE s.task_no IS NULL AND s.slot_no <= $2)
+             > pg_catalog.count(*) FILTER (WHERE s.task_no IS NOT NULL AND s.slot_no > $2)
+        FROM taskq.slot s WHERE s.name = $1",
+    &[TEXTOID, INT4OID],
+);
+
+/// Whether an action has a free slot, as far as this transaction can see.
+pub(crate) fn any_free(name: &str, limit: i32) -> bool {
+    ANY_FREE.first(args![name, limit], |row| row.need(1)).unwrap_or(false)
+}
+
+static OCCUPY: Statement = Statement::new(
+    c"UPDATE taskq.slot s SET task_no = u.task_no
+        FROM unnest($2, $3) AS u(slot_no, task_no)
+       WHERE s.name = $1 AND s.slot_no = u.slot_no",
+    &[TEXTOID, INT4ARRAYOID, INT8ARRAYOID],
+);
+
+/// Gives the slots, which this transaction has locked, to these tasks.
+pub(crate) fn occupy(name: &str, slots: &[i32], task_nos: &[i64]) {
+    if !task_nos.is_empty() {
+        OCCUPY.execute(args![name, &slots[..task_nos.len()], task_nos]);
+    }
+}
+
+static RELEASE: Statement = Statement::new(
+    c"UPDATE taskq.slot s SET task_no = NULL WHERE s.task_no = ANY ($1) RETURNING s.name",
+    &[INT8ARRAYOID],
+);
+static NUMBERS: Statement =
+    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1", &[TEXTOID]);
+
+/// Frees the slots of performances that have ended, and lets a waiter know for each.
+pub(crate) fn release(task_nos: &[i64]) {
+    if task_nos.is_empty() {
+        return;
+    }
+    for name in RELEASE.query(args![task_nos], |row| row.need::<String>(1)) {
+        for action_no in NUMBERS.query(args![name], |row| row.need(1)) {
+            wake::ready(action_no);
+        }
+    }
+}
+
+static LEVEL: Statement = Statement::new(
+    c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1 FOR UPDATE SKIP LOCKED",
+    &[TEXTOID],
+);
+static POUR: Statement = Statement::new(
+    c"UPDATE taskq.bucket b SET level = $2, measured_at = $3 WHERE b.name = $1",
+    &[TEXTOID, FLOAT8OID, TIMESTAMPTZOID],
+);
+
+/// What a rate limit leaves at the moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bucket {
+    level: f64,
+    at: Time,
+}
+
+impl Bucket {
+    /// Locks an action's bucket and fills it up to now; `None` if another grant holds it.
+    pub(crate) fn lock(name: &str, limit: i32, period: Interval, now: Time) -> Option<Self> {
+        let (level, measured_at): (f64, Time) = LEVEL.first(args![name], |row| (row.need(1), row.need(2)))?;
+        Some(Bucket { level: refilled(level, measured_at, limit, period.as_micros() as f64, now), at: now })
+    }
+
+    /// How many grants it allows.
+    pub(crate) fn allowed(self) -> i32 {
+        // A hair's breadth for what floating point loses on the way up.
+        (self.level + 1e-9).floor().max(0.0) as i32
+    }
+
+    /// Takes what was granted.
+    pub(crate) fn take(self, name: &str, granted: usize) {
+        if granted > 0 {
+            POUR.execute(args![name, (self.level - granted as f64).max(0.0), self.at]);
+        }
+    }
+}
+
+/// The level of a bucket of `limit` that refills over `period` microseconds.
+fn refilled(level: f64, measured_at: Time, limit: i32, period: f64, now: Time) -> f64 {
+    let limit = f64::from(limit);
+    let passed = measured_at.until(now).max(0) as f64;
+    if period <= 0.0 { limit } else { (level + passed * limit / period).min(limit) }
+}
+
+static PEEK: Statement =
+    Statement::new(c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
+
+/// When the bucket allows a grant again; `None` if it does now.
+pub(crate) fn next_grant(name: &str, limit: i32, period: Interval, now: Time) -> Option<Time> {
+    let (level, measured_at): (f64, Time) = PEEK.first(args![name], |row| (row.need(1), row.need(2)))?;
+    let level = refilled(level, measured_at, limit, period.as_micros() as f64, now);
+    let missing = 1.0 - level;
+    (missing > 1e-9)
+        .then(|| Time(now.0 + (missing * period.as_micros() as f64 / f64::from(limit)).ceil() as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_refills_evenly_and_never_beyond_its_size() {
+        let minute = 60_000_000.0;
+        let at = |seconds: i64| Time(seconds * 1_000_000);
+        assert_eq!(refilled(0.0, at(0), 60, minute, at(1)), 1.0);
+        assert_eq!(refilled(0.0, at(0), 60, minute, at(30)), 30.0);
+        assert_eq!(refilled(10.0, at(0), 60, minute, at(3600)), 60.0);
+        assert_eq!(refilled(5.0, at(10), 60, minute, at(0)), 5.0);
+    }
+}

@@ -1,0 +1,121 @@
+//! No cycles: what a call adds is sorted topologically, together with what is stored downstream of it
+//! where both ends of a new path are stored tasks.
+
+use std::collections::{HashMap, HashSet};
+
+use petgraph::algo::{astar, tarjan_scc, toposort};
+use petgraph::graphmap::DiGraphMap;
+use pgrx::pg_sys::INT8ARRAYOID;
+
+use super::NewTask;
+use super::edges::{EdgeSet, Stored};
+use crate::error::{Refusal, Result};
+use crate::pg::statement::{Statement, args};
+use crate::store::numbers;
+
+/// `(after, run)`, by number.
+pub(crate) type Arc = (i64, i64);
+
+/// The row lock lasts until the transaction ends. Under REPEATABLE READ a guard that moved since the
+/// snapshot is a serialization failure.
+static GUARD: Statement = Statement::new(c"UPDATE taskq.graph_guard SET version = version + 1", &[]);
+
+/// Makes this transaction the only one that may close cycles through stored tasks. Two calls that only
+/// together close a cycle run one after the other, and the second sees what the first has stored.
+pub(crate) fn guard() {
+    GUARD.execute(args![]);
+}
+
+/// Refuses dependencies of new tasks that close a cycle.
+pub(super) fn check(tasks: &[NewTask], set: &EdgeSet, stored: &Stored) -> Result<()> {
+    let mut arcs: Vec<Arc> = set.edges.iter().map(|e| (e.after, e.run)).collect();
+    if stored.guarded() {
+        let new: HashSet<i64> = tasks.iter().map(|t| t.task_no).collect();
+        let ends: Vec<i64> = arcs.iter().map(|(_, run)| *run).filter(|run| !new.contains(run)).collect();
+        arcs.extend(stored_arcs(&ends));
+    }
+    acyclic(&arcs).map_err(|path| {
+        let mut ids: HashMap<i64, String> = tasks.iter().map(|t| (t.task_no, t.id.clone())).collect();
+        ids.extend(numbers::ids(&path));
+        refusal(&path, &ids)
+    })
+}
+
+/// The refusal that shows a cycle, starting with the least id so that it always reads the same.
+pub(crate) fn refusal(path: &[i64], ids: &HashMap<i64, String>) -> Refusal {
+    let mut names: Vec<String> =
+        path.iter().map(|n| ids.get(n).cloned().unwrap_or_else(|| n.to_string())).collect();
+    if let Some((least, _)) = names.iter().enumerate().min_by_key(|(_, name)| name.as_str()) {
+        names.rotate_left(least);
+        names.push(names[0].clone());
+    }
+    Refusal::cycle(&names)
+}
+
+/// Only tasks that are blocked pass anything on: a settled one blocks nobody any more.
+static DOWNSTREAM: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d
+       WHERE d.after_no = ANY ($1)
+         AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0)",
+    &[INT8ARRAYOID],
+);
+
+/// All stored arcs downstream of the given tasks. Callers hold the guard.
+pub(crate) fn stored_arcs(from: &[i64]) -> Vec<Arc> {
+    let mut seen: HashSet<i64> = from.iter().copied().collect();
+    let mut frontier: Vec<i64> = seen.iter().copied().collect();
+    let mut arcs = Vec::new();
+    while !frontier.is_empty() {
+        let found: Vec<Arc> = DOWNSTREAM.query(args![frontier], |row| (row.need(1), row.need(2)));
+        frontier = found.iter().map(|(_, run)| *run).filter(|run| seen.insert(*run)).collect();
+        arcs.extend(found);
+    }
+    arcs
+}
+
+/// `Err` with the tasks along one of the shortest cycles through some task, each once.
+pub(crate) fn acyclic(arcs: &[Arc]) -> std::result::Result<(), Vec<i64>> {
+    // Most calls list tasks before those that run after them; numbers then are a topological order.
+    if arcs.iter().all(|(after, run)| after < run) {
+        return Ok(());
+    }
+    let graph: DiGraphMap<i64, ()> = DiGraphMap::from_edges(arcs.iter().copied());
+    if toposort(&graph, None).is_ok() {
+        return Ok(());
+    }
+    let component = tarjan_scc(&graph).into_iter().find(|c| c.len() > 1).unwrap_or_default();
+    let start = component.iter().copied().min().unwrap_or_default();
+    let shortest = graph
+        .neighbors(start)
+        .filter_map(|next| astar(&graph, next, |n| n == start, |_| 1, |_| 0))
+        .min_by_key(|(length, _)| *length);
+    let mut path = vec![start];
+    if let Some((_, back)) = shortest {
+        path.extend(back);
+        path.pop();
+    }
+    Err(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::acyclic;
+
+    #[test]
+    fn graphs_without_cycles_pass_in_any_order() {
+        assert_eq!(acyclic(&[]), Ok(()));
+        assert_eq!(acyclic(&[(1, 2), (2, 3), (1, 3)]), Ok(()));
+        assert_eq!(acyclic(&[(3, 2), (2, 1), (3, 1)]), Ok(()));
+    }
+
+    #[test]
+    fn a_cycle_is_shown_along_its_arcs() {
+        assert_eq!(acyclic(&[(1, 2), (2, 1)]), Err(vec![1, 2]));
+        assert_eq!(acyclic(&[(5, 9), (9, 7), (7, 5), (1, 5), (7, 2)]), Err(vec![5, 9, 7]));
+    }
+
+    #[test]
+    fn the_shortest_cycle_through_the_least_task_is_shown() {
+        assert_eq!(acyclic(&[(1, 2), (2, 3), (3, 4), (4, 1), (3, 1)]), Err(vec![1, 2, 3]));
+    }
+}

@@ -1,0 +1,318 @@
+//! Dependencies of new tasks: from ids to numbers, and into the tables.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pgrx::pg_sys::{CHARARRAYOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, TIMESTAMPTZARRAYOID};
+
+use super::{NewTask, cycle};
+use crate::error::{Refusal, Result};
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+use crate::state::{Condition, Outcome};
+use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::numbers;
+
+/// "`run` runs after `after`", by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) after: i64,
+    pub(crate) run: i64,
+    pub(crate) condition: Condition,
+}
+
+/// Edges without duplicates.
+#[derive(Default)]
+pub(crate) struct EdgeSet {
+    conditions: HashMap<(i64, i64), Condition>,
+    pub(crate) edges: Vec<Edge>,
+}
+
+impl EdgeSet {
+    /// Adds an edge unless it is there; the same edge with another condition is the error.
+    pub(crate) fn add(&mut self, edge: Edge) -> std::result::Result<(), Condition> {
+        match self.conditions.insert((edge.after, edge.run), edge.condition) {
+            None => {
+                self.edges.push(edge);
+                Ok(())
+            }
+            Some(condition) if condition == edge.condition => Ok(()),
+            Some(condition) => Err(condition),
+        }
+    }
+}
+
+/// What a call knows of the stored tasks that it refers to.
+pub(crate) struct Stored {
+    pub(super) numbers: HashMap<String, i64>,
+    pub(super) live: HashMap<i64, Live>,
+    pub(super) outcomes: HashMap<i64, Outcome>,
+    /// Ids that the call's dependencies name, as opposed to ids it replaces.
+    referred: HashSet<String>,
+    guarded: bool,
+}
+
+/// Finds and locks the stored tasks that a call names: those that its tasks are to wait for against
+/// settling, those that are to wait for its tasks or are replaced against any change.
+///
+/// A call that links stored tasks in both directions may close a cycle through them and takes the graph
+/// guard first. (Edges only from stored tasks to new ones, or only from new ones to stored, cannot: a new
+/// task then has no way in or no way out.)
+pub(super) fn lock_stored(tasks: &[NewTask], outside: &[String], replaced: &[&str]) -> Stored {
+    let outside_set: HashSet<&str> = outside.iter().map(String::as_str).collect();
+    let named = |list: fn(&NewTask) -> &Vec<crate::spec::Reference>| -> HashSet<String> {
+        tasks
+            .iter()
+            .flat_map(list)
+            .filter(|r| outside_set.contains(r.id.as_str()))
+            .map(|r| r.id.clone())
+            .collect()
+    };
+    let waited_for = named(|t| &t.spec.depends_on);
+    let signalled = named(|t| &t.spec.to_signal_after);
+    let guarded = !waited_for.is_empty() && !signalled.is_empty();
+    if guarded {
+        cycle::guard();
+    }
+    let ids: Vec<&str> = outside.iter().map(String::as_str).chain(replaced.iter().copied()).collect();
+    let mut stored = Stored {
+        numbers: numbers::by_id(&ids),
+        live: HashMap::new(),
+        outcomes: HashMap::new(),
+        referred: waited_for.union(&signalled).cloned().collect(),
+        guarded,
+    };
+    let firmness =
+        if signalled.is_empty() && replaced.is_empty() { Firmness::Hold } else { Firmness::Change };
+    stored.lock(firmness);
+    stored
+}
+
+impl Stored {
+    fn lock(&mut self, firmness: Firmness) {
+        let ids: Vec<String> = self.numbers.keys().cloned().collect();
+        if !ids.is_empty() {
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, firmness, Firmness::Hold);
+        }
+    }
+
+    /// Looks again where the tasks are; their rows, or the rows that took their place, are ours already.
+    pub(super) fn refresh(&mut self) {
+        self.lock(Firmness::Change);
+    }
+
+    /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
+    pub(super) fn look_up(&mut self, ids: &[&str]) {
+        if !self.guarded {
+            cycle::guard();
+            self.guarded = true;
+        }
+        self.numbers.extend(numbers::by_id(ids));
+        self.referred.extend(ids.iter().map(|id| (*id).to_owned()));
+        self.lock(Firmness::Change);
+    }
+
+    /// The number of a stored task that a dependency names; `None` if it is gone.
+    fn find(&self, id: &str) -> Option<i64> {
+        let number = *self.numbers.get(id).filter(|_| self.referred.contains(id))?;
+        (self.live.contains_key(&number) || self.outcomes.contains_key(&number)).then_some(number)
+    }
+
+    /// Whether cycles through stored tasks are possible.
+    pub(super) fn guarded(&self) -> bool {
+        self.guarded
+    }
+
+    /// Forgets a task that this call has removed.
+    pub(crate) fn forget(&mut self, id: &str) -> Option<(i64, Option<Live>)> {
+        let number = self.numbers.remove(id)?;
+        self.outcomes.remove(&number);
+        Some((number, self.live.remove(&number)))
+    }
+}
+
+/// The call's dependencies as edges, each once.
+pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bool) -> Result<EdgeSet> {
+    let inside: HashMap<&str, i64> = tasks.iter().map(|t| (t.id.as_str(), t.task_no)).collect();
+    let mut set = EdgeSet::default();
+    for task in tasks {
+        let waits = task.spec.depends_on.iter().map(|r| (r, true));
+        let signals = task.spec.to_signal_after.iter().map(|r| (r, false));
+        for (reference, waits) in waits.chain(signals) {
+            let other = inside.get(reference.id.as_str()).copied().or_else(|| stored.find(&reference.id));
+            let Some(other) = other else {
+                if ignore_missing {
+                    continue;
+                }
+                return Err(Refusal::dependency_missing(&reference.id, &task.id));
+            };
+            if other == task.task_no {
+                return Err(Refusal::cycle(&[task.id.clone(), task.id.clone()]));
+            }
+            if !waits && !inside.contains_key(reference.id.as_str()) {
+                may_wait(&reference.id, other, &stored.live)?;
+            }
+            let (after, run) = if waits { (other, task.task_no) } else { (task.task_no, other) };
+            set.add(Edge { after, run, condition: reference.condition }).map_err(|has| {
+                let (after, run) = if waits {
+                    (reference.id.as_str(), task.id.as_str())
+                } else {
+                    (task.id.as_str(), reference.id.as_str())
+                };
+                Refusal::other_condition(after, run, has.name(), reference.condition.name())
+            })?;
+        }
+    }
+    Ok(set)
+}
+
+/// Refuses a dependency of a stored task that has started or is settled.
+pub(crate) fn may_wait(id: &str, task_no: i64, live: &HashMap<i64, Live>) -> Result<()> {
+    let state = match live.get(&task_no) {
+        Some(row) if row.in_progress() => "in progress",
+        Some(_) => return Ok(()),
+        None => "settled",
+    };
+    Err(Refusal::state(
+        id,
+        state,
+        "cannot be made to wait",
+        "Only a pending task that nobody owns can get a dependency.",
+    ))
+}
+
+static STORE: Statement = Statement::new(
+    c"INSERT INTO taskq.dependency (after_no, run_no, condition) SELECT * FROM unnest($1, $2, $3)",
+    &[INT8ARRAYOID, INT8ARRAYOID, CHARARRAYOID],
+);
+
+/// Stores edges that are not stored yet.
+pub(crate) fn store(set: &EdgeSet) {
+    if set.edges.is_empty() {
+        return;
+    }
+    let mut edges: Vec<&Edge> = set.edges.iter().collect();
+    edges.sort_unstable_by_key(|e| (e.after, e.run));
+    STORE.execute(args![
+        edges.iter().map(|e| e.after).collect::<Vec<_>>(),
+        edges.iter().map(|e| e.run).collect::<Vec<_>>(),
+        edges.iter().map(|e| e.condition.stored()).collect::<Vec<_>>(),
+    ]);
+}
+
+/// Makes stored tasks wait for the new tasks that point at them.
+pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Stored) {
+    let new: HashSet<i64> = tasks.iter().map(|t| t.task_no).collect();
+    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
+    for edge in &set.edges {
+        if !new.contains(&edge.run) {
+            let wait = waits.entry(edge.run).or_default();
+            wait.unsettled += 1;
+            wait.all += 1;
+        }
+    }
+    add_waits(&waits, &stored.live);
+}
+
+/// New dependencies of a stored task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Waits {
+    /// Dependencies that have not settled.
+    pub(crate) unsettled: i32,
+    /// Dependencies in all, settled or not.
+    pub(crate) all: i32,
+    /// Settled ones that aborted.
+    pub(crate) failed: i32,
+}
+
+static RAISE: Statement = Statement::new(
+    c"UPDATE taskq.blocked b
+         SET remaining = b.remaining + $2, dependencies = b.dependencies + $3, failures = b.failures + $4
+       WHERE b.task_no = ANY ($1)",
+    &[INT8ARRAYOID, INT4OID, INT4OID, INT4OID],
+);
+static RECOUNT_RUN: Statement = Statement::new(
+    c"UPDATE taskq.run r SET dependencies = r.dependencies + $2, failures = r.failures + $3
+       WHERE r.task_no = ANY ($1)",
+    &[INT8ARRAYOID, INT4OID, INT4OID],
+);
+static RECOUNT_SCHEDULED: Statement = Statement::new(
+    c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
+       WHERE s.task_no = ANY ($1)",
+    &[INT8ARRAYOID, INT4OID, INT4OID],
+);
+static RECOUNT_PARKED: Statement = Statement::new(
+    c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
+       WHERE p.task_no = ANY ($1)",
+    &[INT8ARRAYOID, INT4OID, INT4OID],
+);
+static BLOCK: Statement = Statement::new(
+    c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before)
+      SELECT * FROM unnest($1, $2, $3, $4, $5, $6)",
+    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID],
+);
+
+/// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
+/// change. A task that was ready or scheduled and gets an unsettled one moves to `blocked`.
+pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>) {
+    let mut raised: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    let mut recounted_run: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    let mut recounted_scheduled: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    let mut recounted_parked: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    let mut moved: Vec<(&Live, Waits)> = Vec::new();
+    for (task_no, wait) in waits {
+        let Some(row) = live.get(task_no) else { continue };
+        match row.place {
+            Place::Blocked { .. } => raised.entry(*wait).or_default().push(*task_no),
+            _ if wait.unsettled > 0 => moved.push((row, *wait)),
+            Place::Parked => recounted_parked.entry(*wait).or_default().push(*task_no),
+            Place::Run { .. } => recounted_run.entry(*wait).or_default().push(*task_no),
+            Place::Scheduled { .. } => recounted_scheduled.entry(*wait).or_default().push(*task_no),
+        }
+    }
+    for (wait, task_nos) in raised {
+        RAISE.execute(args![task_nos, wait.unsettled, wait.all, wait.failed]);
+    }
+    for (wait, task_nos) in recounted_run {
+        RECOUNT_RUN.execute(args![task_nos, wait.all, wait.failed]);
+    }
+    for (wait, task_nos) in recounted_scheduled {
+        RECOUNT_SCHEDULED.execute(args![task_nos, wait.all, wait.failed]);
+    }
+    for (wait, task_nos) in recounted_parked {
+        RECOUNT_PARKED.execute(args![task_nos, wait.all, wait.failed]);
+    }
+    if !moved.is_empty() {
+        live::remove(moved.iter().map(|(row, _)| *row));
+        BLOCK.execute(args![
+            moved.iter().map(|(row, _)| row.task_no).collect::<Vec<_>>(),
+            moved.iter().map(|(_, wait)| wait.unsettled).collect::<Vec<_>>(),
+            moved.iter().map(|(row, wait)| row.failures + wait.failed).collect::<Vec<_>>(),
+            moved.iter().map(|(row, wait)| row.dependencies + wait.all).collect::<Vec<_>>(),
+            moved.iter().map(|(row, _)| row.tries).collect::<Vec<_>>(),
+            // A time that a task was to wait for outlives its waiting for tasks.
+            moved
+                .iter()
+                .map(|(row, _)| match row.place {
+                    Place::Scheduled { due } => Some(due),
+                    _ => None,
+                })
+                .collect::<Vec<_>>(),
+        ]);
+    }
+}
+
+/// Inserts counters of new tasks.
+pub(crate) fn block_new(rows: &[(i64, Waits)]) {
+    if rows.is_empty() {
+        return;
+    }
+    BLOCK.execute(args![
+        rows.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(),
+        rows.iter().map(|(_, wait)| wait.unsettled).collect::<Vec<_>>(),
+        rows.iter().map(|(_, wait)| wait.failed).collect::<Vec<_>>(),
+        rows.iter().map(|(_, wait)| wait.all).collect::<Vec<_>>(),
+        vec![0i32; rows.len()],
+        vec![None::<Time>; rows.len()],
+    ]);
+}

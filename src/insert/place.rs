@@ -1,0 +1,131 @@
+//! Where each new task belongs: blocked, scheduled, ready, or settled from the start.
+
+use std::collections::{BTreeSet, HashMap};
+
+use pgrx::pg_sys::{BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID};
+
+use super::NewTask;
+use super::edges::{self, EdgeSet, Stored, Waits};
+use crate::flow::actions::notify_ready;
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, settle};
+use crate::state::{Cause, Condition, Outcome, Signal};
+use crate::store::ready::{self, Freed};
+use crate::{store::numbers, wake};
+
+/// What the dependencies of a new task amount to.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    waits: Waits,
+    lost: Option<(i64, Condition)>,
+}
+
+/// Puts each of the new tasks where it belongs, then settles those that are settled from the start: lost
+/// before they began, or spontaneous with nothing to wait for. Their dependents hear of it in the same
+/// pass, as all counters are in place by then.
+pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time) {
+    let standings = standings(set, stored);
+    let (mut blocked, mut ready, mut scheduled, mut endings) = (vec![], vec![], vec![], vec![]);
+    for task in tasks {
+        let standing = standings.get(&task.task_no).copied().unwrap_or_default();
+        let waits = standing.waits;
+        let freed = Freed {
+            task_no: task.task_no,
+            tries: 0,
+            failures: waits.failed,
+            dependencies: waits.all,
+            not_before: None,
+        };
+        if let Some((after, condition)) = standing.lost {
+            endings.push(ending(freed, Outcome::Aborted, waits, Some(lost_status(after, condition))));
+        } else if waits.unsettled > 0 {
+            blocked.push((task.task_no, waits));
+        } else if task.spec.spontaneous {
+            endings.push(ending(freed, Outcome::Completed, waits, None));
+        } else if let Some(due) = task.spec.not_before.filter(|due| *due > now) {
+            scheduled.push((freed, due));
+        } else {
+            ready.push((task, waits));
+        }
+    }
+    edges::block_new(&blocked);
+    insert_ready(&ready);
+    ready::schedule(&scheduled);
+    settle(endings, now);
+}
+
+fn ending(freed: Freed, outcome: Outcome, waits: Waits, status: Option<String>) -> Ending {
+    Ending {
+        task_no: freed.task_no,
+        outcome,
+        cause: if outcome == Outcome::Completed { Cause::Spontaneous } else { Cause::Dependency },
+        status,
+        result: None,
+        granted_at: None,
+        actor_id: None,
+        tries: 0,
+        failures: freed.failures,
+        dependencies: freed.dependencies,
+        signals: waits.all - waits.unsettled,
+        keyed: false,
+    }
+}
+
+fn lost_status(after: i64, condition: Condition) -> String {
+    condition.lost_status(numbers::ids(&[after]).get(&after).map_or("", String::as_str))
+}
+
+/// Sums up the dependencies of each new task.
+fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
+    let mut standings: HashMap<i64, Standing> = HashMap::new();
+    for edge in &set.edges {
+        let standing = standings.entry(edge.run).or_default();
+        standing.waits.all += 1;
+        match stored.outcomes.get(&edge.after) {
+            None => standing.waits.unsettled += 1,
+            Some(outcome) => {
+                standing.waits.failed += i32::from(*outcome == Outcome::Aborted);
+                if edge.condition.signal(*outcome) == Signal::Lost {
+                    standing.lost.get_or_insert((edge.after, edge.condition));
+                }
+            }
+        }
+    }
+    standings
+}
+
+/// A new task's position is its number: both come from the same sequence, taken in this call after the
+/// transaction had its id.
+static INSERT_READY: Statement = Statement::new(
+    c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
+                             dependencies, timeouts, grantable, limited, gated, keyed, max_duration)
+      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, u.priority, 0, u.failures, u.dependencies, 0, true,
+             false, u.gated, false, u.max_duration
+        FROM unnest($1, $2, $3, $4, $5, $6, $7)
+             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated)",
+    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INTERVALARRAYOID, BOOLARRAYOID],
+);
+
+fn insert_ready(ready: &[(&NewTask, Waits)]) {
+    if ready.is_empty() {
+        return;
+    }
+    let action_nos: Vec<i32> = ready.iter().map(|(t, _)| t.action_no).collect();
+    for action_no in &action_nos {
+        wake::ready(*action_no);
+    }
+    let notified: BTreeSet<i32> = ready.iter().filter(|(t, _)| t.notify).map(|(t, _)| t.action_no).collect();
+    if !notified.is_empty() {
+        notify_ready(&notified);
+    }
+    INSERT_READY.execute(args![
+        ready.iter().map(|(t, _)| t.task_no).collect::<Vec<_>>(),
+        action_nos,
+        ready.iter().map(|(t, _)| t.spec.priority).collect::<Vec<_>>(),
+        ready.iter().map(|(_, w)| w.failed).collect::<Vec<_>>(),
+        ready.iter().map(|(_, w)| w.all).collect::<Vec<_>>(),
+        ready.iter().map(|(t, _)| t.spec.max_duration).collect::<Vec<_>>(),
+        ready.iter().map(|(t, _)| t.spec.is_gated()).collect::<Vec<_>>(),
+    ]);
+}

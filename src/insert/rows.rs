@@ -1,0 +1,84 @@
+//! The `task` rows of new tasks.
+
+use pgrx::pg_sys::{
+    BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, JSONBARRAYOID, TEXTARRAYOID,
+    TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
+};
+
+use super::NewTask;
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+use crate::store::numbers;
+
+/// An id that exists, or that another transaction has inserted and then commits, is passed over: the
+/// unique index makes us wait for that transaction's end.
+static INSERT: Statement = Statement::new(
+    c"INSERT INTO taskq.task (task_no, action_no, priority, max_tries, spontaneous, post_result, inserted_at,
+                              not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
+                              merge_key, seed)
+      SELECT u.task_no, u.action_no, u.priority, u.max_tries, u.spontaneous, u.post_result, $18, u.not_before,
+             u.max_duration, u.retention, u.backoff, u.id, u.group_id, u.body, u.metadata,
+             u.workgroup, u.merge_key, u.seed
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+                    $15, $16, $17)
+             AS u(task_no, action_no, priority, max_tries, spontaneous, post_result, not_before,
+                  max_duration, retention, backoff, id, group_id, body, metadata,
+                  workgroup, merge_key, seed)
+      ON CONFLICT (id) DO NOTHING",
+    &[
+        INT8ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        BOOLARRAYOID,
+        BOOLARRAYOID,
+        TIMESTAMPTZARRAYOID,
+        INTERVALARRAYOID,
+        INTERVALARRAYOID,
+        JSONBARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        JSONBARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        BOOLARRAYOID,
+        TIMESTAMPTZOID,
+    ],
+);
+
+/// Inserts the rows that are not there yet and returns the ids that belong to other tasks, in the order
+/// of the call.
+///
+/// In the order of ids: two calls that insert the same ids wait for each other in one direction only.
+pub(super) fn insert(tasks: &[NewTask], now: Time) -> Vec<String> {
+    let in_call_order = tasks;
+    let mut tasks: Vec<&NewTask> = tasks.iter().collect();
+    tasks.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    let inserted = INSERT.execute(args![
+        tasks.iter().map(|t| t.task_no).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.action_no).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.priority).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.max_tries).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.spontaneous).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.post_result).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.not_before).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.max_duration).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.retention).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.backoff.clone()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.id.as_str()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.group.as_deref()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.body.as_deref()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.metadata.clone()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.workgroup.as_deref()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.key.as_deref()).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.seed).collect::<Vec<_>>(),
+        now,
+    ]);
+    if inserted as usize == tasks.len() {
+        return Vec::new();
+    }
+    let ids: Vec<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
+    let stored = numbers::by_id(&ids);
+    in_call_order.iter().filter(|t| stored.get(&t.id) != Some(&t.task_no)).map(|t| t.id.clone()).collect()
+}

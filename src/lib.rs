@@ -1,0 +1,86 @@
+//! taskq: a dependable task queue, with dependencies between tasks, inside PostgreSQL.
+//!
+//! # Bird's-eye view
+//!
+//! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. Each SQL
+//! function of the contract (`sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
+//! and runs kept, generic plans. There is no process of its own, no shared memory, no polling.
+//!
+//! # Code map
+//!
+//! - `verbs`: one file per verb of the contract, in the life cycle of a task.
+//! - `spec`: what callers say of tasks, parsed once and well-formed from then on.
+//! - `claim`: which entries a call is granted, and what is moved out of its way.
+//! - `flow`: what actions, groups, workgroups and keys allow at the moment.
+//! - `insert`: the stages of inserting and replacing tasks; cycle detection.
+//! - `returns`: the end of performances: settling, giving back, children.
+//! - `revive`: aborted tasks that come back.
+//! - `schedules`: tasks that come when a cron expression says so.
+//! - `look`: graphs, paths and reasons, read-only.
+//! - `settle`: how a task's end is stored and its dependents are signalled.
+//! - `upkeep`: what time makes necessary: elapsed leases, due tasks, retention.
+//! - `store`: statements on the tables that several verbs share; **the lock order** is in `store::live`.
+//! - `wake`: whom a commit has to wake.
+//! - `pg`: the only files with `unsafe`: plans, latches, errors, clock.
+//! - `error`, `guc`, `state`, `token`: codes, settings, enumerations, tokens.
+//!
+//! # Invariants
+//!
+//! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled` or `settled`.
+//! - Positions are taken after the transaction has its id; an entry that was granted never becomes
+//!   grantable again at its old position.
+//! - Claims, signals and upkeep never wait for a lock.
+//! - What is kept in a backend is plans and hints, never state: an abort leaves nothing wrong.
+
+use pgrx::prelude::*;
+
+mod claim;
+mod error;
+mod flow;
+mod guc;
+mod insert;
+mod look;
+mod pg;
+mod returns;
+mod revive;
+mod schedules;
+mod settle;
+mod spec;
+mod state;
+mod store;
+mod token;
+mod upkeep;
+mod verbs;
+mod wake;
+
+pgrx::pg_module_magic!();
+
+#[cfg(not(panic = "unwind"))]
+compile_error!("Postgres errors travel through Rust as panics: build with panic = \"unwind\"");
+
+extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
+extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
+extension_sql_file!("../sql/views.sql", name = "views", requires = ["functions"]);
+extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
+
+/// Called by Postgres when the library is loaded.
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    guc::init();
+}
+
+/// `taskq._before_commit()`: the last look at deferred signals.
+#[pg_extern(sql = "")]
+fn taskq_before_commit() {
+    settle::commit::before_commit();
+}
+
+/// `taskq.clock()`: now, by the queue's clock.
+#[pg_extern(sql = "")]
+fn taskq_clock() -> Option<pgrx::datum::TimestampWithTimeZone> {
+    pgrx::datum::TimestampWithTimeZone::try_from(pg::clock::now().0).ok()
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[path = "../pg_test/mod.rs"]
+pub mod pg_test;

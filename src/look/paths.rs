@@ -1,0 +1,63 @@
+//! `critical_path`: the chain of dependencies that decides when a task can be done.
+
+use std::collections::{HashMap, HashSet};
+
+use petgraph::algo::toposort;
+use petgraph::graphmap::DiGraphMap;
+use pgrx::datum::Interval;
+use pgrx::prelude::*;
+
+use super::walk::{Node, Way, nodes, number, reach};
+use crate::error::{Result, or_throw};
+
+/// `taskq.critical_path(task_id) -> TABLE (step, task_id, action, state, duration)`
+#[pg_extern(sql = "")]
+#[allow(clippy::type_complexity)]
+fn taskq_critical_path(
+    task_id: Option<&str>,
+) -> TableIterator<
+    'static,
+    (
+        name!(step, i32),
+        name!(task_id, String),
+        name!(action, String),
+        name!(state, String),
+        name!(duration, Option<Interval>),
+    ),
+> {
+    let path = or_throw(critical_path(task_id));
+    TableIterator::new(path.into_iter().enumerate().map(|(i, node)| {
+        let duration = (node.duration > 0).then(|| Interval::from_micros(node.duration));
+        (i as i32 + 1, node.id, node.action, node.state, duration)
+    }))
+}
+
+/// The longest chain that ends in the task, by the time its tasks have taken. What has not started counts
+/// as one microsecond, so that among chains of tasks yet to run the one with most of them is shown.
+fn critical_path(task_id: Option<&str>) -> Result<Vec<Node>> {
+    let target = number(task_id)?;
+    let (found, links) = reach(target, Way::Up, usize::MAX);
+    let task_nos: Vec<i64> = found.iter().map(|(n, _)| *n).chain([target]).collect();
+    let nodes = nodes(&task_nos);
+    let graph: DiGraphMap<i64, ()> = DiGraphMap::from_edges(links.iter().map(|l| (l.after, l.run)));
+    // A stored cycle can only run through settled tasks; the order then does not matter.
+    let order = toposort(&graph, None).unwrap_or_else(|_| graph.nodes().collect());
+    let weight = |n: i64| nodes.get(&n).map_or(0, |node| node.duration).max(1);
+    let mut best: HashMap<i64, (i64, Option<i64>)> = HashMap::new();
+    for n in order {
+        let before = graph
+            .neighbors_directed(n, petgraph::Direction::Incoming)
+            .filter_map(|p| best.get(&p).map(|(length, _)| (*length, p)))
+            .max();
+        best.insert(n, (before.map_or(0, |(length, _)| length) + weight(n), before.map(|(_, p)| p)));
+    }
+    let mut path = vec![target];
+    let mut seen = HashSet::from([target]);
+    while let Some((_, Some(before))) = path.last().and_then(|n| best.get(n)) {
+        if !seen.insert(*before) {
+            break;
+        }
+        path.push(*before);
+    }
+    Ok(path.into_iter().rev().filter_map(|n| nodes.get(&n).cloned()).collect())
+}

@@ -1,0 +1,216 @@
+//! `graph`: a picture of a task's surroundings, or of a group, as text.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
+
+use pgrx::prelude::*;
+
+use super::walk::{Link, Node, Way, links, most, most_of, nodes, of_group, reach};
+use crate::error::{NO_SUCH_TASK, Refusal, Result, or_throw, required};
+use crate::store::numbers;
+
+/// `taskq.graph(name, format, max_tasks, skip) -> text`
+#[pg_extern(sql = "")]
+fn taskq_graph(
+    name: Option<&str>,
+    format: Option<&str>,
+    max_tasks: Option<i32>,
+    skip: Option<i32>,
+) -> String {
+    or_throw((|| {
+        let name = required("task_id", name)?;
+        let format = required("format", format)?;
+        let picture = Picture::of(name, most(max_tasks)?, most_of("skip", Some(skip.unwrap_or(0)))?)?;
+        match format {
+            "dot" => Ok(picture.dot()),
+            "mermaid" => Ok(picture.mermaid()),
+            "text" => Ok(picture.text()),
+            other => Err(Refusal::out_of_range("format", other, "Use 'dot', 'mermaid' or 'text'.")),
+        }
+    })())
+}
+
+/// The part of the graph that is shown.
+struct Picture {
+    /// In the order of insertion.
+    shown: Vec<i64>,
+    nodes: HashMap<i64, Node>,
+    links: Vec<Link>,
+    left_out: usize,
+}
+
+impl Picture {
+    /// A task with its ancestors and descendants; or, if no task has this id, the tasks of a group.
+    fn of(name: &str, most: usize, skip: usize) -> Result<Self> {
+        let mut all: Vec<i64> = match numbers::by_id(&[name]).get(name) {
+            Some(number) => {
+                let (up, _) = reach(*number, Way::Up, usize::MAX);
+                let (down, _) = reach(*number, Way::Down, usize::MAX);
+                up.into_iter().chain(down).map(|(n, _)| n).chain([*number]).collect()
+            }
+            None => of_group(name),
+        };
+        if all.is_empty() {
+            let refusal = Refusal::no_such_task(name);
+            debug_assert_eq!(refusal.sqlstate, NO_SUCH_TASK);
+            return Err(refusal);
+        }
+        all.sort_unstable();
+        all.dedup();
+        let shown: Vec<i64> = all.iter().copied().skip(skip).take(most).collect();
+        let inside: HashSet<i64> = shown.iter().copied().collect();
+        let links = links(&shown, Way::Down).into_iter().filter(|l| inside.contains(&l.run)).collect();
+        Ok(Picture { left_out: all.len() - shown.len(), nodes: nodes(&shown), shown, links })
+    }
+
+    fn known(&self) -> impl Iterator<Item = (i64, &Node)> {
+        self.shown.iter().filter_map(|n| Some((*n, self.nodes.get(n)?)))
+    }
+
+    /// What a link says, if it is not the default.
+    fn label(condition: i8) -> &'static str {
+        match condition as u8 {
+            b'a' => "aborted",
+            b's' => "settled",
+            _ => "",
+        }
+    }
+
+    fn left_out_note(&self, comment: &str) -> String {
+        if self.left_out == 0 {
+            return String::new();
+        }
+        format!("{comment}{} more tasks are not shown; see max_tasks and skip\n", self.left_out)
+    }
+
+    fn dot(&self) -> String {
+        let mut out = String::from("digraph taskq {\n    node [shape=box, style=filled];\n");
+        for (n, node) in self.known() {
+            let _ = writeln!(
+                out,
+                "    t{n} [label=\"{}\\n{}\\n{}\", fillcolor=\"{}\"];",
+                escaped(&node.id),
+                escaped(&node.action),
+                node.state,
+                colour(&node.state)
+            );
+        }
+        for link in &self.links {
+            let label = Self::label(link.condition);
+            let attribute = if label.is_empty() { String::new() } else { format!(" [label=\"{label}\"]") };
+            let _ = writeln!(out, "    t{} -> t{}{attribute};", link.after, link.run);
+        }
+        out.push_str(&self.left_out_note("    // "));
+        out.push_str("}\n");
+        out
+    }
+
+    fn mermaid(&self) -> String {
+        let mut out = String::from("flowchart TD\n");
+        for (n, node) in self.known() {
+            let (id, action) = (entities(&node.id), entities(&node.action));
+            let _ =
+                writeln!(out, "    t{n}[\"{id}<br/>{action}<br/>{}\"]:::{}", node.state, class(&node.state));
+        }
+        for link in &self.links {
+            let label = Self::label(link.condition);
+            let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
+            let _ = writeln!(out, "    t{} {arrow} t{}", link.after, link.run);
+        }
+        for state in ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted"] {
+            let _ = writeln!(out, "    classDef {} fill:{}", class(state), colour(state));
+        }
+        out.push_str(&self.left_out_note("    %% "));
+        out
+    }
+
+    /// Tasks indented under those they run after. One that runs after several is shown in full once, and
+    /// by its id alone, with an arrow, elsewhere.
+    fn text(&self) -> String {
+        let mut below: BTreeMap<i64, Vec<&Link>> = BTreeMap::new();
+        let mut has_parent = HashSet::new();
+        for link in &self.links {
+            below.entry(link.after).or_default().push(link);
+            has_parent.insert(link.run);
+        }
+        let mut out = String::new();
+        let mut seen = HashSet::new();
+        let roots = self.shown.iter().copied().filter(|n| !has_parent.contains(n));
+        // A stack instead of recursion: chains may be very long.
+        let mut stack: Vec<(i64, usize, i8)> = roots.map(|n| (n, 0, b'c' as i8)).collect();
+        stack.reverse();
+        while let Some((n, depth, condition)) = stack.pop() {
+            let Some(node) = self.nodes.get(&n) else { continue };
+            let label = Self::label(condition);
+            let when = if label.is_empty() { String::new() } else { format!("if {label}: ") };
+            let indent = indent(depth);
+            if !seen.insert(n) {
+                let _ = writeln!(out, "{indent}{when}-> {}", one_line(&node.id));
+                continue;
+            }
+            let _ = writeln!(
+                out,
+                "{indent}{when}{} ({}) {}",
+                one_line(&node.id),
+                one_line(&node.action),
+                node.state
+            );
+            for link in below.get(&n).into_iter().flatten().rev() {
+                stack.push((link.run, depth + 1, link.condition));
+            }
+        }
+        out.push_str(&self.left_out_note(""));
+        out
+    }
+}
+
+/// For a quoted string in DOT.
+fn escaped(text: &str) -> String {
+    one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// For a quoted label in Mermaid, which reads HTML and entities in it, and Markdown after a backtick.
+fn entities(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in one_line(text).chars() {
+        match c {
+            '#' => out.push_str("#35;"),
+            '"' => out.push_str("#quot;"),
+            '<' => out.push_str("#lt;"),
+            '>' => out.push_str("#gt;"),
+            '&' => out.push_str("#amp;"),
+            '`' => out.push_str("#96;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// Two blanks a level; below forty levels the level is a number, or a long chain would be a text of the
+/// square of its length.
+fn indent(depth: usize) -> String {
+    const DEEPEST: usize = 40;
+    if depth <= DEEPEST {
+        return "  ".repeat(depth);
+    }
+    format!("{}[{depth}] ", "  ".repeat(DEEPEST))
+}
+
+/// A name that Mermaid accepts as a class.
+fn class(state: &str) -> String {
+    state.replace('-', "")
+}
+
+fn colour(state: &str) -> &'static str {
+    match state {
+        "completed" => "#c8e6c9",
+        "aborted" => "#ffcdd2",
+        "in-progress" => "#bbdefb",
+        "ready" => "#fff9c4",
+        _ => "#eeeeee",
+    }
+}

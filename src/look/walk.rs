@@ -1,0 +1,179 @@
+//! Walking the stored graph, level by level: `ancestors` and `descendants`.
+
+use std::collections::HashMap;
+
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Statement, args};
+use crate::store::numbers;
+
+/// Which way to walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the tasks waited for.
+    Up,
+    /// To the tasks that wait.
+    Down,
+}
+
+/// An edge between two stored tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) after: i64,
+    pub(super) run: i64,
+    pub(super) condition: i8,
+}
+
+static UP: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)
+       ORDER BY d.run_no, d.after_no",
+    &[INT8ARRAYOID],
+);
+static DOWN: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)
+       ORDER BY d.after_no, d.run_no",
+    &[INT8ARRAYOID],
+);
+
+/// The links that lead from these tasks in one direction.
+pub(super) fn links(from: &[i64], way: Way) -> Vec<Link> {
+    let statement = if way == Way::Up { &UP } else { &DOWN };
+    statement.query(args![from], |row| Link { after: row.need(1), run: row.need(2), condition: row.need(3) })
+}
+
+/// Everything reachable from a task with its distance, up to `most` tasks; and the links passed.
+pub(super) fn reach(from: i64, way: Way, most: usize) -> (Vec<(i64, i32)>, Vec<Link>) {
+    let mut depth: HashMap<i64, i32> = HashMap::from([(from, 0)]);
+    let (mut found, mut passed) = (Vec::new(), Vec::new());
+    let mut frontier = vec![from];
+    let mut level = 0;
+    while !frontier.is_empty() && found.len() < most {
+        check_for_interrupts();
+        level += 1;
+        let links = links(&frontier, way);
+        frontier = Vec::new();
+        for link in &links {
+            let next = if way == Way::Up { link.after } else { link.run };
+            if let std::collections::hash_map::Entry::Vacant(entry) = depth.entry(next) {
+                entry.insert(level);
+                found.push((next, level));
+                frontier.push(next);
+            }
+        }
+        passed.extend(links);
+    }
+    found.truncate(most);
+    (found, passed)
+}
+
+/// A task as it is shown.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) id: String,
+    pub(super) action: String,
+    pub(super) state: String,
+    /// Microseconds it has run, or its action's tasks run on average; 0 if nobody knows.
+    pub(super) duration: i64,
+}
+
+static NODES: Statement = Statement::new(
+    c"SELECT u.task_no, t.id, a.name,
+             CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
+                  WHEN r.nonce <> 0 THEN 'in-progress' WHEN r.nonce = 0 THEN 'ready'
+                  WHEN d.due > taskq.clock() THEN 'scheduled' WHEN d.due IS NOT NULL THEN 'ready'
+                  ELSE 'blocked' END,
+             (COALESCE(EXTRACT(epoch FROM COALESCE(s.settled_at - s.granted_at,
+                                                   CASE WHEN r.nonce <> 0 THEN taskq.clock() - r.granted_at END)),
+                       0) * 1000000)::bigint
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
+        LEFT JOIN LATERAL (SELECT s.* FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s ON true
+        LEFT JOIN LATERAL (SELECT r.* FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0) AS r ON true
+        LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true",
+    &[INT8ARRAYOID],
+);
+
+/// What is to be shown of tasks.
+pub(super) fn nodes(task_nos: &[i64]) -> HashMap<i64, Node> {
+    NODES
+        .query(args![task_nos], |row| {
+            let node =
+                Node { id: row.need(2), action: row.need(3), state: row.need(4), duration: row.need(5) };
+            (row.need(1), node)
+        })
+        .into_iter()
+        .collect()
+}
+
+/// The number of a task that must exist.
+pub(super) fn number(task_id: Option<&str>) -> Result<i64> {
+    let id = required("task_id", task_id)?;
+    numbers::by_id(&[id]).get(id).copied().ok_or_else(|| Refusal::no_such_task(id))
+}
+
+static OF_GROUP: Statement = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no",
+    &[TEXTOID],
+);
+
+/// The tasks of a group, in the order of their insertion.
+pub(super) fn of_group(group_id: &str) -> Vec<i64> {
+    OF_GROUP.query(args![group_id], |row| row.need(1))
+}
+
+type Relatives = TableIterator<
+    'static,
+    (name!(task_id, String), name!(action, String), name!(state, String), name!(depth, i32)),
+>;
+
+/// `taskq.ancestors(task_id, max_tasks) -> TABLE (task_id, action, state, depth)`
+#[pg_extern(sql = "")]
+fn taskq_ancestors(
+    task_id: Option<&str>,
+    max_tasks: Option<i32>,
+) -> TableIterator<
+    'static,
+    (name!(task_id, String), name!(action, String), name!(state, String), name!(depth, i32)),
+> {
+    or_throw(relatives(task_id, max_tasks, Way::Up))
+}
+
+/// `taskq.descendants(task_id, max_tasks) -> TABLE (task_id, action, state, depth)`
+#[pg_extern(sql = "")]
+fn taskq_descendants(
+    task_id: Option<&str>,
+    max_tasks: Option<i32>,
+) -> TableIterator<
+    'static,
+    (name!(task_id, String), name!(action, String), name!(state, String), name!(depth, i32)),
+> {
+    or_throw(relatives(task_id, max_tasks, Way::Down))
+}
+
+fn relatives(task_id: Option<&str>, max_tasks: Option<i32>, way: Way) -> Result<Relatives> {
+    let most = most(max_tasks)?;
+    let (found, _) = reach(number(task_id)?, way, most);
+    let nodes = nodes(&found.iter().map(|(n, _)| *n).collect::<Vec<_>>());
+    Ok(TableIterator::new(found.into_iter().filter_map(move |(n, depth)| {
+        let node = nodes.get(&n)?.clone();
+        Some((node.id, node.action, node.state, depth))
+    })))
+}
+
+/// A bound on the number of tasks; NULL for none.
+pub(super) fn most(max_tasks: Option<i32>) -> Result<usize> {
+    most_of("max_tasks", max_tasks)
+}
+
+/// A number of tasks from 0 up; NULL for no bound.
+pub(super) fn most_of(argument: &str, value: Option<i32>) -> Result<usize> {
+    match value {
+        None => Ok(usize::MAX),
+        Some(n) => usize::try_from(n)
+            .map_err(|_| Refusal::out_of_range(argument, &n.to_string(), "Give a number from 0 up.")),
+    }
+}

@@ -1,0 +1,53 @@
+//! jsonb values to and from their text, without a tree in between: numbers stay exact.
+
+use pgrx::datum::AnyElement;
+use pgrx::{FromDatum, IntoDatum, direct_function_call, pg_sys};
+
+/// A jsonb value as its JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JsonText(pub(crate) String);
+
+impl FromDatum for JsonText {
+    unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
+        if is_null {
+            return None;
+        }
+        // SAFETY: the caller vouches for a jsonb datum; it is detoasted before it is read.
+        unsafe {
+            let jsonb = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::Jsonb>();
+            let len = (pgrx::varsize_any_exhdr(jsonb.cast())) as i32;
+            let text =
+                pg_sys::JsonbToCString(std::ptr::null_mut(), std::ptr::addr_of_mut!((*jsonb).root), len);
+            let owned = std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned();
+            pg_sys::pfree(text.cast());
+            Some(JsonText(owned))
+        }
+    }
+}
+
+impl IntoDatum for JsonText {
+    fn into_datum(self) -> Option<pg_sys::Datum> {
+        let text = std::ffi::CString::new(self.0).ok()?;
+        // SAFETY: jsonb_in takes a C string.
+        unsafe { direct_function_call::<pg_sys::Datum>(pg_sys::jsonb_in, &[text.as_c_str().into_datum()]) }
+    }
+
+    fn type_oid() -> pg_sys::Oid {
+        pg_sys::JSONBOID
+    }
+}
+
+impl JsonText {
+    /// The text of an argument that the SQL surface declares as jsonb.
+    pub(crate) fn from_argument(argument: AnyElement) -> Option<Self> {
+        // SAFETY: sql/functions.sql declares every argument that comes here as jsonb.
+        unsafe { JsonText::from_datum(argument.datum(), false) }
+    }
+
+    /// As a result column that the SQL surface declares as jsonb.
+    pub(crate) fn into_result(self) -> Option<AnyElement> {
+        let datum = self.into_datum()?;
+        // SAFETY: a jsonb datum made just now, with its type.
+        unsafe { AnyElement::from_polymorphic_datum(datum, false, pg_sys::JSONBOID) }
+    }
+}

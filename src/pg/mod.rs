@@ -1,0 +1,10 @@
+//! The only place that touches Postgres' internals: each file wraps one of them in a small safe
+//! interface and says why that is sound. Nothing here knows what a task is.
+
+pub(crate) mod clock;
+pub(crate) mod json;
+pub(crate) mod latch;
+pub(crate) mod procedure;
+pub(crate) mod session;
+pub(crate) mod statement;
+pub(crate) mod throw;

@@ -1,0 +1,165 @@
+//! SQL statements that are planned once per backend.
+//!
+//! A [`Statement`] is a `static` beside the function that runs it. Its plan is made on first use with
+//! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice would plan such statements anew at each call), kept
+//! for the life of the backend, and revalidated by the plan cache after DDL. The functions of the SQL
+//! surface carry `SET` clauses that leave the planner only index scans and nested loops, so a plan made
+//! while a table was empty is still right when it holds a million rows. What they would leave it free to
+//! turn round, a lookup per row in a join or an EXISTS, is fenced with `OFFSET 0`.
+//!
+//! **Snapshots.** Under READ COMMITTED each statement gets a new snapshot, as anywhere in a volatile
+//! function. Under REPEATABLE READ and above it runs with the *latest* snapshot instead of the
+//! transaction's, as referential-integrity triggers do: a signal may not be lost because the edge it
+//! should travel along was committed after the caller's snapshot was taken.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pgrx::pg_sys;
+use pgrx::{FromDatum, IntoDatum};
+
+/// One argument: its datum, or `None` for NULL.
+pub(crate) type Arg = Option<pg_sys::Datum>;
+
+/// Turns Rust values into the argument list of a [`Statement`].
+macro_rules! args {
+    ($($value:expr),* $(,)?) => { &[$(pgrx::IntoDatum::into_datum($value)),*] };
+}
+pub(crate) use args;
+
+/// A statement with its argument types, and its plan once it has one.
+pub(crate) struct Statement {
+    sql: &'static std::ffi::CStr,
+    types: &'static [pg_sys::Oid],
+    plan: AtomicPtr<pg_sys::_SPI_plan>,
+}
+
+impl Statement {
+    /// A statement that will be planned on first use.
+    pub(crate) const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid]) -> Self {
+        Statement { sql, types, plan: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Runs the statement and returns how many rows it touched.
+    pub(crate) fn execute(&self, args: &[Arg]) -> u64 {
+        self.run(args, |_| ()).0
+    }
+
+    /// Runs the statement and maps each row of its result.
+    pub(crate) fn query<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Vec<T> {
+        self.run(args, map).1
+    }
+
+    /// Runs the statement and maps the first row of its result, if there is one.
+    pub(crate) fn first<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Option<T> {
+        self.query(args, map).into_iter().next()
+    }
+
+    fn run<T>(&self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> (u64, Vec<T>) {
+        assert_eq!(args.len(), self.types.len(), "argument count of {:?}", self.sql);
+        let mut values: Vec<pg_sys::Datum> =
+            args.iter().map(|a| a.unwrap_or(pg_sys::Datum::from(0usize))).collect();
+        let nulls: Vec<std::ffi::c_char> =
+            args.iter().map(|a| if a.is_some() { b' ' } else { b'n' } as std::ffi::c_char).collect();
+        // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it
+        // (`map` returns owned values: `Row::get` copies). If anything raises an error in between, the
+        // abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
+        // values and nulls are as long as its argument list, asserted above.
+        unsafe {
+            if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
+                pgrx::error!("SPI_connect failed");
+            }
+            let plan = self.plan();
+            // Given explicitly under READ COMMITTED, too: left to itself SPI would also give the calling
+            // portal a snapshot, for good, which a CALL that sleeps must not hold.
+            let snapshot =
+                pg_sys::RegisterSnapshot(if pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 {
+                    pg_sys::GetLatestSnapshot()
+                } else {
+                    pg_sys::GetTransactionSnapshot()
+                });
+            let code = pg_sys::SPI_execute_snapshot(
+                plan,
+                values.as_mut_ptr(),
+                nulls.as_ptr(),
+                snapshot,
+                ptr::null_mut(),
+                false,
+                true,
+                0,
+            );
+            pg_sys::UnregisterSnapshot(snapshot);
+            if code < 0 {
+                pgrx::error!("SPI error {code} in {:?}", self.sql);
+            }
+            let count = pg_sys::SPI_processed;
+            let table = pg_sys::SPI_tuptable;
+            let mut rows = Vec::new();
+            if !table.is_null() {
+                rows.reserve_exact(count as usize);
+                for i in 0..count as usize {
+                    rows.push(map(Row { tuple: *(*table).vals.add(i), tupdesc: (*table).tupdesc }));
+                }
+            }
+            pg_sys::SPI_finish();
+            (count, rows)
+        }
+    }
+
+    /// The kept plan, made now if this is the first use in this backend.
+    ///
+    /// # Safety
+    /// Must be called inside an SPI frame.
+    unsafe fn plan(&self) -> pg_sys::SPIPlanPtr {
+        let kept = self.plan.load(Ordering::Relaxed);
+        if !kept.is_null() {
+            return kept;
+        }
+        let mut types = self.types.to_vec();
+        // SAFETY: the caller is inside an SPI frame; text and types outlive the call.
+        unsafe {
+            let plan = pg_sys::SPI_prepare_cursor(
+                self.sql.as_ptr(),
+                types.len() as i32,
+                types.as_mut_ptr(),
+                pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+            );
+            if plan.is_null() || pg_sys::SPI_keepplan(plan) != 0 {
+                pgrx::error!("cannot prepare {:?}", self.sql);
+            }
+            self.plan.store(plan, Ordering::Relaxed);
+            plan
+        }
+    }
+}
+
+/// A row of a result, valid while its statement's result is being mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    tuple: pg_sys::HeapTuple,
+    tupdesc: pg_sys::TupleDesc,
+}
+
+impl Row {
+    /// Column `n`, counted from 1; `None` for NULL.
+    pub(crate) fn get<T: FromDatum + IntoDatum>(self, n: i32) -> Option<T> {
+        // SAFETY: a `Row` exists only inside the closure that `Statement::run` calls while the result is
+        // in memory. The type is compared before the datum is read as one, and by-reference values are
+        // copied by `from_datum` for the owned types used here.
+        unsafe {
+            let oid = pg_sys::SPI_gettypeid(self.tupdesc, n);
+            assert!(T::is_compatible_with(oid), "column {n} has type {oid:?}");
+            let mut null = false;
+            let datum = pg_sys::SPI_getbinval(self.tuple, self.tupdesc, n, &mut null);
+            T::from_datum(datum, null)
+        }
+    }
+
+    /// Column `n`, which the statement never returns as NULL.
+    pub(crate) fn need<T: FromDatum + IntoDatum>(self, n: i32) -> T {
+        match self.get(n) {
+            Some(value) => value,
+            None => pgrx::error!("column {n} of an internal statement is NULL"),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Returns for another try.
+
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
+
+use super::{Codes, Entry, Return, take};
+use crate::claim::merge;
+use crate::flow::actions::{backoffs, try_limits};
+use crate::pg::clock::Time;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, settle};
+use crate::state::{Cause, Outcome};
+use crate::store::attempts;
+use crate::store::live::Place;
+use crate::store::ready::{self, Freed};
+use crate::token::Token;
+
+static REPORT: Statement = Statement::new(
+    c"INSERT INTO taskq.progress (task_no, status) SELECT * FROM unnest($1, $2)
+      ON CONFLICT (task_no) DO UPDATE SET status = EXCLUDED.status",
+    &[INT8ARRAYOID, TEXTARRAYOID],
+);
+
+/// Puts tasks back at the end of their priority, or aside until their time comes; those that have no try
+/// left are aborted.
+pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time, codes: &mut Codes) {
+    if giving.is_empty() {
+        return;
+    }
+    // New positions are taken below: the transaction needs its id before.
+    assign_transaction_id();
+    let gone = take(giving);
+    let task_nos: Vec<i64> = gone.keys().copied().collect();
+    let limits = try_limits(&task_nos);
+    let backoffs = backoffs(&gone.values().map(|live| (live.task_no, live.tries)).collect::<Vec<_>>());
+    let (mut endings, mut ready, mut later, mut reports) = (vec![], vec![], vec![], vec![]);
+    let (mut holders, mut ended) = (Vec::new(), Vec::new());
+    for (i, token) in giving {
+        let Return::GiveBack { status, retry_after } = &returns[*i].2 else { continue };
+        let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce })
+        else {
+            continue;
+        };
+        let max = limits.get(&live.task_no).and_then(|limits| limits.max_tries);
+        if let Some(max) = max.filter(|max| live.tries >= *max) {
+            codes.insert(*i, Outcome::Aborted.name());
+            let status = status.clone().unwrap_or_else(|| format!("all {max} tries are used up"));
+            endings.push(Ending::abort(live, Cause::Exhausted, Some(status)));
+            continue;
+        }
+        codes.insert(*i, "pending");
+        ended.push((live, status.clone()));
+        if live.keyed {
+            holders.push(live.task_no);
+        }
+        if let Some(status) = status {
+            reports.push((live.task_no, status.clone()));
+        }
+        let freed = Freed {
+            task_no: live.task_no,
+            tries: live.tries,
+            failures: live.failures,
+            dependencies: live.dependencies,
+            not_before: None,
+        };
+        let due = match retry_after {
+            Some(interval) => Some(now.plus(*interval)),
+            None => backoffs.get(&live.task_no).map(|micros| Time(now.0 + micros)),
+        };
+        match due.filter(|due| *due > now) {
+            Some(due) => later.push((freed, due)),
+            None => ready.push(freed),
+        }
+    }
+    if !reports.is_empty() {
+        let (task_nos, statuses): (Vec<i64>, Vec<String>) = reports.into_iter().unzip();
+        REPORT.execute(args![task_nos, statuses]);
+    }
+    ready::make_ready(&ready);
+    ready::schedule(&later);
+    attempts::record(&ended, "pending", now);
+    merge::given_back(&holders);
+    settle(endings, now);
+}

@@ -1,0 +1,182 @@
+//! The end of performances, by whichever verb.
+//!
+//! **A stale token is never trusted.** The `run` row is removed (or put back) by a statement that has the
+//! token's nonce in its condition: a row that was granted again since has another nonce, whatever the
+//! caller's snapshot showed, because the condition is checked again on the latest version of a row once
+//! it is locked.
+
+mod children;
+mod give_back;
+mod settling;
+
+pub(crate) use children::Children;
+
+use std::collections::{HashMap, HashSet};
+
+use pgrx::datum::{Interval, Uuid};
+use pgrx::pg_sys::INT8ARRAYOID;
+
+use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
+use crate::flow::limits;
+use crate::pg::clock;
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::spec::check_interval;
+use crate::state::Outcome;
+use crate::store::live::{Live, Place};
+use crate::store::numbers;
+use crate::token::Token;
+use crate::verbs::extend::{columns, valid};
+
+/// A task, the token it is returned with, and how.
+pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);
+
+/// What became of each entry so far: the code by its place in the call.
+type Codes = HashMap<usize, &'static str>;
+
+/// How a performance ends.
+#[derive(Clone, Debug)]
+pub(crate) enum Return {
+    /// For good.
+    Settle {
+        outcome: Outcome,
+        status: Option<String>,
+        result: Option<JsonText>,
+        children: Option<Box<Children>>,
+    },
+    /// For another try, not before the interval is over.
+    GiveBack { status: Option<String>, retry_after: Option<Interval> },
+}
+
+/// What became of one return.
+pub(crate) struct Given {
+    pub(crate) task_id: Option<String>,
+    pub(crate) code: std::result::Result<&'static str, &'static str>,
+}
+
+impl Return {
+    /// Checks the arguments of a return against each other.
+    pub(crate) fn parse(
+        code: &str,
+        status: Option<String>,
+        result: Option<JsonText>,
+        retry_after: Option<Interval>,
+        children: Option<Children>,
+    ) -> Result<Self> {
+        check_interval("retry_after", retry_after)?;
+        let outcome = match code {
+            "completed" => Outcome::Completed,
+            "aborted" => Outcome::Aborted,
+            "pending" if children.is_some() => {
+                return Err(Refusal::out_of_range(
+                    "status_code",
+                    "\"pending\", and there are children or a delay for dependents",
+                    "Children are born when their parent settles: return it as completed or as aborted.",
+                ));
+            }
+            "pending" => return Ok(Return::GiveBack { status, retry_after }),
+            other => {
+                return Err(Refusal::out_of_range(
+                    "status_code",
+                    &format!("\"{other}\""),
+                    "Return a task as completed, as aborted, or as pending for another try.",
+                ));
+            }
+        };
+        Ok(Return::Settle { outcome, status, result, children: children.map(Box::new) })
+    }
+
+    /// Whether two returns can share a statement.
+    fn same_as(&self, other: &Return) -> bool {
+        match (self, other) {
+            (
+                Return::Settle { outcome: a, status: s, result: r, children: None },
+                Return::Settle { outcome: b, status: t, result: q, children: None },
+            ) => a == b && s == t && r == q,
+            _ => false,
+        }
+    }
+}
+
+/// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
+pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
+    let now = clock::now();
+    let tokens = {
+        let pairs: Vec<(Option<String>, Option<Uuid>)> =
+            returns.iter().map(|(id, token, _)| (id.clone(), *token)).collect();
+        first_of_each(valid(&pairs))
+    };
+    let mut codes: HashMap<usize, &'static str> = HashMap::with_capacity(tokens.len());
+
+    let (mut settling, mut with_children, mut giving) = (vec![], vec![], vec![]);
+    for (i, token) in tokens {
+        match &returns[i].2 {
+            Return::Settle { children: None, .. } => settling.push((i, token)),
+            Return::Settle { .. } => with_children.push((i, token)),
+            Return::GiveBack { .. } => giving.push((i, token)),
+        }
+    }
+    if settling.windows(2).all(|w| returns[w[0].0].2.same_as(&returns[w[1].0].2)) {
+        settling::alike(&settling, &returns, now, &mut codes);
+    } else {
+        settling::each(&settling, &returns, now, &mut codes);
+    }
+    for entry in with_children {
+        children::settle_with(entry, &returns, now, &mut codes)?;
+    }
+    give_back::give_back(&giving, &returns, now, &mut codes);
+
+    let failed = returns.len() > codes.len();
+    let known: HashSet<String> = if failed {
+        let ids: Vec<&str> = returns.iter().filter_map(|(id, ..)| id.as_deref()).collect();
+        numbers::by_id(&ids).into_keys().collect()
+    } else {
+        HashSet::new()
+    };
+    Ok(returns
+        .into_iter()
+        .enumerate()
+        .map(|(i, (task_id, ..))| {
+            let code = match (codes.get(&i), &task_id) {
+                (Some(code), _) => Ok(*code),
+                (None, Some(id)) if !known.contains(id) => Err(NO_SUCH_TASK),
+                (None, _) => Err(STALE_TOKEN),
+            };
+            Given { task_id, code }
+        })
+        .collect())
+}
+
+/// In the order of the call; of a pair that stands twice only the first is good.
+fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
+    let mut tokens: Vec<(usize, Token)> = valid.into_iter().collect();
+    tokens.sort_unstable_by_key(|(i, _)| *i);
+    let mut seen = HashSet::with_capacity(tokens.len());
+    tokens.retain(|(_, token)| seen.insert((token.task_no, token.nonce)));
+    tokens
+}
+
+static TAKE: Statement = Statement::new(
+    c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
+      RETURNING r.task_no, r.nonce, r.tries, r.failures, r.dependencies, r.granted_at, r.actor_id,
+                r.limited, r.keyed",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// Removes the rows of performances that end now.
+fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
+    let (task_nos, nonces) = columns(tokens.iter().map(|(_, token)| token));
+    let rows: Vec<Live> = TAKE.query(args![task_nos, nonces], |row| Live {
+        task_no: row.need(1),
+        place: Place::Run { nonce: row.need(2) },
+        tries: row.need(3),
+        failures: row.need(4),
+        dependencies: row.need(5),
+        granted_at: row.get(6),
+        actor_id: row.get(7),
+        limited: row.need(8),
+        keyed: row.need(9),
+    });
+    limits::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
+    rows.into_iter().map(|live| (live.task_no, live)).collect()
+}

@@ -1,0 +1,113 @@
+//! Returns that settle their tasks and bring nothing else along.
+
+use std::collections::HashMap;
+
+use pgrx::pg_sys::{CHAROID, INT8ARRAYOID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
+
+use super::{Codes, Entry, Return, take};
+use crate::claim::merge;
+use crate::flow::limits;
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, expiry, notify, propagate, settle, store_all};
+use crate::state::{Cause, Outcome};
+use crate::store::live::Place;
+use crate::token::Token;
+use crate::verbs::extend::columns;
+use crate::wake;
+
+/// Removes the rows and stores how the tasks ended, in one statement. Rows are locked in the order of
+/// task numbers (the index returns them so), and waited for if somebody extends or holds one.
+static ALIKE: Statement = Statement::new(
+    c"WITH kept AS MATERIALIZED (
+        SELECT a.action_no, s.retention
+          FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
+         WHERE s.retention IS NOT NULL),
+      gone AS (
+        DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
+        RETURNING r.task_no, r.nonce, r.granted_at, r.tries, r.failures, r.dependencies, r.actor_id,
+                  r.limited, r.keyed),
+      done AS (
+        INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures,
+                                   dependencies, signals, code, cause, actor_id, status, result)
+        SELECT g.task_no, COALESCE($3 OPERATOR(pg_catalog.+) COALESCE(t.retention,
+                   (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $4), $3, g.granted_at, g.tries,
+               g.failures, g.dependencies, g.dependencies, $5, 'w', g.actor_id, $6, $7
+          FROM gone AS g
+         CROSS JOIN LATERAL (SELECT t.retention, t.action_no FROM taskq.task t WHERE t.task_no = g.task_no OFFSET 0) AS t),
+      forgotten AS (
+        DELETE FROM taskq.progress p
+         WHERE $5 = 'c' AND p.task_no = ANY (ARRAY(SELECT g.task_no FROM gone AS g)))
+      SELECT g.task_no, g.nonce, g.limited, g.keyed FROM gone AS g",
+    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID, CHAROID, TEXTOID, JSONBOID],
+);
+
+/// Settles tasks that all end in the same way.
+pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, codes: &mut Codes) {
+    let Some((first, _)) = settling.first() else { return };
+    let Return::Settle { outcome, status, result, .. } = &returns[*first].2 else { return };
+    let (task_nos, nonces) = columns(settling.iter().map(|(_, token)| token));
+    let gone: HashMap<i64, (i64, bool, bool)> = ALIKE
+        .query(
+            args![task_nos, nonces, now, expiry(now), outcome.stored(), status.clone(), result.clone()],
+            |row| (row.need(1), (row.need(2), row.need(3), row.need(4))),
+        )
+        .into_iter()
+        .collect();
+    let mut ended = Vec::with_capacity(gone.len());
+    for (i, token) in settling {
+        if gone.get(&token.task_no).is_some_and(|(nonce, ..)| *nonce == token.nonce) {
+            codes.insert(*i, outcome.name());
+            ended.push(token.task_no);
+            wake::settled(token.task_no);
+        }
+    }
+    if ended.is_empty() {
+        return;
+    }
+    let seated = gone.iter().filter(|(_, (_, limited, _))| *limited).map(|(task_no, _)| *task_no);
+    limits::release(&seated.collect::<Vec<_>>());
+    notify(&ended, *outcome);
+    let mut news: Vec<(i64, Outcome)> = ended.into_iter().map(|task_no| (task_no, *outcome)).collect();
+    let holders: Vec<Ending> = gone
+        .iter()
+        .filter(|(_, (.., keyed))| *keyed)
+        .map(|(task_no, _)| Ending {
+            task_no: *task_no,
+            outcome: *outcome,
+            cause: Cause::Worker,
+            status: status.clone(),
+            result: result.clone(),
+            granted_at: None,
+            actor_id: None,
+            tries: 0,
+            failures: 0,
+            dependencies: 0,
+            signals: 0,
+            keyed: true,
+        })
+        .collect();
+    if !holders.is_empty() {
+        news.extend(store_all(&merge::settled(&holders), now));
+    }
+    propagate(news, now);
+}
+
+/// Settles tasks, each in its own way.
+pub(super) fn each(settling: &[(usize, Token)], returns: &[Entry], now: Time, codes: &mut Codes) {
+    let gone = take(settling);
+    let mut endings = Vec::with_capacity(gone.len());
+    for (i, token) in settling {
+        let Return::Settle { outcome, status, result, .. } = &returns[*i].2 else { continue };
+        if let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce })
+        {
+            codes.insert(*i, outcome.name());
+            endings.push(Ending {
+                outcome: *outcome,
+                result: result.clone(),
+                ..Ending::abort(live, Cause::Worker, status.clone())
+            });
+        }
+    }
+    settle(endings, now);
+}

@@ -1,0 +1,289 @@
+//! Bringing aborted tasks back to life, with what aborted because of them: the graph goes on from where it
+//! broke.
+//!
+//! Who is revived: the tasks asked for, and downstream of them every task that aborted because a
+//! dependency was lost, if all its lost dependencies are revived too. Each gets new tries and waits again
+//! for its dependencies that are not settled. A live dependent that had counted the abort of a revived task
+//! (its condition was `settled` or `aborted`) waits for it again, unless it is in progress: then the
+//! dependency has done its work and is removed.
+//!
+//! Locks, in the global order: the graph guard, then the `settled` rows of the revived, then the live rows
+//! of all they wait for and all that wait for them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pgrx::pg_sys::INT8ARRAYOID;
+
+use crate::error::{Refusal, Result};
+use crate::insert::{
+    Waits, acyclic, add_waits, block_new, cycle_refusal, guard, lock_for_change, stored_arcs,
+};
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, fold, settle};
+use crate::state::{Cause, Condition, Outcome, Signal};
+use crate::store::attempts;
+use crate::store::live::{Live, Place};
+use crate::store::numbers;
+use crate::store::ready::{self, Freed};
+
+/// What happens to a task that cannot come back because a dependency of it stays aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unrevivable {
+    /// It stays as it is.
+    Leave,
+    /// The whole call is refused.
+    Refuse,
+}
+
+static ABORTED: Statement = Statement::new(
+    c"SELECT s.task_no FROM taskq.settled s
+       WHERE s.task_no = ANY ($1) AND s.code = 'a'
+         AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)
+       ORDER BY s.task_no FOR UPDATE",
+    &[INT8ARRAYOID],
+);
+static ABORTED_WITH: Statement = Statement::new(
+    c"SELECT s.task_no FROM taskq.settled s
+       WHERE s.task_no = ANY (ARRAY(SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)))
+         AND s.code = 'a' AND s.cause = 'd'
+       ORDER BY s.task_no FOR UPDATE",
+    &[INT8ARRAYOID],
+);
+static LOST: Statement = Statement::new(
+    c"SELECT d.run_no, d.after_no
+        FROM taskq.dependency d
+        JOIN taskq.settled s ON s.task_no = d.after_no
+       WHERE d.run_no = ANY ($1)
+         AND ((d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c'))",
+    &[INT8ARRAYOID],
+);
+
+/// Revives the tasks and returns how many tasks came back.
+pub(crate) fn revive(asked: &[i64], unrevivable: Unrevivable, now: Time) -> Result<i64> {
+    guard();
+    let asked: Vec<i64> = ABORTED.query(args![asked], |row| row.need(1));
+    let revived = with_downstream(&asked, now);
+    let revived = without_lost(revived, &asked, unrevivable)?;
+    if revived.is_empty() {
+        return Ok(0);
+    }
+    let task_nos: Vec<i64> = {
+        let mut task_nos: Vec<i64> = revived.iter().copied().collect();
+        task_nos.sort_unstable();
+        task_nos
+    };
+    lock_neighbours(&task_nos);
+    uncount(&task_nos, &revived, now);
+    place(&task_nos, &HashMap::new(), now);
+    // While they were settled, edges may have been added that only now close a cycle.
+    acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
+    Ok(task_nos.len() as i64)
+}
+
+/// The tasks asked for, and all downstream that aborted because a dependency was lost.
+///
+/// On the way, live dependents are locked and their deferred signals counted: one of them may abort by
+/// that, and belongs to the revived then.
+fn with_downstream(asked: &[i64], now: Time) -> HashSet<i64> {
+    let mut all: HashSet<i64> = asked.iter().copied().collect();
+    let mut frontier: Vec<i64> = asked.to_vec();
+    while !frontier.is_empty() {
+        check_for_interrupts();
+        let dependents: Vec<i64> = DEPENDENTS.query(args![frontier.as_slice()], |row| row.need(2));
+        if !dependents.is_empty() {
+            lock_for_change(&dependents);
+            fold::of(&dependents, now);
+        }
+        frontier = ABORTED_WITH
+            .query(args![frontier], |row| row.need::<i64>(1))
+            .into_iter()
+            .filter(|n| all.insert(*n))
+            .collect();
+    }
+    all
+}
+
+/// Those of the tasks whose lost dependencies are all among them.
+fn without_lost(mut revived: HashSet<i64>, asked: &[i64], unrevivable: Unrevivable) -> Result<HashSet<i64>> {
+    let task_nos: Vec<i64> = revived.iter().copied().collect();
+    let lost: Vec<(i64, i64)> = LOST.query(args![task_nos], |row| (row.need(1), row.need(2)));
+    let mut dependents: HashMap<i64, Vec<i64>> = HashMap::new();
+    let mut gone: Vec<(i64, i64)> = Vec::new();
+    for (run, after) in lost {
+        dependents.entry(after).or_default().push(run);
+        if !revived.contains(&after) {
+            gone.push((run, after));
+        }
+    }
+    let asked: HashSet<i64> = asked.iter().copied().collect();
+    while let Some((run, after)) = gone.pop() {
+        if !revived.remove(&run) {
+            continue;
+        }
+        if unrevivable == Unrevivable::Refuse && asked.contains(&run) {
+            return Err(unrevivable_refusal(run, after));
+        }
+        gone.extend(dependents.get(&run).into_iter().flatten().map(|dependent| (*dependent, run)));
+    }
+    Ok(revived)
+}
+
+fn unrevivable_refusal(run: i64, after: i64) -> Refusal {
+    let ids = numbers::ids(&[run, after]);
+    let id = |n: &i64| ids.get(n).map_or("", String::as_str);
+    Refusal::state(
+        id(&run),
+        &format!("aborted because of its dependency on \"{}\"", id(&after)),
+        "cannot be retried by itself",
+        "Retry the task that it depends on; those that aborted because of it come back with it.",
+    )
+}
+
+static NEIGHBOURS: Statement = Statement::new(
+    c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
+      UNION
+      SELECT d.after_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+
+/// Locks the live rows of all that these tasks wait for and all that wait for them, in one go.
+///
+/// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
+/// seen to have, or it finds the revived tasks waiting when it does.
+pub(crate) fn lock_neighbours(task_nos: &[i64]) {
+    let neighbours: Vec<i64> = NEIGHBOURS.query(args![task_nos], |row| row.need(1));
+    if !neighbours.is_empty() {
+        lock_for_change(&neighbours);
+    }
+}
+
+static DEPENDENTS: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+static FORGET_EDGES: Statement = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// Makes live dependents wait again for the revived tasks whose abort they had counted.
+fn uncount(task_nos: &[i64], revived: &HashSet<i64>, now: Time) {
+    let edges: Vec<(i64, i64)> = DEPENDENTS
+        .query(args![task_nos], |row| (row.need(1), row.need(2)))
+        .into_iter()
+        .filter(|(_, run)| !revived.contains(run))
+        .collect();
+    if edges.is_empty() {
+        return;
+    }
+    let dependents: Vec<i64> = edges.iter().map(|(_, run)| *run).collect();
+    // What they have not counted yet is counted first: the lock is ours, so that nothing stays deferred.
+    lock_for_change(&dependents);
+    fold::of(&dependents, now);
+    let rows: HashMap<i64, Live> = lock_for_change(&dependents);
+    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
+    let mut in_progress = Vec::new();
+    for (_, run) in &edges {
+        match rows.get(run) {
+            Some(row) if row.in_progress() => in_progress.push(*run),
+            Some(_) => {
+                let wait = waits.entry(*run).or_default();
+                wait.unsettled += 1;
+                wait.failed -= 1;
+            }
+            None => {}
+        }
+    }
+    add_waits(&waits, &rows);
+    if !in_progress.is_empty() {
+        FORGET_EDGES.execute(args![task_nos, in_progress]);
+    }
+}
+
+static REMOVE: Statement = Statement::new(
+    c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1) RETURNING s.task_no, s.dependencies",
+    &[INT8ARRAYOID],
+);
+static STANDING: Statement = Statement::new(
+    c"SELECT d.run_no, d.condition, s.code, d.after_no
+        FROM taskq.dependency d
+        LEFT JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
+       WHERE d.run_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+static SPONTANEOUS: Statement = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous",
+    &[INT8ARRAYOID],
+);
+
+/// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
+/// dependency which stays as it is aborts at once. The caller holds their neighbours.
+///
+/// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone.
+pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time) {
+    attempts::keep_last(task_nos);
+    let mut totals = live_totals.clone();
+    totals.extend(REMOVE.query(args![task_nos], |row| (row.need::<i64>(1), row.need::<i32>(2))));
+    let mut waits: HashMap<i64, Waits> = task_nos
+        .iter()
+        .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
+        .collect();
+    let mut lost: HashMap<i64, (i64, Condition)> = HashMap::new();
+    for (run, condition, code, after) in STANDING.query(args![task_nos], |row| {
+        (row.need::<i64>(1), Condition::from_stored(row.need(2)), row.get::<i8>(3), row.need::<i64>(4))
+    }) {
+        let wait = waits.entry(run).or_default();
+        match code.map(Outcome::from_stored) {
+            None => wait.unsettled += 1,
+            Some(outcome) => {
+                wait.failed += i32::from(outcome == Outcome::Aborted);
+                if condition.signal(outcome) == Signal::Lost {
+                    lost.entry(run).or_insert((after, condition));
+                }
+            }
+        }
+    }
+    let spontaneous: HashSet<i64> =
+        SPONTANEOUS.query(args![task_nos], |row| row.need(1)).into_iter().collect();
+    let (mut blocked, mut freed, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    for task_no in task_nos {
+        let wait = waits[task_no];
+        if wait.unsettled > 0 && !lost.contains_key(task_no) {
+            blocked.push((*task_no, wait));
+            continue;
+        }
+        let row = Live {
+            task_no: *task_no,
+            place: Place::Blocked { remaining: wait.unsettled, not_before: None },
+            tries: 0,
+            failures: wait.failed,
+            dependencies: wait.all,
+            granted_at: None,
+            actor_id: None,
+            limited: false,
+            keyed: false,
+        };
+        if let Some((after, condition)) = lost.get(task_no) {
+            let status = condition.lost_status(numbers::ids(&[*after]).get(after).map_or("", String::as_str));
+            endings.push(Ending::abort(&row, Cause::Dependency, Some(status)));
+        } else if spontaneous.contains(task_no) {
+            endings.push(Ending {
+                outcome: Outcome::Completed,
+                ..Ending::abort(&row, Cause::Spontaneous, None)
+            });
+        } else {
+            freed.push(Freed {
+                task_no: *task_no,
+                tries: 0,
+                failures: wait.failed,
+                dependencies: wait.all,
+                not_before: None,
+            });
+        }
+    }
+    block_new(&blocked);
+    ready::release(freed, now);
+    settle(endings, now);
+}

@@ -1,0 +1,103 @@
+//! Times of a cron expression, in a time zone.
+//!
+//! Expressions are read by `croner`, zones by `chrono-tz`. At a change of daylight saving a job at a fixed
+//! time runs once: at its first occurrence when the clock goes back, right after the gap when it goes
+//! forward; jobs with a wildcard go by real time.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+
+use crate::pg::clock::Time;
+
+/// 2000-01-01, Postgres' epoch, in microseconds of the Unix epoch.
+const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
+
+/// A cron expression in a time zone.
+pub(super) struct Calendar {
+    cron: Cron,
+    zone: Tz,
+}
+
+impl Calendar {
+    /// Reads five fields, or six with seconds first; the error says what is wrong.
+    pub(super) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, String)> {
+        let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+        let cron = parser.parse(expression).map_err(|e| ("cron", format!("\"{expression}\": {e}")))?;
+        let zone =
+            zone.parse::<Tz>().map_err(|_| ("timezone", format!("\"{zone}\", an unknown time zone")))?;
+        Ok(Calendar { cron, zone })
+    }
+
+    /// The first time after the given one; `None` if there is no other.
+    pub(super) fn after(&self, time: Time) -> Option<Time> {
+        // Times of a cron expression are whole seconds.
+        let seconds = time.0.checked_add(POSTGRES_EPOCH)?.div_euclid(1_000_000);
+        let utc = DateTime::<Utc>::from_timestamp(seconds, 0)?;
+        let next = self.cron.find_next_occurrence(&utc.with_timezone(&self.zone), false).ok()?;
+        Some(Time(next.timestamp_micros() - POSTGRES_EPOCH))
+    }
+}
+
+/// A time as it stands in ids: ISO 8601, UTC, to the second.
+pub(super) fn iso(time: Time) -> String {
+    DateTime::<Utc>::from_timestamp_micros(time.0.saturating_add(POSTGRES_EPOCH))
+        .map_or_else(|| time.0.to_string(), |utc| utc.format("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Time {
+        let utc: DateTime<Utc> = text.parse().expect("a time");
+        Time(utc.timestamp_micros() - POSTGRES_EPOCH)
+    }
+
+    fn next(expression: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+        let calendar = Calendar::parse(expression, zone).unwrap_or_else(|(_, e)| panic!("{e}"));
+        let mut time = at(after);
+        (0..count)
+            .map(|_| {
+                time = calendar.after(time).expect("another time");
+                iso(time)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn five_fields_and_six_with_seconds_are_read() {
+        assert_eq!(next("5 4 * * *", "UTC", "2026-01-01T00:00:00Z", 1), ["2026-01-01T04:05:00Z"]);
+        assert_eq!(
+            next("*/10 * * * * *", "UTC", "2026-01-01T00:00:05Z", 2),
+            ["2026-01-01T00:00:10Z", "2026-01-01T00:00:20Z"]
+        );
+        assert_eq!(next("0 12 * * MON", "UTC", "2026-01-01T00:00:00Z", 1), ["2026-01-05T12:00:00Z"]);
+    }
+
+    #[test]
+    fn a_nightly_job_in_the_gap_of_spring_runs_once_right_after_it() {
+        // Berlin: 02:00 to 03:00 does not exist on 2026-03-29.
+        assert_eq!(
+            next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2),
+            ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+        );
+    }
+
+    #[test]
+    fn a_nightly_job_in_the_repeated_hour_of_autumn_runs_once() {
+        // Berlin: 02:00 to 03:00 comes twice on 2026-10-25.
+        assert_eq!(
+            next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
+            ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_by_argument() {
+        assert_eq!(Calendar::parse("61 * * * *", "UTC").err().map(|e| e.0), Some("cron"));
+        assert_eq!(Calendar::parse("* * *", "UTC").err().map(|e| e.0), Some("cron"));
+        assert_eq!(Calendar::parse("* * * * *", "Mars/Olympus").err().map(|e| e.0), Some("timezone"));
+    }
+}

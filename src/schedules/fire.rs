@@ -1,0 +1,200 @@
+//! Inserting the runs of schedules that are due.
+
+use pgrx::pg_sys::{INT4OID, INT8OID, TEXTOID, TIMESTAMPTZOID};
+
+use super::cron::{Calendar, iso};
+use crate::insert::{OnConflict, Options, insert};
+use crate::pg::clock::Time;
+use crate::pg::json::JsonText;
+use crate::pg::session::all_or_nothing;
+use crate::pg::statement::{Statement, args};
+use crate::spec::{self, Reference};
+use crate::state::Condition;
+use crate::store::live::{self, Firmness};
+use crate::store::numbers;
+use crate::verbs::cancel::cancel_locked;
+
+/// How late a run may be for `backfill => 'none'`.
+const GRACE: i64 = 60_000_000;
+
+/// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
+const MOST_RUNS: usize = 1000;
+
+/// A schedule that is being looked after by somebody else is passed over.
+static DUE: Statement = Statement::new(
+    c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id
+        FROM taskq.schedule s WHERE s.next_at <= $1
+       ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
+    &[TIMESTAMPTZOID, INT4OID],
+);
+static ADVANCE: Statement = Statement::new(
+    c"UPDATE taskq.schedule s
+         SET next_at = $2, last_at = COALESCE($3, s.last_at), last_task_id = COALESCE($4, s.last_task_id),
+             problem = $5
+       WHERE s.name = $1",
+    &[TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID],
+);
+static NEXT: Statement =
+    Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1", &[]);
+
+/// When the next run of any schedule is due.
+pub(crate) fn next_at() -> Option<Time> {
+    NEXT.first(args![], |row| row.need(1))
+}
+
+/// A schedule that is due.
+struct Due {
+    name: String,
+    cron: String,
+    timezone: String,
+    task: JsonText,
+    overlap: String,
+    backfill: String,
+    next_at: Time,
+    last_task_id: Option<String>,
+}
+
+/// Inserts the runs of up to `bound` schedules that are due; returns whether there were any.
+pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
+    let due: Vec<Due> = DUE.query(args![now, bound], |row| Due {
+        name: row.need(1),
+        cron: row.need(2),
+        timezone: row.need(3),
+        task: row.need(4),
+        overlap: row.need(5),
+        backfill: row.need(6),
+        next_at: row.need(7),
+        last_task_id: row.get(8),
+    });
+    let mut fired = false;
+    for schedule in due {
+        fired |= fire(schedule, now);
+    }
+    fired
+}
+
+/// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
+/// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
+fn fire(schedule: Due, now: Time) -> bool {
+    let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
+        ADVANCE.execute(args![
+            schedule.name,
+            Time::INFINITY,
+            None::<Time>,
+            None::<String>,
+            "its cron expression or its time zone cannot be read any more"
+        ]);
+        return false;
+    };
+    let (runs, next) = runs(&calendar, &schedule, now);
+    let mut last: Option<(Time, String)> = None;
+    let mut previous = schedule.last_task_id.clone();
+    let mut problem: Option<String> = None;
+    for time in runs {
+        let id = format!("{}@{}", schedule.name, iso(time));
+        match start(&schedule, &id, previous.as_deref(), now) {
+            Started::Busy => return false,
+            Started::Inserted => {
+                previous = Some(id.clone());
+                last = Some((time, id));
+            }
+            Started::Refused(reason) => problem = Some(reason),
+            Started::Skipped => {}
+        }
+    }
+    let (last_at, last_id) = last.unzip();
+    ADVANCE.execute(args![schedule.name, next, last_at, last_id, problem]);
+    true
+}
+
+/// The times for which a run is due now, as the backfill policy has it, and the next time after them.
+fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
+    let mut missed = vec![schedule.next_at];
+    let mut next = calendar.after(schedule.next_at);
+    while let Some(time) = next.filter(|time| *time <= now) {
+        if schedule.backfill == "all" {
+            if missed.len() == MOST_RUNS {
+                break;
+            }
+            missed.push(time);
+        } else {
+            missed[0] = time;
+            // After a long time away the steps would be many: from close to now the last ones are found.
+            if time.until(now) > FAR
+                && let Some(near) = calendar.after(Time(now.0 - FAR)).filter(|n| *n <= now)
+            {
+                missed[0] = near;
+                next = calendar.after(near);
+                continue;
+            }
+        }
+        next = calendar.after(time);
+    }
+    if schedule.backfill == "none" {
+        missed.retain(|time| time.until(now) <= GRACE);
+    }
+    (missed, next.unwrap_or(Time::INFINITY))
+}
+
+/// A day: further back than this, missed times are jumped over.
+const FAR: i64 = 24 * 3600 * 1_000_000;
+
+/// What starting a run came to.
+enum Started {
+    /// The run before is locked by somebody; the schedule stays due.
+    Busy,
+    Inserted,
+    Refused(String),
+    /// The run before is still there, or this run was inserted already.
+    Skipped,
+}
+
+/// Rows of the previous run that nobody else has locked.
+static FREE: Statement = Statement::new(
+    c"WITH r AS MATERIALIZED (SELECT FROM taskq.run r WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
+           b AS MATERIALIZED (SELECT FROM taskq.blocked b WHERE b.task_no = $1 FOR UPDATE SKIP LOCKED),
+           s AS MATERIALIZED (SELECT FROM taskq.scheduled s WHERE s.task_no = $1 FOR UPDATE SKIP LOCKED),
+           p AS MATERIALIZED (SELECT FROM taskq.parked p WHERE p.task_no = $1 FOR UPDATE SKIP LOCKED)
+      SELECT ((SELECT pg_catalog.count(*) FROM r) + (SELECT pg_catalog.count(*) FROM b)
+              + (SELECT pg_catalog.count(*) FROM s) + (SELECT pg_catalog.count(*) FROM p))::integer",
+    &[INT8OID],
+);
+
+fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started {
+    let mut specs = match spec::parse_tasks(&format!("[{}]", schedule.task.0)) {
+        Ok(specs) => specs,
+        Err(refusal) => return Started::Refused(refusal.summary()),
+    };
+    let before = previous.and_then(|id| Some((id, *numbers::by_id(&[id]).get(id)?)));
+    if let Some((previous, number)) = before
+        && live::outcomes(&[number]).is_empty()
+    {
+        // The call that fires a schedule waits for nobody.
+        if FREE.first(args![number], |row| row.need::<i32>(1)) != Some(1) {
+            return if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy };
+        }
+        match schedule.overlap.as_str() {
+            "queue" => {
+                for spec in &mut specs {
+                    spec.depends_on
+                        .push(Reference { id: previous.to_owned(), condition: Condition::Settled });
+                }
+            }
+            "replace" => {
+                let rows = live::lock(&[number], Firmness::Change);
+                cancel_locked(&rows, Some(format!("replaced by the next run, \"{id}\"")));
+            }
+            _ => return Started::Skipped,
+        }
+    }
+    for spec in &mut specs {
+        spec.id = Some(id.to_owned());
+        spec.not_before = spec.not_before.filter(|due| *due > now);
+    }
+    let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
+    match all_or_nothing(|| insert(specs, options)) {
+        Ok(ids) if ids.is_empty() => Started::Skipped,
+        Ok(_) => Started::Inserted,
+        Err(refusal) => Started::Refused(refusal.summary()),
+    }
+}

@@ -1,0 +1,113 @@
+//! Schedules: tasks that are inserted when a cron expression says so.
+//!
+//! There is no scheduler process. Whoever claims tasks, or calls `maintain`, inserts the runs that are due;
+//! a waiter wakes up for the next one. A run's id is made of the schedule's name and its time, so that none
+//! is inserted twice.
+
+mod cron;
+mod fire;
+
+pub(crate) use fire::{fire_due, next_at};
+
+use pgrx::datum::{AnyElement, TimestampWithTimeZone};
+use pgrx::pg_sys::{JSONBOID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::clock;
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::spec::{self, MAX_NAME};
+use crate::verbs::insert::json;
+use crate::wake;
+use cron::Calendar;
+
+/// The longest name: a run's id adds `@` and twenty characters to it.
+const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
+
+/// `taskq.schedule(name, cron, task, timezone, overlap, backfill) -> timestamptz`
+#[pg_extern(sql = "")]
+fn taskq_schedule(
+    name: Option<&str>,
+    cron: Option<&str>,
+    task: Option<AnyElement>,
+    timezone: Option<&str>,
+    overlap: Option<&str>,
+    backfill: Option<&str>,
+) -> Option<TimestampWithTimeZone> {
+    or_throw(schedule(name, cron, task, timezone, overlap, backfill))
+}
+
+/// Waits for whoever is changing the same schedule.
+static SET: Statement = Statement::new(
+    c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at)
+      VALUES ($1, $2, $3, $4, $5, $6, $7)
+      ON CONFLICT (name) DO UPDATE
+         SET cron = EXCLUDED.cron, timezone = EXCLUDED.timezone, task = EXCLUDED.task,
+             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, next_at = EXCLUDED.next_at",
+    &[TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID],
+);
+
+/// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is.
+fn schedule(
+    name: Option<&str>,
+    cron: Option<&str>,
+    task: Option<AnyElement>,
+    timezone: Option<&str>,
+    overlap: Option<&str>,
+    backfill: Option<&str>,
+) -> Result<Option<TimestampWithTimeZone>> {
+    let name = required("name", name)?;
+    if name.is_empty() || name.len() > MAX_SCHEDULE_NAME {
+        let hint = format!("Give a name of 1 to {MAX_SCHEDULE_NAME} bytes.");
+        return Err(Refusal::out_of_range("name", &format!("{} bytes long", name.len()), &hint));
+    }
+    let cron = required("cron", cron)?;
+    let timezone = required("timezone", timezone)?;
+    let task = json("task", task)?;
+    let overlap = one_of("overlap", overlap, &["skip", "queue", "replace"])?;
+    let backfill = one_of("backfill", backfill, &["one", "none", "all"])?;
+    let specs = spec::parse_tasks(&format!("[{task}]"))?;
+    if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {
+        return Err(Refusal::malformed(
+            1,
+            None,
+            "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",
+        ));
+    }
+    let calendar = Calendar::parse(cron, timezone).map_err(|(argument, what)| {
+        let hint = match argument {
+            "cron" => "Give five fields (minute, hour, day of month, month, day of week), or six with seconds first.",
+            _ => "Give a name of the tz database, Europe/Berlin for instance.",
+        };
+        Refusal::out_of_range(argument, &what, hint)
+    })?;
+    let next = calendar.after(clock::now()).ok_or_else(|| {
+        Refusal::out_of_range("cron", &format!("\"{cron}\", which never comes"), "Give a time that comes.")
+    })?;
+    SET.execute(args![name, cron, timezone, JsonText(task), overlap, backfill, next]);
+    wake::timer();
+    Ok(TimestampWithTimeZone::try_from(next.0).ok())
+}
+
+fn one_of<'a>(argument: &str, value: Option<&'a str>, names: &[&str]) -> Result<&'a str> {
+    let value = required(argument, value)?;
+    if names.contains(&value) {
+        return Ok(value);
+    }
+    Err(Refusal::out_of_range(argument, value, &format!("Use one of: {}.", names.join(", "))))
+}
+
+static REMOVE: Statement = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1", &[TEXTOID]);
+
+/// `taskq.unschedule(name) -> void`
+#[pg_extern(sql = "")]
+fn taskq_unschedule(name: Option<&str>) {
+    or_throw((|| {
+        let name = required("name", name)?;
+        if REMOVE.execute(args![name]) == 0 {
+            return Err(Refusal::no_such("schedule", name));
+        }
+        Ok(())
+    })());
+}

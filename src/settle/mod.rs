@@ -1,0 +1,52 @@
+//! Settling tasks: storing how they ended, and carrying the news to those that wait for them.
+//!
+//! Everything that ends a task comes through here: returns, cancels, replaces, exhausted tries, lost
+//! dependencies, spontaneous completion. The caller has removed the tasks' live rows, and so holds the
+//! right to settle them: nobody else can.
+
+pub(crate) mod commit;
+pub(crate) mod fold;
+mod signal;
+mod store;
+
+pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
+pub(crate) use store::{Ending, expiry, forget_progress, notify, store};
+
+use crate::claim::merge;
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::state::Outcome;
+
+/// Stores the endings and signals the dependents, level by level, until nothing more follows.
+pub(crate) fn settle(endings: Vec<Ending>, now: Time) {
+    let news = store_all(&endings, now);
+    propagate(news, now);
+}
+
+/// Stores the endings, and those of the tasks that rode on them; returns the news for the dependents.
+pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(i64, Outcome)> {
+    store(endings, now);
+    let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();
+    let riders = if holders.is_empty() { Vec::new() } else { merge::settled(&holders) };
+    store(&riders, now);
+    endings.iter().chain(&riders).map(|e| (e.task_no, e.outcome)).collect()
+}
+
+/// Signals the dependents of tasks whose endings are stored, and settles what that ends in turn: tasks
+/// with a lost dependency abort, spontaneous tasks with nothing left to wait for complete.
+pub(crate) fn propagate(news: Vec<(i64, Outcome)>, now: Time) {
+    if !news.is_empty() {
+        propagate_deltas(signal::deltas(&news), now);
+    }
+}
+
+/// The same from what the first level of dependents has to count.
+pub(crate) fn propagate_deltas(mut deltas: Deltas, now: Time) {
+    while !deltas.is_empty() {
+        check_for_interrupts();
+        let endings = apply(deltas, now);
+        store(&endings, now);
+        let news: Vec<(i64, Outcome)> = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
+        deltas = if news.is_empty() { Deltas::new() } else { signal::deltas(&news) };
+    }
+}

@@ -1,0 +1,150 @@
+//! Storing how tasks ended.
+
+use pgrx::pg_sys::{
+    CHARARRAYOID, INT4ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID,
+    TIMESTAMPTZOID,
+};
+
+use crate::pg::clock::Time;
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::state::{Cause, Outcome};
+use crate::store::live::Live;
+use crate::{guc, wake};
+
+/// How a task ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) task_no: i64,
+    pub(crate) outcome: Outcome,
+    pub(crate) cause: Cause,
+    pub(crate) status: Option<String>,
+    pub(crate) result: Option<JsonText>,
+    pub(crate) granted_at: Option<Time>,
+    pub(crate) actor_id: Option<String>,
+    pub(crate) tries: i32,
+    pub(crate) failures: i32,
+    pub(crate) dependencies: i32,
+    pub(crate) signals: i32,
+    /// It held its merge key.
+    pub(crate) keyed: bool,
+}
+
+impl Ending {
+    /// The abort of a live task.
+    pub(crate) fn abort(live: &Live, cause: Cause, status: Option<String>) -> Self {
+        Ending {
+            task_no: live.task_no,
+            outcome: Outcome::Aborted,
+            cause,
+            status,
+            result: None,
+            granted_at: live.granted_at,
+            actor_id: live.actor_id.clone(),
+            tries: live.tries,
+            failures: live.failures,
+            dependencies: live.dependencies,
+            signals: live.signals(),
+            keyed: live.keyed,
+        }
+    }
+}
+
+/// When a task settled now is to be removed, unless its own retention says otherwise.
+pub(crate) fn expiry(now: Time) -> Time {
+    match guc::retention_seconds() {
+        Some(seconds) => Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)),
+        None => Time::INFINITY,
+    }
+}
+
+static STORE: Statement = Statement::new(
+    c"WITH kept AS MATERIALIZED (
+        SELECT a.action_no, s.retention
+          FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
+         WHERE s.retention IS NOT NULL)
+      INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures, dependencies,
+                                 signals, code, cause, actor_id, status, result)
+      SELECT u.task_no, COALESCE($13 OPERATOR(pg_catalog.+) COALESCE(t.retention,
+                 (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $12), $13, u.granted_at, u.tries,
+             u.failures, u.dependencies, u.signals, u.code, u.cause, u.actor_id, u.status, u.result
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             AS u(task_no, granted_at, tries, failures, dependencies, signals, code, cause, actor_id, status,
+                  result)
+       CROSS JOIN LATERAL (SELECT t.retention, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
+    &[
+        INT8ARRAYOID,
+        TIMESTAMPTZARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        CHARARRAYOID,
+        CHARARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        JSONBARRAYOID,
+        TIMESTAMPTZOID,
+        TIMESTAMPTZOID,
+    ],
+);
+static FORGET_PROGRESS: Statement =
+    Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)", &[INT8ARRAYOID]);
+
+/// Stores the endings, has those who wait for them woken at commit, and notifies the listeners.
+pub(crate) fn store(endings: &[Ending], now: Time) {
+    if endings.is_empty() {
+        return;
+    }
+    let task_nos: Vec<i64> = endings.iter().map(|e| e.task_no).collect();
+    STORE.execute(args![
+        task_nos.as_slice(),
+        endings.iter().map(|e| e.granted_at).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.tries).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.failures).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.dependencies).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.signals).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.outcome.stored()).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.cause.stored()).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.actor_id.clone()).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.status.clone()).collect::<Vec<_>>(),
+        endings.iter().map(|e| e.result.clone()).collect::<Vec<_>>(),
+        expiry(now),
+        now,
+    ]);
+    let done: Vec<i64> = endings
+        .iter()
+        .filter(|e| e.tries > 0 && e.outcome == Outcome::Completed)
+        .map(|e| e.task_no)
+        .collect();
+    if !done.is_empty() {
+        forget_progress(&done);
+    }
+    for task_no in &task_nos {
+        wake::settled(*task_no);
+    }
+    for outcome in [Outcome::Aborted, Outcome::Completed] {
+        let ended: Vec<i64> = endings.iter().filter(|e| e.outcome == outcome).map(|e| e.task_no).collect();
+        notify(&ended, outcome);
+    }
+}
+
+/// Removes what workers reported of tasks that have completed.
+pub(crate) fn forget_progress(task_nos: &[i64]) {
+    FORGET_PROGRESS.execute(args![task_nos]);
+}
+
+static NOTIFY: Statement = Statement::new(
+    c"SELECT pg_catalog.pg_notify(taskq.task_channel(t.id),
+                                  pg_catalog.json_build_object('task_id', t.id, 'status_code', $2)::text)
+             IS NULL
+        FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.post_result",
+    &[INT8ARRAYOID, TEXTOID],
+);
+
+/// Sends the notifications of those of the tasks that were inserted with `post_result`.
+pub(crate) fn notify(task_nos: &[i64], outcome: Outcome) {
+    if !task_nos.is_empty() {
+        NOTIFY.execute(args![task_nos, outcome.name()]);
+    }
+}

@@ -1,0 +1,293 @@
+//! One element of a JSON array, read with serde straight from its text.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use pgrx::datum::{Interval, Uuid};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{DependencySpec, Reference, TaskSpec, interval_problem};
+use crate::error::{Refusal, Result};
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::state::Condition;
+
+/// Intervals by their text: the input function runs once for each text of a call.
+#[derive(Default)]
+pub(super) struct Intervals(HashMap<String, Option<Interval>>);
+
+impl Intervals {
+    fn get(&mut self, text: &str) -> Option<Interval> {
+        if let Some(interval) = self.0.get(text) {
+            return *interval;
+        }
+        let interval = clock::parse_interval(text);
+        self.0.insert(text.to_owned(), interval);
+        interval
+    }
+}
+
+/// The keys of a task.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with the keys of a task")]
+struct RawTask<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    action: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+    priority: Option<i32>,
+    max_tries: Option<i32>,
+    #[serde(borrow)]
+    max_duration: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    not_before: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    delay: Option<Cow<'a, str>>,
+    depends_on: Option<Vec<RawReference>>,
+    to_signal_after: Option<Vec<RawReference>>,
+    spontaneous: Option<bool>,
+    post_result: Option<bool>,
+    #[serde(borrow)]
+    group: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    retention: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    backoff: Option<&'a RawValue>,
+    #[serde(borrow)]
+    workgroup: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    key: Option<Cow<'a, str>>,
+    seed: Option<bool>,
+}
+
+/// Reads a task.
+pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) -> Result<TaskSpec> {
+    let raw: RawTask = read("task", n, json)?;
+    let id = raw.id.map(Cow::into_owned);
+    let refuse = |what: String| Refusal::malformed(n, id.as_deref(), &what);
+    let mut interval = |key: &str, text: Option<Cow<str>>| match text {
+        None => Ok(None),
+        Some(text) => match intervals.get(&text) {
+            None => Err(refuse(format!("key \"{key}\" is not an interval: \"{text}\""))),
+            Some(interval) => match interval_problem(interval) {
+                Some(problem) => Err(refuse(format!("key \"{key}\" is {problem}"))),
+                None => Ok(Some(interval)),
+            },
+        },
+    };
+    let max_duration = interval("max_duration", raw.max_duration)?;
+    let retention = interval("retention", raw.retention)?;
+    let delay = interval("delay", raw.delay)?;
+    let not_before = match (raw.not_before, delay) {
+        (Some(_), Some(_)) => return Err(refuse("both \"not_before\" and \"delay\" are given".to_owned())),
+        (Some(text), None) => Some(
+            clock::parse_timestamptz(&text)
+                .ok_or_else(|| refuse(format!("key \"not_before\" is not a timestamp: \"{text}\"")))?,
+        ),
+        (None, delay) => delay.map(|delay| now.plus(delay)),
+    };
+    let metadata = match raw.metadata {
+        Some(value) if !value.get().starts_with('{') => {
+            return Err(refuse("key \"metadata\" is not a JSON object".to_owned()));
+        }
+        other => other.map(|value| JsonText(value.get().to_owned())),
+    };
+    let action = raw.action.ok_or_else(|| refuse("key \"action\" is missing".to_owned()))?.into_owned();
+    let references =
+        |list: Option<Vec<RawReference>>| list.unwrap_or_default().into_iter().map(|r| r.0).collect();
+    TaskSpec {
+        id: id.clone(),
+        action,
+        body: raw.body.map(text_of),
+        priority: raw.priority.unwrap_or(0),
+        max_tries: raw.max_tries,
+        max_duration,
+        not_before,
+        depends_on: references(raw.depends_on),
+        to_signal_after: references(raw.to_signal_after),
+        spontaneous: raw.spontaneous.unwrap_or(false),
+        post_result: raw.post_result.unwrap_or(false),
+        group: raw.group.map(Cow::into_owned),
+        retention,
+        metadata,
+        backoff: raw.backoff.map(|value| JsonText(value.get().to_owned())),
+        workgroup: raw.workgroup.map(Cow::into_owned),
+        key: raw.key.map(Cow::into_owned),
+        seed: raw.seed.unwrap_or(false),
+    }
+    .checked(n)
+}
+
+/// A string as it is, anything else as its JSON text.
+fn text_of(value: &RawValue) -> String {
+    serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned())
+}
+
+/// Deserializes an element; on failure reads it again to name the key.
+fn read<'a, T: Deserialize<'a>>(kind: &str, n: usize, json: &'a str) -> Result<T> {
+    serde_json::from_str(json).map_err(|_| {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        let what = match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+            Ok(_) => "it cannot be read".to_owned(),
+            Err(error) => {
+                let path = error.path().to_string();
+                let text = error.inner().to_string();
+                let text = text.split(" at line ").next().unwrap_or_default();
+                match path.as_str() {
+                    "." | "?" => text.to_owned(),
+                    key if text.starts_with("unknown field") => format!("{text} (\"{key}\")"),
+                    key => format!("key \"{key}\": {text}"),
+                }
+            }
+        };
+        let id = serde_json::from_str::<serde_json::Value>(json)
+            .ok()
+            .and_then(|value| value.get("id").or(value.get("task_id"))?.as_str().map(str::to_owned));
+        let what = what.replace("expected i32", "expected an integer of 32 bits");
+        Refusal::malformed_element(kind, n, id.as_deref(), &what)
+    })
+}
+
+/// A reference to a task: an id, or `{"id", "condition"}`.
+struct RawReference(Reference);
+
+impl<'de> Deserialize<'de> for RawReference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct ReferenceVisitor;
+
+        impl<'de> Visitor<'de> for ReferenceVisitor {
+            type Value = RawReference;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an id, or an object with \"id\" and \"condition\"")
+            }
+
+            fn visit_str<E: de::Error>(self, id: &str) -> std::result::Result<RawReference, E> {
+                Ok(RawReference(Reference { id: id.to_owned(), condition: Condition::default() }))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<RawReference, A::Error> {
+                let (mut id, mut condition) = (None, None);
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "id" => id = map.next_value::<Option<String>>()?,
+                        "condition" => condition = map.next_value::<Option<RawCondition>>()?,
+                        other => return Err(de::Error::unknown_field(other, &["id", "condition"])),
+                    }
+                }
+                let id = id.ok_or_else(|| de::Error::missing_field("id"))?;
+                let condition = condition.map_or(Condition::default(), |c| c.0);
+                Ok(RawReference(Reference { id, condition }))
+            }
+        }
+
+        deserializer.deserialize_any(ReferenceVisitor)
+    }
+}
+
+/// A condition, by the contract's names.
+struct RawCondition(Condition);
+
+impl<'de> Deserialize<'de> for RawCondition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = Cow::<str>::deserialize(deserializer)?;
+        Condition::parse(&name)
+            .map(RawCondition)
+            .ok_or_else(|| de::Error::unknown_variant(&name, &["completed", "settled", "aborted"]))
+    }
+}
+
+/// The keys of a dependency.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with the keys of a dependency")]
+struct RawDependency {
+    after: Option<String>,
+    run: Option<String>,
+    condition: Option<RawCondition>,
+}
+
+/// Reads a dependency.
+pub(super) fn parse_dependency(n: usize, json: &str) -> Result<DependencySpec> {
+    let raw: RawDependency = read("dependency", n, json)?;
+    let end = |key: &str, id: Option<String>| {
+        id.filter(|id| !id.is_empty()).ok_or_else(|| {
+            let what = format!("key \"{key}\" is missing or empty");
+            Refusal::malformed_element("dependency", n, None, &what)
+        })
+    };
+    Ok(DependencySpec {
+        after: end("after", raw.after)?,
+        run: end("run", raw.run)?,
+        condition: raw.condition.map_or(Condition::default(), |c| c.0),
+    })
+}
+
+/// One return of many.
+pub(crate) struct ReturnSpec {
+    pub(crate) task_id: Option<String>,
+    pub(crate) token: Option<Uuid>,
+    pub(crate) status_code: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) result: Option<JsonText>,
+    pub(crate) retry_after: Option<Interval>,
+    pub(crate) children: Vec<TaskSpec>,
+    pub(crate) children_block: bool,
+    pub(crate) delay_children: Option<Interval>,
+}
+
+/// The keys of a return.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with the keys of a return")]
+struct RawReturn<'a> {
+    task_id: Option<String>,
+    token: Option<String>,
+    status_code: Option<String>,
+    status: Option<String>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    retry_after: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    children: Option<&'a RawValue>,
+    children_block: Option<bool>,
+    #[serde(borrow)]
+    delay_children: Option<Cow<'a, str>>,
+}
+
+/// Reads a return. A token that is no uuid is a bad token, not a malformed element.
+pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> Result<ReturnSpec> {
+    let raw: RawReturn = read("return", n, json)?;
+    let task_id = raw.task_id;
+    let mut interval = |key: &str, text: Option<Cow<str>>| {
+        text.map(|text| {
+            intervals.get(&text).filter(|i| interval_problem(*i).is_none()).ok_or_else(|| {
+                let what = format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\"");
+                Refusal::malformed_element("return", n, task_id.as_deref(), &what)
+            })
+        })
+        .transpose()
+    };
+    let retry_after = interval("retry_after", raw.retry_after)?;
+    let delay_children = interval("delay_children", raw.delay_children)?;
+    Ok(ReturnSpec {
+        token: raw
+            .token
+            .and_then(|token| uuid::Uuid::parse_str(&token).ok())
+            .map(|token| Uuid::from_bytes(token.into_bytes())),
+        task_id,
+        status_code: raw.status_code,
+        status: raw.status,
+        result: raw.result.map(|value| JsonText(value.get().to_owned())),
+        retry_after,
+        children: raw.children.map_or(Ok(Vec::new()), |tasks| super::parse_tasks(tasks.get()))?,
+        children_block: raw.children_block.unwrap_or(false),
+        delay_children,
+    })
+}

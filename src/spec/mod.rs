@@ -1,0 +1,159 @@
+//! What callers say of a task: from JSON (section 3 of the contract) or from typed arguments to one
+//! checked form. "Parse, don't validate": what leaves here is well-formed.
+
+mod element;
+
+use pgrx::datum::Interval;
+use serde_json::value::RawValue;
+
+use crate::error::{Refusal, Result};
+use crate::flow::backoff::Backoff;
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::state::Condition;
+
+/// The longest id and the longest name of an action, in bytes. The limit keeps both well inside what an
+/// index entry can hold.
+pub(crate) const MAX_NAME: usize = 1000;
+
+/// A task to insert.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskSpec {
+    pub(crate) id: Option<String>,
+    pub(crate) action: String,
+    pub(crate) body: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) max_tries: Option<i32>,
+    pub(crate) max_duration: Option<Interval>,
+    pub(crate) not_before: Option<Time>,
+    pub(crate) depends_on: Vec<Reference>,
+    pub(crate) to_signal_after: Vec<Reference>,
+    pub(crate) spontaneous: bool,
+    pub(crate) post_result: bool,
+    pub(crate) group: Option<String>,
+    pub(crate) retention: Option<Interval>,
+    pub(crate) metadata: Option<JsonText>,
+    pub(crate) backoff: Option<JsonText>,
+    pub(crate) workgroup: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) seed: bool,
+}
+
+/// A task at the other end of a dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) id: String,
+    pub(crate) condition: Condition,
+}
+
+/// Reads a JSON array of tasks.
+pub(crate) fn parse_tasks(json: &str) -> Result<Vec<TaskSpec>> {
+    let elements: Vec<&RawValue> = elements(json, "tasks")?;
+    let mut cache = element::Intervals::default();
+    let now = clock::now();
+    elements
+        .iter()
+        .enumerate()
+        .map(|(i, element)| element::parse(i + 1, element.get(), &mut cache, now))
+        .collect()
+}
+
+/// The elements of a JSON array, unread.
+pub(crate) fn elements<'a>(json: &'a str, argument: &str) -> Result<Vec<&'a RawValue>> {
+    serde_json::from_str(json).map_err(|_| {
+        Refusal::malformed(1, None, &format!("argument \"{argument}\" is not a JSON array of objects"))
+    })
+}
+
+/// One element of an array of dependencies: `{"after", "run", "condition"}`.
+pub(crate) struct DependencySpec {
+    pub(crate) after: String,
+    pub(crate) run: String,
+    pub(crate) condition: Condition,
+}
+
+/// Reads a JSON array of dependencies.
+pub(crate) fn parse_dependencies(json: &str) -> Result<Vec<DependencySpec>> {
+    elements(json, "dependencies")?
+        .iter()
+        .enumerate()
+        .map(|(i, element)| element::parse_dependency(i + 1, element.get()))
+        .collect()
+}
+
+/// One element of an array of returns.
+pub(crate) use element::ReturnSpec;
+
+/// Reads a JSON array of returns.
+pub(crate) fn parse_returns(json: &str) -> Result<Vec<ReturnSpec>> {
+    let mut cache = element::Intervals::default();
+    elements(json, "returns")?
+        .iter()
+        .enumerate()
+        .map(|(i, element)| element::parse_return(i + 1, element.get(), &mut cache))
+        .collect()
+}
+
+impl TaskSpec {
+    /// Whether a grant has to ask more than its action.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.group.is_some() || self.workgroup.is_some() || self.key.is_some()
+    }
+
+    /// Checks what the types do not say; `n` is the element's place in the call, counted from 1.
+    pub(crate) fn checked(self, n: usize) -> Result<Self> {
+        let id = self.id.clone();
+        let refuse = |what: String| Err(Refusal::malformed(n, id.as_deref(), &what));
+        for (key, name) in [
+            ("id", self.id.as_deref()),
+            ("action", Some(self.action.as_str())),
+            ("group", self.group.as_deref()),
+            ("workgroup", self.workgroup.as_deref()),
+            ("key", self.key.as_deref()),
+        ] {
+            match name {
+                Some("") => return refuse(format!("key \"{key}\" is empty")),
+                Some(name) if name.len() > MAX_NAME => {
+                    return refuse(format!("key \"{key}\" has {} bytes, {MAX_NAME} are allowed", name.len()));
+                }
+                _ => {}
+            }
+        }
+        if self.max_tries.is_some_and(|tries| tries < 1) {
+            return refuse("key \"max_tries\" is less than 1".to_owned());
+        }
+        for (key, interval) in [("max_duration", self.max_duration), ("retention", self.retention)] {
+            if let Some(problem) = interval.and_then(interval_problem) {
+                return refuse(format!("key \"{key}\" is {problem}"));
+            }
+        }
+        if let Some(Err(what)) = self.backoff.as_ref().map(|json| Backoff::parse(&json.0)) {
+            return refuse(format!("key \"backoff\": {what}"));
+        }
+        if self.depends_on.iter().chain(&self.to_signal_after).any(|r| r.id.is_empty()) {
+            return refuse("a dependency has an empty id".to_owned());
+        }
+        Ok(self)
+    }
+}
+
+/// What is wrong with an interval, if anything: it goes backwards, or so far that a time plus it may not
+/// be a time any more. As Postgres compares intervals, a month has 30 days.
+pub(crate) fn interval_problem(interval: Interval) -> Option<&'static str> {
+    const THOUSAND_YEARS: i128 = 1000 * 12 * 30 * 24 * 3600 * 1_000_000;
+    match interval.as_micros() {
+        micros if micros < 0 => Some("negative"),
+        micros if micros > THOUSAND_YEARS => Some("longer than 1,000 years"),
+        _ => None,
+    }
+}
+
+/// An argument that is an interval from 0 up.
+pub(crate) fn check_interval(argument: &str, interval: Option<Interval>) -> Result<Option<Interval>> {
+    match interval.and_then(interval_problem) {
+        Some(problem) => {
+            Err(Refusal::out_of_range(argument, problem, "Give an interval from 0 to 1,000 years."))
+        }
+        None => Ok(interval),
+    }
+}

@@ -1,0 +1,169 @@
+//! The few enumerations that the queue is made of, and how they are spelt outside and stored inside.
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    Aborted,
+    Completed,
+}
+
+impl Outcome {
+    /// As the contract spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Outcome::Aborted => "aborted",
+            Outcome::Completed => "completed",
+        }
+    }
+
+    /// As `settled.code` stores it.
+    pub(crate) fn stored(self) -> i8 {
+        match self {
+            Outcome::Aborted => b'a' as i8,
+            Outcome::Completed => b'c' as i8,
+        }
+    }
+
+    /// From `settled.code`.
+    pub(crate) fn from_stored(code: i8) -> Self {
+        if code == b'a' as i8 { Outcome::Aborted } else { Outcome::Completed }
+    }
+}
+
+/// Who or what ended a task; `settled.cause`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Somebody cancelled it.
+    Cancelled,
+    /// Its deadline passed on the last try.
+    Deadline,
+    /// A dependency was lost.
+    Dependency,
+    /// It was given back on the last try.
+    Exhausted,
+    /// It rode on a task with the same key.
+    Merged,
+    /// An operator ended it by hand.
+    Operator,
+    /// Another task took its id.
+    Replaced,
+    /// It was spontaneous, and nothing was left to wait for.
+    Spontaneous,
+    /// The worker returned it.
+    Worker,
+}
+
+impl Cause {
+    /// As `settled.cause` stores it.
+    pub(crate) fn stored(self) -> i8 {
+        (match self {
+            Cause::Cancelled => b'c',
+            Cause::Deadline => b't',
+            Cause::Dependency => b'd',
+            Cause::Exhausted => b'x',
+            Cause::Merged => b'm',
+            Cause::Operator => b'o',
+            Cause::Replaced => b'r',
+            Cause::Spontaneous => b's',
+            Cause::Worker => b'w',
+        }) as i8
+    }
+}
+
+/// How the task waited for must end for the waiting one to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Condition {
+    Aborted,
+    #[default]
+    Completed,
+    Settled,
+}
+
+/// What the end of one dependency means for the task that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// It ended the wrong way: the waiting task aborts.
+    Lost,
+    /// It ended as it should; `failed` if that was an abort.
+    Satisfied { failed: bool },
+}
+
+impl Condition {
+    /// From the contract's spelling.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "aborted" => Some(Condition::Aborted),
+            "completed" => Some(Condition::Completed),
+            "settled" => Some(Condition::Settled),
+            _ => None,
+        }
+    }
+
+    /// As the contract spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Condition::Aborted => "aborted",
+            Condition::Completed => "completed",
+            Condition::Settled => "settled",
+        }
+    }
+
+    /// As `dependency.condition` stores it.
+    pub(crate) fn stored(self) -> i8 {
+        self.name().as_bytes()[0] as i8
+    }
+
+    /// From `dependency.condition`.
+    pub(crate) fn from_stored(code: i8) -> Self {
+        match code as u8 {
+            b'a' => Condition::Aborted,
+            b's' => Condition::Settled,
+            _ => Condition::Completed,
+        }
+    }
+
+    /// What it means for the waiting task that the other one ended like this.
+    pub(crate) fn signal(self, outcome: Outcome) -> Signal {
+        match (self, outcome) {
+            (Condition::Completed, Outcome::Aborted) | (Condition::Aborted, Outcome::Completed) => {
+                Signal::Lost
+            }
+            (_, outcome) => Signal::Satisfied { failed: outcome == Outcome::Aborted },
+        }
+    }
+
+    /// The status of a task that aborts because its dependency on `id` is lost.
+    pub(crate) fn lost_status(self, id: &str) -> String {
+        match self {
+            Condition::Aborted => format!("skipped: dependency \"{id}\" completed"),
+            _ => format!("dependency \"{id}\" aborted"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_met_as_the_contract_says() {
+        use Condition::*;
+        assert_eq!(Completed.signal(Outcome::Completed), Signal::Satisfied { failed: false });
+        assert_eq!(Completed.signal(Outcome::Aborted), Signal::Lost);
+        assert_eq!(Settled.signal(Outcome::Completed), Signal::Satisfied { failed: false });
+        assert_eq!(Settled.signal(Outcome::Aborted), Signal::Satisfied { failed: true });
+        assert_eq!(Aborted.signal(Outcome::Aborted), Signal::Satisfied { failed: true });
+        assert_eq!(Aborted.signal(Outcome::Completed), Signal::Lost);
+    }
+
+    #[test]
+    fn stored_forms_come_back() {
+        for condition in [Condition::Aborted, Condition::Completed, Condition::Settled] {
+            assert_eq!(Condition::from_stored(condition.stored()), condition);
+            assert_eq!(Condition::parse(condition.name()), Some(condition));
+        }
+        for outcome in [Outcome::Aborted, Outcome::Completed] {
+            assert_eq!(Outcome::from_stored(outcome.stored()), outcome);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Names of actions and their numbers. A name has several numbers if two transactions used it for the
+//! first time at once; see `sql/schema.sql`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use pgrx::pg_sys::{TEXTARRAYOID, TEXTOID};
+
+use crate::pg::statement::{Statement, args};
+use crate::wake;
+
+static NUMBERS: Statement = Statement::new(
+    c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1) ORDER BY a.action_no",
+    &[TEXTARRAYOID],
+);
+
+/// All numbers that stand for any of the names.
+pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
+    NUMBERS.query(args![names.iter().map(String::as_str).collect::<Vec<_>>()], |row| row.need(1))
+}
+
+static LOOK_UP: Statement = Statement::new(
+    c"SELECT a.name, pg_catalog.min(a.action_no),
+             COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false)
+        FROM taskq.action a WHERE a.name = ANY ($1) GROUP BY a.name",
+    &[TEXTARRAYOID],
+);
+static INTERN: Statement = Statement::new(
+    c"INSERT INTO taskq.action (action_no, name)
+      VALUES (pg_catalog.nextval('taskq.action_no_seq'::pg_catalog.regclass), $1) RETURNING action_no",
+    &[TEXTOID],
+);
+
+static NOTIFIES: Statement =
+    Statement::new(c"SELECT s.notify FROM taskq.action_setting s WHERE s.name = $1", &[TEXTOID]);
+
+/// A number that stands for a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interned {
+    pub(crate) action_no: i32,
+    /// Whether the action is set to `notify`.
+    pub(crate) notify: bool,
+}
+
+/// A number for each of the names, made where there is none that this transaction can see.
+///
+/// Takes no lock and waits for nobody: a name that another transaction is inserting gets a second number.
+pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String, Interned> {
+    let names: BTreeSet<&str> = names.collect();
+    let wanted: Vec<&str> = names.iter().copied().collect();
+    let mut numbers: HashMap<String, Interned> = LOOK_UP
+        .query(args![wanted], |row| (row.need(1), Interned { action_no: row.need(2), notify: row.need(3) }))
+        .into_iter()
+        .collect();
+    for name in names {
+        if !numbers.contains_key(name) {
+            if let Some(action_no) = INTERN.first(args![name], |row| row.need(1)) {
+                let notify = NOTIFIES.first(args![name], |row| row.need(1)).unwrap_or(false);
+                numbers.insert(name.to_owned(), Interned { action_no, notify });
+            }
+            wake::new_action();
+        }
+    }
+    numbers
+}

@@ -1,0 +1,8 @@
+//! Statements on the tables that more than one verb needs: names of actions, live rows, ready rows.
+
+pub(crate) mod actions;
+pub(crate) mod attempts;
+pub(crate) mod live;
+pub(crate) mod numbers;
+pub(crate) mod parked;
+pub(crate) mod ready;

@@ -1,0 +1,112 @@
+//! Tasks that are ready but for a reason that has no time: they wait in `parked`, under the reason.
+
+use pgrx::pg_sys::{CHARARRAYOID, CHAROID, INT4ARRAYOID, INT8ARRAYOID, INT8OID, TEXTARRAYOID, TEXTOID};
+
+use super::ready::Freed;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Statement, args};
+
+/// Why a task is parked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Its group is paused.
+    Group(String),
+    /// A task with its key (group and key) runs.
+    Key(String, String),
+    /// It shares the end of this task.
+    Rides(i64),
+}
+
+impl Reason {
+    /// As `parked` stores it: kind, name, key, leader.
+    fn stored(&self) -> (i8, Option<&str>, Option<&str>, Option<i64>) {
+        match self {
+            Reason::Group(group) => (b'g' as i8, Some(group), None, None),
+            Reason::Key(group, key) => (b'k' as i8, Some(group), Some(key), None),
+            Reason::Rides(leader) => (b'm' as i8, None, None, Some(*leader)),
+        }
+    }
+}
+
+/// A task on its way into `parked`.
+pub(crate) struct Parked {
+    pub(crate) freed: Freed,
+    /// Where it stood, for its order among others under the same reason.
+    pub(crate) position: i64,
+    pub(crate) reason: Reason,
+}
+
+static PARK: Statement = Statement::new(
+    c"INSERT INTO taskq.parked (task_no, kind, name, key, leader_no, priority, position, tries, failures,
+                                dependencies)
+      SELECT u.task_no, u.kind, u.name, u.key, u.leader_no, t.priority, u.position, u.tries, u.failures,
+             u.dependencies
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
+             AS u(task_no, kind, name, key, leader_no, position, tries, failures, dependencies)
+       CROSS JOIN LATERAL (SELECT t.priority FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
+    &[
+        INT8ARRAYOID,
+        CHARARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        INT8ARRAYOID,
+        INT8ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+    ],
+);
+
+/// Parks tasks; the caller has removed their live rows.
+pub(crate) fn park(parked: &[Parked]) {
+    if parked.is_empty() {
+        return;
+    }
+    let reasons: Vec<_> = parked.iter().map(|p| p.reason.stored()).collect();
+    PARK.execute(args![
+        parked.iter().map(|p| p.freed.task_no).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.0).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.1).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.2).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.3).collect::<Vec<_>>(),
+        parked.iter().map(|p| p.position).collect::<Vec<_>>(),
+        parked.iter().map(|p| p.freed.tries).collect::<Vec<_>>(),
+        parked.iter().map(|p| p.freed.failures).collect::<Vec<_>>(),
+        parked.iter().map(|p| p.freed.dependencies).collect::<Vec<_>>(),
+    ]);
+}
+
+/// Walks `parked_reason_idx` or `parked_leader_idx`.
+static UNPARK_NAMED: Statement = Statement::new(
+    c"DELETE FROM taskq.parked p
+       WHERE p.kind = $1 AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
+      RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
+    &[CHAROID, TEXTOID, TEXTOID],
+);
+static UNPARK_RIDERS: Statement = Statement::new(
+    c"DELETE FROM taskq.parked p WHERE p.leader_no = $1
+      RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
+    &[INT8OID],
+);
+
+/// Takes out what is parked under a reason, in the order in which it stood. The caller has locked the row
+/// that holds the reason.
+pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
+    assign_transaction_id();
+    let read = |row: crate::pg::statement::Row| {
+        let freed = Freed {
+            task_no: row.need(3),
+            tries: row.need(4),
+            failures: row.need(5),
+            dependencies: row.need(6),
+            not_before: None,
+        };
+        (std::cmp::Reverse(row.need::<i32>(1)), row.need::<i64>(2), freed)
+    };
+    let mut rows = match reason.stored() {
+        (kind, Some(name), key, _) => UNPARK_NAMED.query(args![kind, name, key], read),
+        (_, None, _, leader) => UNPARK_RIDERS.query(args![leader], read),
+    };
+    rows.sort_by_key(|(priority, position, _)| (*priority, *position));
+    rows.into_iter().map(|(_, _, freed)| freed).collect()
+}

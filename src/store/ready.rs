@@ -1,0 +1,135 @@
+//! Tasks that nothing blocks any more go into `run`, or into `scheduled` while their time lies ahead.
+
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
+
+use crate::flow::actions::notify_ready;
+use crate::pg::clock::Time;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Statement, args};
+use crate::wake;
+
+/// A task that nothing blocks, and what it brings along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freed {
+    pub(crate) task_no: i64,
+    pub(crate) tries: i32,
+    pub(crate) failures: i32,
+    pub(crate) dependencies: i32,
+    /// Not owned before this time, whatever the task itself says.
+    pub(crate) not_before: Option<Time>,
+}
+
+/// The columns of several [`Freed`], for `unnest`.
+struct Columns {
+    task_nos: Vec<i64>,
+    tries: Vec<i32>,
+    failures: Vec<i32>,
+    dependencies: Vec<i32>,
+}
+
+fn columns(freed: &[Freed]) -> Columns {
+    Columns {
+        task_nos: freed.iter().map(|f| f.task_no).collect(),
+        tries: freed.iter().map(|f| f.tries).collect(),
+        failures: freed.iter().map(|f| f.failures).collect(),
+        dependencies: freed.iter().map(|f| f.dependencies).collect(),
+    }
+}
+
+/// New rows at the end of their priority; the position is taken after the transaction has its id.
+static TO_RUN: Statement = Statement::new(
+    c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
+                             dependencies, timeouts, grantable, limited, gated, keyed, max_duration)
+      SELECT u.task_no, pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass), 0, 0, 'infinity',
+             t.action_no, t.priority, u.tries, u.failures, u.dependencies, 0, true, false,
+             t.gated, false, t.max_duration
+        FROM unnest($1, $2, $3, $4) AS u(task_no, tries, failures, dependencies)
+       CROSS JOIN LATERAL (SELECT t.action_no, t.priority, t.max_duration,
+                                  t.group_id IS NOT NULL OR t.workgroup IS NOT NULL OR t.merge_key IS NOT NULL
+                                      AS gated
+                             FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+      RETURNING action_no",
+    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID],
+);
+
+/// Makes the tasks ready, in the order given, whatever their `not_before` says.
+pub(crate) fn make_ready(freed: &[Freed]) {
+    if freed.is_empty() {
+        return;
+    }
+    assign_transaction_id();
+    let c = columns(freed);
+    let actions: Vec<i32> =
+        TO_RUN.query(args![c.task_nos, c.tries, c.failures, c.dependencies], |row| row.need(1));
+    announce(&actions);
+}
+
+/// Has waiters for tasks of these actions woken at commit, one for each, and listeners notified.
+pub(crate) fn announce(action_nos: &[i32]) {
+    for action_no in action_nos {
+        wake::ready(*action_no);
+    }
+    if !action_nos.is_empty() {
+        notify_ready(&action_nos.iter().copied().collect());
+    }
+}
+
+static TO_SCHEDULED: Statement = Statement::new(
+    c"INSERT INTO taskq.scheduled (task_no, due, action_no, tries, failures, dependencies,
+                                   held_back)
+      SELECT u.task_no, u.due, t.action_no, u.tries, u.failures, u.dependencies, $6
+        FROM unnest($1, $2, $3, $4, $5) AS u(task_no, due, tries, failures, dependencies)
+       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+      RETURNING action_no",
+    &[INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, BOOLOID],
+);
+
+/// Sets the tasks aside until they are due.
+pub(crate) fn schedule(freed: &[(Freed, Time)]) {
+    set_aside(freed, false);
+}
+
+/// The same of tasks whose workgroup is held back: a shorter delay brings them forward.
+pub(crate) fn hold_back(freed: &[(Freed, Time)]) {
+    set_aside(freed, true);
+}
+
+fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
+    if freed.is_empty() {
+        return;
+    }
+    let c = columns(&freed.iter().map(|(f, _)| *f).collect::<Vec<_>>());
+    let due: Vec<Time> = freed.iter().map(|(_, due)| *due).collect();
+    let actions: Vec<i32> = TO_SCHEDULED
+        .query(args![c.task_nos, due, c.tries, c.failures, c.dependencies, held_back], |row| row.need(1));
+    for action_no in actions {
+        // One waiter for this action has to learn of the new due time.
+        wake::ready(action_no);
+    }
+}
+
+static TIMES: Statement = Statement::new(
+    c"SELECT t.task_no, t.not_before FROM taskq.task t
+       WHERE t.task_no = ANY ($1) AND t.not_before > $2",
+    &[INT8ARRAYOID, TIMESTAMPTZOID],
+);
+
+/// Makes the tasks ready, or sets them aside where their `not_before` lies ahead.
+pub(crate) fn release(freed: Vec<Freed>, now: Time) {
+    if freed.is_empty() {
+        return;
+    }
+    let task_nos: Vec<i64> = freed.iter().map(|f| f.task_no).collect();
+    let mut later: std::collections::HashMap<i64, Time> =
+        TIMES.query(args![task_nos, now], |row| (row.need(1), row.need(2))).into_iter().collect();
+    for f in &freed {
+        if let Some(time) = f.not_before.filter(|time| *time > now) {
+            let due = later.entry(f.task_no).or_insert(time);
+            *due = time.max(*due);
+        }
+    }
+    let (scheduled, ready): (Vec<Freed>, Vec<Freed>) =
+        freed.into_iter().partition(|f| later.contains_key(&f.task_no));
+    make_ready(&ready);
+    schedule(&scheduled.into_iter().map(|f| (f, later[&f.task_no])).collect::<Vec<_>>());
+}

@@ -1,0 +1,79 @@
+//! Performance tokens: a UUID of version 8 that carries the task's number and a secret nonce.
+//!
+//! ```text
+//! bits 127..80 | 79..76 | 75..64        | 63..62 | 61..0
+//! number 59..12| 1000   | number 11..0  | 10     | nonce
+//! ```
+//!
+//! The `run` row holds the nonce of its last grant. One call draws one random *base*; the nonce of each
+//! of its tasks is `base # task_no`, so nonces of one call differ from each other, a set of nonces can be
+//! compared with a set of rows without pairing them up, and one `lease` row with the base stands for the
+//! whole call.
+
+use pgrx::Uuid;
+
+/// Number and nonce out of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) task_no: i64,
+    pub(crate) nonce: i64,
+}
+
+const NONCE_BITS: u128 = (1 << 62) - 1;
+
+/// The nonce of a task under a call's base.
+pub(crate) fn nonce(base: i64, task_no: i64) -> i64 {
+    base ^ task_no
+}
+
+impl Token {
+    /// The UUID that clients see.
+    pub(crate) fn to_uuid(self) -> Uuid {
+        let number = self.task_no as u128 & ((1 << 60) - 1);
+        let bits = ((number >> 12) << 80)
+            | (0x8 << 76)
+            | ((number & 0xfff) << 64)
+            | (0b10 << 62)
+            | (self.nonce as u128 & NONCE_BITS);
+        Uuid::from_bytes(bits.to_be_bytes())
+    }
+
+    /// What a client gave back; `None` if no grant can have made it.
+    pub(crate) fn from_uuid(uuid: &Uuid) -> Option<Token> {
+        let bits = u128::from_be_bytes(*uuid.as_bytes());
+        if (bits >> 76) & 0xf != 0x8 || (bits >> 62) & 0b11 != 0b10 {
+            return None;
+        }
+        let number = ((bits >> 80) << 12) | ((bits >> 64) & 0xfff);
+        Some(Token { task_no: number as i64, nonce: (bits & NONCE_BITS) as i64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_the_round_trip() {
+        for task_no in [1, 4095, 4096, 123_456_789_012, (1 << 60) - 1] {
+            for nonce in [1, 0x1234_5678_9abc, (1 << 62) - 1] {
+                let token = Token { task_no, nonce };
+                assert_eq!(Token::from_uuid(&token.to_uuid()), Some(token));
+            }
+        }
+    }
+
+    #[test]
+    fn other_uuids_are_no_tokens() {
+        assert_eq!(Token::from_uuid(&Uuid::from_bytes([0; 16])), None);
+        let v4 = 0x550e8400_e29b_41d4_a716_446655440000_u128;
+        assert_eq!(Token::from_uuid(&Uuid::from_bytes(v4.to_be_bytes())), None);
+    }
+
+    #[test]
+    fn nonces_of_one_call_differ() {
+        let base = 0x1357_9bdf_0246_8ace;
+        assert_ne!(nonce(base, 7), nonce(base, 8));
+        assert_eq!(nonce(nonce(base, 7), 7), base);
+    }
+}

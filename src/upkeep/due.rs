@@ -1,0 +1,46 @@
+//! Tasks whose time has come move from `scheduled` to the end of their priority in `run`.
+
+use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, TIMESTAMPTZOID};
+
+use super::Upkeep;
+use crate::pg::clock::Time;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Statement, args};
+use crate::store::ready::{Freed, make_ready};
+
+/// Walks `scheduled_due_idx`, one range per action, earliest first.
+static TAKE: Statement = Statement::new(
+    c"DELETE FROM taskq.scheduled d
+       WHERE d.ctid = ANY (ARRAY(
+               SELECT s.ctid
+                 FROM pg_catalog.unnest($1) AS a(action_no)
+                CROSS JOIN LATERAL (
+                      SELECT s.ctid FROM taskq.scheduled s
+                       WHERE s.action_no = a.action_no AND s.due <= $3
+                       ORDER BY s.due LIMIT $2
+                         FOR UPDATE SKIP LOCKED) AS s
+                LIMIT $2))
+      RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",
+    &[INT4ARRAYOID, INT4OID, TIMESTAMPTZOID],
+);
+
+/// Releases up to `bound` tasks of these actions that are due.
+pub(crate) fn release(action_nos: &[i32], bound: i32, now: Time) -> Upkeep {
+    assign_transaction_id();
+    let mut due: Vec<(Time, Freed)> = TAKE.query(args![action_nos, bound, now], |row| {
+        (
+            row.need(1),
+            Freed {
+                task_no: row.need(2),
+                tries: row.need(3),
+                failures: row.need(4),
+                dependencies: row.need(5),
+                not_before: None,
+            },
+        )
+    });
+    due.sort_by_key(|(due, freed)| (*due, freed.task_no));
+    let freed: Vec<Freed> = due.into_iter().map(|(_, freed)| freed).collect();
+    make_ready(&freed);
+    Upkeep { changed: !freed.is_empty(), more: freed.len() as i32 >= bound, expired: false }
+}

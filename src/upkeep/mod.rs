@@ -1,0 +1,123 @@
+//! What time makes necessary, done in small bounded steps by whoever claims tasks, and by
+//! `taskq.maintain()` for quiet times: elapsed leases, due tasks, deferred signals, retention.
+//!
+//! Everything here takes its rows with SKIP LOCKED and waits for nobody. Inside a caller's transaction
+//! block the steps are as small as the claim itself, since what they touch is hostage to that
+//! transaction; and a call that is going to sleep removes nothing that others might wait for.
+
+pub(crate) mod due;
+pub(crate) mod leases;
+pub(crate) mod retention;
+
+use pgrx::pg_sys::{INT4ARRAYOID, TIMESTAMPTZOID};
+
+use crate::pg::clock::Time;
+use crate::pg::session::in_transaction_block;
+use crate::pg::statement::{Statement, args};
+use crate::schedules;
+use crate::settle::fold;
+
+/// How many rows of a kind one step handles when it is nobody's hostage.
+pub(crate) const STEP: i32 = 200;
+
+/// What a round of upkeep did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Upkeep {
+    /// It changed something that other sessions should see soon.
+    pub(crate) changed: bool,
+    /// A step reached its bound: more may be due.
+    pub(crate) more: bool,
+    /// Settled tasks whose retention is over were left, because the call may go to sleep.
+    pub(crate) expired: bool,
+}
+
+/// One probe for all kinds: each is the low end of an index.
+static PROBE: Statement = Statement::new(
+    c"SELECT EXISTS (SELECT FROM taskq.lease l WHERE l.deadline <= $2),
+             EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
+                      CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s
+                                           WHERE s.action_no = a.action_no AND s.due <= $2 LIMIT 1) AS s),
+             EXISTS (SELECT FROM taskq.signal),
+             EXISTS (SELECT FROM taskq.settled s WHERE s.expires_at <= $2),
+             EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2)",
+    &[INT4ARRAYOID, TIMESTAMPTZOID],
+);
+
+/// Upkeep before a claim for these actions that has room for so many tasks.
+pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: Time) -> Upkeep {
+    let mut upkeep = Upkeep::default();
+    let Some([lease, due, signal, expired, schedule]) =
+        PROBE.first(args![action_nos, now], |row| [1, 2, 3, 4, 5].map(|n| row.need(n)))
+    else {
+        return upkeep;
+    };
+    let hostage = in_transaction_block();
+    let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
+    if schedule && !hostage {
+        upkeep.changed |= schedules::fire_due(STEP, now);
+    }
+    if lease {
+        upkeep.add(leases::elapsed(bound, now));
+    }
+    if due {
+        upkeep.add(due::release(action_nos, bound.max(room.min(10_000) as i32), now));
+    }
+    if signal && !hostage {
+        upkeep.changed |= fold::some(STEP, now);
+    }
+    if expired && !hostage {
+        if waiting {
+            upkeep.expired = true;
+        } else {
+            retention::sweep(STEP, now);
+        }
+    }
+    upkeep
+}
+
+/// Folds deferred signals, if there are any; returns whether that changed anything.
+pub(crate) fn fold(now: Time) -> bool {
+    fold::some(STEP, now)
+}
+
+/// Entries that a claim of these actions could grant, now or after its upkeep.
+static ANY_WORK: Statement = Statement::new(
+    c"SELECT EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
+                      CROSS JOIN LATERAL (SELECT FROM taskq.run r
+                                           WHERE r.action_no = a.action_no AND r.grantable
+                                           ORDER BY r.priority DESC, r.position LIMIT 1) AS r)
+          OR EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
+                      CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s
+                                           WHERE s.action_no = a.action_no AND s.due <= $2 LIMIT 1) AS s)
+          OR EXISTS (SELECT FROM taskq.lease l WHERE l.deadline <= $2)
+          OR EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2)
+          OR EXISTS (SELECT FROM taskq.signal)",
+    &[INT4ARRAYOID, TIMESTAMPTZOID],
+);
+
+/// Whether a claim of these actions would find something to do.
+pub(crate) fn any_work(action_nos: &[i32], now: Time) -> bool {
+    ANY_WORK.first(args![action_nos, now], |row| row.need(1)).unwrap_or(false)
+}
+
+static NEXT: Statement = Statement::new(
+    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l ORDER BY l.deadline LIMIT 1),
+                   (SELECT pg_catalog.min(s.due)
+                      FROM pg_catalog.unnest($1) AS a(action_no)
+                     CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s WHERE s.action_no = a.action_no
+                                          ORDER BY s.due LIMIT 1) AS s))",
+    &[INT4ARRAYOID],
+);
+
+/// When there will be something to do for a waiter for these actions, if nobody commits anything.
+pub(crate) fn next_due(action_nos: &[i32]) -> Option<Time> {
+    let due: Option<Time> = NEXT.first(args![action_nos], |row| row.get(1)).flatten();
+    due.into_iter().chain(schedules::next_at()).min()
+}
+
+impl Upkeep {
+    fn add(&mut self, other: Upkeep) {
+        self.changed |= other.changed;
+        self.more |= other.more;
+    }
+}

@@ -1,0 +1,44 @@
+//! `complete_task`: an operator's hand on a task that no worker holds, an approval for instance.
+
+use pgrx::datum::AnyElement;
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::clock;
+use crate::pg::json::JsonText;
+use crate::settle::{Ending, settle};
+use crate::state::{Cause, Outcome};
+use crate::store::live::{self, Firmness, Place};
+
+/// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
+#[pg_extern(sql = "")]
+fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status: Option<String>) -> String {
+    or_throw(complete(task_id, result.and_then(JsonText::from_argument), status)).name().to_owned()
+}
+
+/// Completes a task that nothing blocks and nobody owns. Its row is locked first, waiting for whoever
+/// holds it: an actor that is granted the task meanwhile keeps it.
+fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<String>) -> Result<Outcome> {
+    let id = required("task_id", task_id)?;
+    let (numbers, rows) = live::lock_by_id(&[id], Firmness::Change);
+    let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
+    let refuse =
+        |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
+    let Some(row) = rows.get(&number) else {
+        return refuse("settled", "It has ended already; taskq.tasks tells how.");
+    };
+    if row.in_progress() {
+        return refuse("in progress", "Its actor will return it; cancel it if that is not wanted.");
+    }
+    if matches!(row.place, Place::Blocked { .. }) {
+        return refuse(
+            "blocked",
+            "Complete it once the tasks it waits for are settled; taskq.why names them.",
+        );
+    }
+    live::remove([row]);
+    let ending =
+        Ending { outcome: Outcome::Completed, result, ..Ending::abort(row, Cause::Operator, status) };
+    settle(vec![ending], clock::now());
+    Ok(Outcome::Completed)
+}

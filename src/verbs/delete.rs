@@ -1,0 +1,143 @@
+//! `delete_tasks`: tasks go with their dependencies, and with what has nothing left to wait for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pgrx::pg_sys::{INT4OID, INT8ARRAYOID};
+use pgrx::prelude::*;
+
+use crate::claim::merge;
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::insert::{Waits, lock_for_change};
+use crate::pg::clock::{self, Time};
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{forget_progress, propagate, release_or_complete, store};
+use crate::state::Outcome;
+use crate::store::attempts;
+use crate::store::live::{self, Firmness, Live, Place};
+use crate::upkeep::retention::remove_tasks;
+use crate::wake;
+
+/// `taskq.delete_tasks(task_ids) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_delete_tasks(task_ids: Option<Vec<Option<String>>>) -> i64 {
+    or_throw((|| {
+        let task_ids = required("task_ids", task_ids)?;
+        let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
+        delete(&ids, clock::now())
+    })())
+}
+
+/// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency,
+/// and so on. Each wave is locked in the global order before it is touched.
+fn delete(ids: &[&str], now: Time) -> Result<i64> {
+    let (tasks, rows, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
+    if let Some((id, _)) = tasks.iter().find(|(_, n)| rows.get(n).is_some_and(Live::in_progress)) {
+        return Err(Refusal::state(
+            id,
+            "in progress",
+            "cannot be deleted",
+            "Wait until it is returned, or cancel it first.",
+        ));
+    }
+    Ok(delete_locked(tasks.into_values().collect(), rows, now))
+}
+
+/// Deletes tasks whose live rows are locked, whatever their state.
+pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, now: Time) -> i64 {
+    let mut deleted = 0;
+    while !wave.is_empty() {
+        check_for_interrupts();
+        let outcomes = live::outcomes(&wave);
+        deleted += remove(&wave, &rows);
+        let left = edges_gone(&wave, &outcomes, now);
+        rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
+        wave = left.iter().map(|row| row.task_no).collect();
+    }
+    deleted
+}
+
+static REMOVE_SETTLED: Statement =
+    Statement::new(c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_EDGES_RUN: Statement =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
+
+/// Removes the rows of one wave; how many tasks there were.
+fn remove(wave: &[i64], rows: &HashMap<i64, Live>) -> i64 {
+    live::remove(rows.values());
+    let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
+    merge::given_back(&holders);
+    REMOVE_SETTLED.execute(args![wave]);
+    forget_progress(wave);
+    attempts::forget(wave);
+    REMOVE_EDGES_RUN.execute(args![wave]);
+    for task_no in wave {
+        wake::settled(*task_no);
+    }
+    remove_tasks(wave)
+}
+
+static REMOVE_EDGES_AFTER: Statement = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",
+    &[INT8ARRAYOID],
+);
+static LOWER: Statement = Statement::new(
+    c"UPDATE taskq.blocked b
+         SET remaining = b.remaining - $2, dependencies = b.dependencies - $3, failures = b.failures - $4
+       WHERE b.task_no = ANY ($1)",
+    &[INT8ARRAYOID, INT4OID, INT4OID, INT4OID],
+);
+
+/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
+/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<Live> {
+    let mut losses: BTreeMap<i64, Waits> = BTreeMap::new();
+    for (after, run) in REMOVE_EDGES_AFTER.query(args![wave], |row| (row.need::<i64>(1), row.need::<i64>(2)))
+    {
+        let loss = losses.entry(run).or_default();
+        loss.all += 1;
+        match outcomes.get(&after) {
+            None => loss.unsettled += 1,
+            Some(outcome) => loss.failed += i32::from(*outcome == Outcome::Aborted),
+        }
+    }
+    if losses.is_empty() {
+        return Vec::new();
+    }
+    let dependents: Vec<i64> = losses.keys().copied().collect();
+    let blocked: Vec<Live> = lock_for_change(&dependents)
+        .into_values()
+        .filter(|row| matches!(row.place, Place::Blocked { .. }))
+        .collect();
+
+    let (mut orphans, mut free) = (Vec::new(), Vec::new());
+    let mut lowered: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    for row in blocked {
+        let loss = losses[&row.task_no];
+        let Place::Blocked { remaining, .. } = row.place else { continue };
+        // A dependency that settled and was then replaced, or whose retention is over, still counts.
+        if row.dependencies <= loss.all {
+            orphans.push(row);
+        } else if remaining > loss.unsettled {
+            lowered.entry(loss).or_default().push(row.task_no);
+        } else {
+            free.push(row);
+        }
+    }
+    for (loss, task_nos) in lowered {
+        LOWER.execute(args![task_nos, loss.unsettled, loss.all, loss.failed]);
+    }
+    live::remove(&free);
+    for row in &mut free {
+        row.dependencies -= losses[&row.task_no].all;
+        row.failures -= losses[&row.task_no].failed;
+        if let Place::Blocked { not_before, .. } = row.place {
+            row.place = Place::Blocked { remaining: 0, not_before };
+        }
+    }
+    let endings = release_or_complete(free, now);
+    let news = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
+    store(&endings, now);
+    propagate(news, now);
+    orphans
+}

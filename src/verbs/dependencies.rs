@@ -1,0 +1,182 @@
+//! `add_dependencies`: edges between tasks that are in the queue already.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pgrx::datum::AnyElement;
+use pgrx::pg_sys::INT8ARRAYOID;
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::insert::{
+    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, guard, lock_for_change, may_wait,
+    parse_if_missing, store_edges, stored_arcs,
+};
+use crate::pg::clock;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, settle};
+use crate::spec::{self, DependencySpec};
+use crate::state::{Cause, Condition, Signal};
+use crate::store::live::Firmness;
+use crate::store::{live, numbers};
+use crate::verbs::insert::json;
+
+/// `taskq.add_dependencies(dependencies jsonb, if_missing text) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_add_dependencies_json(dependencies: Option<AnyElement>, if_missing: Option<&str>) -> i64 {
+    or_throw((|| {
+        let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
+        add(spec::parse_dependencies(&json("dependencies", dependencies)?)?, ignore_missing)
+    })())
+}
+
+/// `taskq.add_dependencies(after text[], run text[], condition, if_missing text) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_add_dependencies(
+    after: Option<Vec<Option<String>>>,
+    run: Option<Vec<Option<String>>>,
+    condition: Option<&str>,
+    if_missing: Option<&str>,
+) -> i64 {
+    or_throw((|| {
+        let (after, run) = (required("after", after)?, required("run", run)?);
+        let name = required("condition", condition)?;
+        let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
+        let condition = Condition::parse(name).ok_or_else(|| {
+            Refusal::out_of_range("condition", name, "Use 'completed', 'settled' or 'aborted'.")
+        })?;
+        if after.len() != run.len() {
+            return Err(Refusal::out_of_range(
+                "run",
+                &format!("of length {}, and \"after\" has {}", run.len(), after.len()),
+                "Give one element of \"run\" for each element of \"after\".",
+            ));
+        }
+        let dependencies = after
+            .into_iter()
+            .zip(run)
+            .map(|(after, run)| {
+                Ok(DependencySpec { after: required("after", after)?, run: required("run", run)?, condition })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        add(dependencies, ignore_missing)
+    })())
+}
+
+/// Every stored edge between the given ends, with its condition.
+static STORED: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+
+/// Adds the edges and returns how many of those asked for block their task now.
+///
+/// Takes the graph guard (two calls that only together close a cycle run one after the other), then the
+/// rows of both ends in the global order. As `after` is locked, it either has settled, and counts at once,
+/// or settles after this transaction's commit and finds the edge.
+fn add(dependencies: Vec<DependencySpec>, ignore_missing: bool) -> Result<i64> {
+    if dependencies.is_empty() {
+        return Ok(0);
+    }
+    guard();
+    let now = clock::now();
+    let ids: Vec<&str> = dependencies.iter().flat_map(|d| [d.after.as_str(), d.run.as_str()]).collect();
+    let (numbers, rows, outcomes) = live::lock_any(&ids, Firmness::Change, Firmness::Hold);
+    let find =
+        |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
+
+    let mut asked = EdgeSet::default();
+    for d in &dependencies {
+        let (after, run) = match (find(&d.after), find(&d.run)) {
+            (Some(after), Some(run)) => (after, run),
+            _ if ignore_missing => continue,
+            (None, _) => return Err(Refusal::dependency_missing(&d.after, &d.run)),
+            (_, None) => return Err(Refusal::dependency_missing(&d.run, &d.after)),
+        };
+        if after == run {
+            return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
+        }
+        may_wait(&d.run, run, &rows)?;
+        asked
+            .add(Edge { after, run, condition: d.condition })
+            .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))?;
+    }
+
+    let names: HashMap<i64, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
+    let new = not_stored_yet(&asked, &names)?;
+    check_cycles(&new, &names)?;
+    store_edges(&new);
+
+    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
+    let mut lost: BTreeMap<i64, String> = BTreeMap::new();
+    for edge in &new.edges {
+        let wait = waits.entry(edge.run).or_default();
+        wait.all += 1;
+        match outcomes.get(&edge.after) {
+            None => wait.unsettled += 1,
+            Some(outcome) => match edge.condition.signal(*outcome) {
+                Signal::Satisfied { failed } => wait.failed += i32::from(failed),
+                Signal::Lost => {
+                    wait.failed += i32::from(edge.condition != Condition::Aborted);
+                    lost.entry(edge.run).or_insert_with(|| edge.condition.lost_status(&names[&edge.after]));
+                }
+            },
+        }
+    }
+    add_waits(&waits, &rows);
+    abort_lost(lost, now);
+    let blocking = asked.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after)).count();
+    Ok(blocking as i64)
+}
+
+/// The edges that are not stored; one that is, with another condition, is refused.
+fn not_stored_yet(asked: &EdgeSet, names: &HashMap<i64, String>) -> Result<EdgeSet> {
+    let runs: Vec<i64> = asked.edges.iter().map(|e| e.run).collect::<HashSet<_>>().into_iter().collect();
+    let stored: HashMap<(i64, i64), Condition> = STORED
+        .query(args![runs], |row| ((row.need(1), row.need(2)), Condition::from_stored(row.need(3))))
+        .into_iter()
+        .collect();
+    let mut new = EdgeSet::default();
+    for edge in &asked.edges {
+        match stored.get(&(edge.after, edge.run)) {
+            Some(has) if *has != edge.condition => {
+                return Err(Refusal::other_condition(
+                    &names[&edge.after],
+                    &names[&edge.run],
+                    has.name(),
+                    edge.condition.name(),
+                ));
+            }
+            Some(_) => {}
+            None => {
+                let _ = new.add(*edge);
+            }
+        }
+    }
+    Ok(new)
+}
+
+fn check_cycles(new: &EdgeSet, names: &HashMap<i64, String>) -> Result<()> {
+    let mut arcs: Vec<(i64, i64)> = new.edges.iter().map(|e| (e.after, e.run)).collect();
+    arcs.extend(stored_arcs(&new.edges.iter().map(|e| e.run).collect::<Vec<_>>()));
+    acyclic(&arcs).map_err(|path| {
+        let mut ids = names.clone();
+        ids.extend(numbers::ids(&path));
+        cycle_refusal(&path, &ids)
+    })
+}
+
+/// Aborts tasks one of whose new dependencies is lost already.
+fn abort_lost(lost: BTreeMap<i64, String>, now: clock::Time) {
+    if lost.is_empty() {
+        return;
+    }
+    let task_nos: Vec<i64> = lost.keys().copied().collect();
+    let rows = lock_for_change(&task_nos);
+    live::remove(rows.values());
+    settle(
+        lost.into_iter()
+            .filter_map(|(n, status)| Some(Ending::abort(rows.get(&n)?, Cause::Dependency, Some(status))))
+            .collect(),
+        now,
+    );
+}

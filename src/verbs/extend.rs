@@ -1,0 +1,158 @@
+//! `extend_tasks_ownership`: more time for what is still held.
+
+use std::collections::HashMap;
+
+use pgrx::datum::{Interval, Uuid};
+use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::prelude::*;
+
+use crate::claim::merge;
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::flow::limits;
+use crate::pg::clock::{self, Time};
+use crate::pg::statement::{Statement, args};
+use crate::spec::check_interval;
+use crate::store::numbers;
+use crate::token::{Token, nonce};
+use crate::upkeep::leases;
+
+/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
+#[pg_extern(sql = "")]
+fn taskq_extend_tasks_ownership(
+    actor_id: Option<&str>,
+    task_ids: Option<Vec<Option<String>>>,
+    tokens: Option<Vec<Option<Uuid>>>,
+    max_duration: Option<Interval>,
+) -> TableIterator<'static, (name!(task_id, Option<String>), name!(owned, bool))> {
+    TableIterator::new(or_throw(extend(actor_id, task_ids, tokens, max_duration)))
+}
+
+/// Locks the rows in the order of task numbers, and waits for whoever holds one.
+static EXTEND: Statement = Statement::new(
+    c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable
+      RETURNING r.task_no, r.nonce",
+    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TEXTOID],
+);
+
+fn extend(
+    actor_id: Option<&str>,
+    task_ids: Option<Vec<Option<String>>>,
+    tokens: Option<Vec<Option<Uuid>>>,
+    max_duration: Option<Interval>,
+) -> Result<Vec<(Option<String>, bool)>> {
+    let actor_id = required("actor_id", actor_id)?;
+    let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
+    let max_duration = required("max_duration", max_duration)?;
+    check_interval("max_duration", Some(max_duration))?;
+    if actor_id.is_empty() {
+        return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
+    }
+    let held = valid(&pairs);
+    let deadline = clock::now().plus(max_duration);
+    let mut extended: HashMap<i64, i64> = if held.is_empty() {
+        HashMap::new()
+    } else {
+        let (task_nos, nonces) = columns(held.values());
+        EXTEND
+            .query(args![task_nos, nonces, deadline, actor_id], |row| (row.need(1), row.need(2)))
+            .into_iter()
+            .collect()
+    };
+    let late: Vec<&Token> = held.values().filter(|t| !extended.contains_key(&t.task_no)).collect();
+    if !late.is_empty() {
+        extended.extend(hold_again(&late, deadline, actor_id));
+    }
+    let mut by_base: HashMap<i64, Vec<_>> = HashMap::new();
+    for (task_no, its_nonce) in &extended {
+        by_base.entry(nonce(*its_nonce, *task_no)).or_default().push((deadline, *task_no));
+    }
+    for (base, tasks) in by_base {
+        leases::record(&tasks, base);
+    }
+    Ok(pairs
+        .into_iter()
+        .enumerate()
+        .map(|(i, (id, _))| {
+            let owned = held.get(&i).is_some_and(|t| extended.get(&t.task_no) == Some(&t.nonce));
+            (id, owned)
+        })
+        .collect())
+}
+
+/// Tasks back in the queue because their deadline passed, and granted to nobody since.
+static LATE: Statement = Statement::new(
+    c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, '')
+        FROM taskq.run r
+        JOIN taskq.task t ON t.task_no = r.task_no
+        JOIN taskq.action a ON a.action_no = r.action_no
+        LEFT JOIN taskq.action_setting s ON s.name = a.name
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.grantable
+       ORDER BY r.task_no FOR UPDATE OF r",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+static HOLD: Statement = Statement::new(
+    c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, limited = $4 WHERE r.task_no = $1",
+    &[INT8OID, TIMESTAMPTZOID, TEXTOID, BOOLOID],
+);
+
+/// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
+/// occupied was given up when the deadline passed, and may be somebody else's by now.
+fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)> {
+    let (task_nos, nonces) = columns(late.iter().copied());
+    type Late = (i64, i64, String, Option<i32>, Option<String>, String);
+    let rows: Vec<Late> = LATE.query(args![task_nos, nonces], |row| {
+        (row.need(1), row.need(2), row.need(3), row.get(4), row.get(5), row.need(6))
+    });
+    rows.into_iter()
+        .filter(|(task_no, _, action, limit, key, group_id)| {
+            let slots = limit.map(|limit| limits::free_slots(action, limit, 1));
+            if slots.as_ref().is_some_and(Vec::is_empty) {
+                return false;
+            }
+            if let Some(key) = key
+                && !merge::take_alone(group_id, key, *task_no)
+            {
+                return false;
+            }
+            if let Some(slots) = &slots {
+                limits::occupy(action, slots, &[*task_no]);
+            }
+            HOLD.execute(args![*task_no, deadline, actor_id, slots.is_some()]);
+            true
+        })
+        .map(|(task_no, nonce, ..)| (task_no, nonce))
+        .collect()
+}
+
+/// The pairs of two arrays, which must be equally long.
+pub(crate) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
+    if ids.len() != tokens.len() {
+        return Err(Refusal::out_of_range(
+            "tokens",
+            &format!("of length {}, and \"task_ids\" has {}", tokens.len(), ids.len()),
+            "Give one token for each task id.",
+        ));
+    }
+    Ok(ids.into_iter().zip(tokens).collect())
+}
+
+/// Those of the pairs, by their place, whose token was granted for the task that has this id now. Whether
+/// it is the last one granted is for the `run` row to say.
+pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, Token> {
+    let ids: Vec<&str> = pairs.iter().filter_map(|(id, _)| id.as_deref()).collect();
+    let numbers = numbers::by_id(&ids);
+    pairs
+        .iter()
+        .enumerate()
+        .filter_map(|(i, (id, token))| {
+            let token = Token::from_uuid(token.as_ref()?)?;
+            (numbers.get(id.as_deref()?) == Some(&token.task_no) && token.nonce != 0).then_some((i, token))
+        })
+        .collect()
+}
+
+/// Numbers and nonces of tokens, for a statement.
+pub(crate) fn columns<'a>(tokens: impl Iterator<Item = &'a Token>) -> (Vec<i64>, Vec<i64>) {
+    tokens.map(|t| (t.task_no, t.nonce)).unzip()
+}

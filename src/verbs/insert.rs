@@ -1,0 +1,130 @@
+//! `insert_task`, `insert_tasks` and `replace_tasks`.
+
+use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::insert::{OnConflict, Options, insert, parse_if_missing};
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::spec::{self, Reference, TaskSpec, interval_problem};
+use crate::state::Condition;
+
+/// `taskq.insert_tasks(tasks jsonb, on_conflict text, if_missing text) -> SETOF text`
+#[pg_extern(sql = "")]
+fn taskq_insert_tasks(
+    tasks: Option<AnyElement>,
+    on_conflict: Option<&str>,
+    if_missing: Option<&str>,
+) -> SetOfIterator<'static, String> {
+    SetOfIterator::new(or_throw(insert_tasks(tasks, on_conflict, if_missing)))
+}
+
+fn insert_tasks(
+    tasks: Option<AnyElement>,
+    on_conflict: Option<&str>,
+    if_missing: Option<&str>,
+) -> Result<Vec<String>> {
+    let options = Options::parse(required("on_conflict", on_conflict)?, required("if_missing", if_missing)?)?;
+    insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+}
+
+/// `taskq.replace_tasks(tasks jsonb, if_missing text) -> SETOF text`
+#[pg_extern(sql = "")]
+fn taskq_replace_tasks(
+    tasks: Option<AnyElement>,
+    if_missing: Option<&str>,
+) -> SetOfIterator<'static, String> {
+    SetOfIterator::new(or_throw(replace_tasks(tasks, if_missing)))
+}
+
+fn replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> Result<Vec<String>> {
+    let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
+    let options = Options { on_conflict: OnConflict::Replace, ignore_missing };
+    insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+}
+
+/// The text of a jsonb argument that may not be NULL.
+pub(crate) fn json(argument: &str, value: Option<AnyElement>) -> Result<String> {
+    let text = required(argument, value)?;
+    Ok(required(argument, JsonText::from_argument(text))?.0)
+}
+
+/// `taskq.insert_task(id, action, body, …) -> text`: the keys of a task by name.
+#[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
+fn taskq_insert_task(
+    id: Option<String>,
+    action: Option<String>,
+    body: Option<String>,
+    priority: Option<i32>,
+    max_tries: Option<i32>,
+    max_duration: Option<Interval>,
+    not_before: Option<TimestampWithTimeZone>,
+    delay: Option<Interval>,
+    depends_on: Option<Vec<Option<String>>>,
+    to_signal_after: Option<Vec<Option<String>>>,
+    spontaneous: Option<bool>,
+    post_result: Option<bool>,
+    group_id: Option<String>,
+    retention: Option<Interval>,
+    metadata: Option<AnyElement>,
+    backoff: Option<AnyElement>,
+    workgroup: Option<String>,
+    key: Option<String>,
+    seed: Option<bool>,
+    on_conflict: Option<&str>,
+    if_missing: Option<&str>,
+) -> Option<String> {
+    or_throw((|| {
+        let options =
+            Options::parse(required("on_conflict", on_conflict)?, required("if_missing", if_missing)?)?;
+        let refuse = |what: &str| Refusal::malformed(1, id.as_deref(), what);
+        let action = action.ok_or_else(|| refuse("argument \"action\" is NULL"))?;
+        let metadata = metadata.and_then(JsonText::from_argument);
+        if metadata.as_ref().is_some_and(|m| !m.0.starts_with('{')) {
+            return Err(refuse("key \"metadata\" is not a JSON object"));
+        }
+        if let Some(problem) = delay.and_then(interval_problem) {
+            return Err(refuse(&format!("key \"delay\" is {problem}")));
+        }
+        if delay.is_some() && not_before.is_some() {
+            return Err(refuse("both \"not_before\" and \"delay\" are given"));
+        }
+        let not_before = match delay {
+            Some(delay) => Some(clock::now().plus(delay)),
+            None => not_before.map(|t| Time(t.into())),
+        };
+        let spec = TaskSpec {
+            id: id.clone(),
+            action,
+            body,
+            priority: priority.unwrap_or(0),
+            max_tries,
+            max_duration,
+            not_before,
+            depends_on: references(depends_on)?,
+            to_signal_after: references(to_signal_after)?,
+            spontaneous: spontaneous.unwrap_or(false),
+            post_result: post_result.unwrap_or(false),
+            group: group_id,
+            retention,
+            metadata,
+            backoff: backoff.and_then(JsonText::from_argument),
+            workgroup,
+            key,
+            seed: seed.unwrap_or(false),
+        };
+        Ok(insert(vec![spec.checked(1)?], options)?.into_iter().next())
+    })())
+}
+
+fn references(ids: Option<Vec<Option<String>>>) -> Result<Vec<Reference>> {
+    ids.unwrap_or_default()
+        .into_iter()
+        .map(|id| match id {
+            Some(id) => Ok(Reference { id, condition: Condition::default() }),
+            None => Err(Refusal::malformed(1, None, "a dependency is NULL")),
+        })
+        .collect()
+}

@@ -1,0 +1,18 @@
+//! The verbs of the contract, one file each. In every file a thin `taskq_…` function takes what SQL
+//! passes (its SQL declaration is in `sql/functions.sql`), and a plain function below does the work.
+
+pub(crate) mod builders;
+pub(crate) mod cancel;
+pub(crate) mod complete;
+pub(crate) mod delete;
+pub(crate) mod dependencies;
+pub(crate) mod extend;
+pub(crate) mod insert;
+pub(crate) mod maintain;
+pub(crate) mod own;
+pub(crate) mod replace;
+pub(crate) mod report;
+pub(crate) mod retry;
+pub(crate) mod return_;
+pub(crate) mod wait;
+mod wait_call;

@@ -1,0 +1,207 @@
+//! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
+//! [`crate::claim`].
+
+use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone, Uuid};
+use pgrx::pg_sys::INT8ARRAYOID;
+use pgrx::prelude::*;
+
+use crate::claim::{Grant, Request, claim};
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::flow::actions::{self, Action};
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::spec::check_interval;
+use crate::token::Token;
+use crate::upkeep::{self, Upkeep, retention};
+use crate::verbs::wait::{self, Waiter};
+use crate::wake;
+
+/// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
+#[pg_extern(sql = "")]
+#[allow(clippy::type_complexity)]
+fn taskq_own_tasks(
+    actor_id: Option<String>,
+    max_tasks: Option<i32>,
+    actions: Option<Vec<Option<String>>>,
+    max_duration: Option<Interval>,
+    wait: Option<Interval>,
+    with_results: Option<bool>,
+) -> TableIterator<
+    'static,
+    (
+        name!(task_id, String),
+        name!(token, Uuid),
+        name!(action, String),
+        name!(body, Option<String>),
+        name!(num_tries, i32),
+        name!(num_failures, i32),
+        name!(action_deadline, Option<TimestampWithTimeZone>),
+        name!(checkpoint, Option<AnyElement>),
+        name!(results, Option<AnyElement>),
+        name!(priority, i32),
+        name!(metadata, Option<AnyElement>),
+    ),
+> {
+    let mut grants = or_throw(own_tasks(actor_id, max_tasks, actions, max_duration, wait));
+    if with_results.unwrap_or(false) {
+        fetch_results(&mut grants);
+    }
+    TableIterator::new(grants.into_iter().map(|g| {
+        (
+            g.id,
+            Token { task_no: g.task_no, nonce: g.nonce }.to_uuid(),
+            g.action,
+            g.body,
+            g.tries,
+            g.failures,
+            (g.deadline != Time::INFINITY)
+                .then(|| TimestampWithTimeZone::try_from(g.deadline.0).ok())
+                .flatten(),
+            g.checkpoint.and_then(JsonText::into_result),
+            g.results.and_then(JsonText::into_result),
+            g.priority,
+            g.metadata.and_then(JsonText::into_result),
+        )
+    }))
+}
+
+fn own_tasks(
+    actor_id: Option<String>,
+    max_tasks: Option<i32>,
+    actions: Option<Vec<Option<String>>>,
+    max_duration: Option<Interval>,
+    wait: Option<Interval>,
+) -> Result<Vec<Grant>> {
+    let request = Request {
+        actor_id: required("actor_id", actor_id)?,
+        max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
+        actions: check_actions(required("actions", actions)?)?,
+        max_duration,
+    };
+    if request.actor_id.is_empty() {
+        return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
+    }
+    check_interval("max_duration", max_duration)?;
+    let mut waiter = match wait {
+        Some(wait) => Some(Waiter::new("wait", wait)?),
+        None => None,
+    };
+    let (grants, expired) = look_until(&request, &mut waiter)?;
+    if expired {
+        // Left alone while the call might have slept on it.
+        retention::sweep(upkeep::STEP, clock::now());
+    }
+    Ok(grants)
+}
+
+/// Looks, and looks again after each sleep, until there is something to return or the time is up. Also
+/// tells whether the last look left settled tasks whose retention is over.
+fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, bool)> {
+    let mut looked_again = false;
+    loop {
+        // Registering comes before looking, for the names as for the tasks: what is committed after the
+        // look finds us registered.
+        let names = waiter.as_mut().map(|w| w.register(wait::channels_for_names()));
+        let actions = actions::for_claim(&request.actions);
+        let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
+        let tasks = waiter.as_mut().map(|w| w.register(wait::channels_for_work(&action_nos)));
+        let (grants, upkeep) = attempt(request, &actions, waiter.is_some());
+        if grants.is_empty() && upkeep.changed && !looked_again {
+            // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
+            looked_again = true;
+            continue;
+        }
+        // What upkeep and the gates have changed is not held back while we sleep: the call ends early.
+        let over = !grants.is_empty() || looked_again || request.max_tasks == 0;
+        let slept = match waiter.as_mut() {
+            Some(waiter) if !over => {
+                let due = upkeep::next_due(&action_nos);
+                let due = due.into_iter().chain(actions::next_grant(&actions, clock::now()));
+                waiter.sleep(due.min())
+            }
+            _ => false,
+        };
+        drop((names, tasks));
+        if !slept {
+            if waiter.is_some() {
+                wake::hand_on(&action_nos, grants.len() == request.max_tasks);
+            }
+            return Ok((grants, upkeep.expired));
+        }
+    }
+}
+
+fn check_max_tasks(max_tasks: i32) -> Result<usize> {
+    usize::try_from(max_tasks)
+        .map_err(|_| Refusal::out_of_range("max_tasks", &max_tasks.to_string(), "Ask for 0 tasks or more."))
+}
+
+/// The names, none of which may be NULL.
+pub(crate) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>> {
+    actions.into_iter().map(|action| required("actions", action)).collect()
+}
+
+/// One look: upkeep, then the claim, and again while upkeep may have left something due behind.
+fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>, Upkeep) {
+    let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
+    let mut grants = Vec::new();
+    let mut total = Upkeep::default();
+    loop {
+        let now = clock::now();
+        let room = request.max_tasks - grants.len();
+        let upkeep = upkeep::before_claim(&action_nos, room, waiting, now);
+        total.changed |= upkeep.changed;
+        total.expired |= upkeep.expired;
+        total.changed |= claim(request, actions, now, &mut grants);
+        if grants.len() >= request.max_tasks || !upkeep.more {
+            break;
+        }
+    }
+    if grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
+        // Signals that nobody had counted: what they have freed may be ours.
+        total.changed = true;
+        total.changed |= claim(request, actions, clock::now(), &mut grants);
+    }
+    grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
+    (grants, total)
+}
+
+/// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;
+/// what is larger is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
+/// 700 kB cannot be more than 200 MB.
+static RESULTS: Statement = Statement::new(
+    c"SELECT u.task_no,
+             CASE WHEN z.size <= 200000000 THEN COALESCE(r.results, '[]') END
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (
+             SELECT CASE WHEN pg_catalog.sum(pg_catalog.pg_column_size(s.result)) > 700000
+                         THEN pg_catalog.sum(pg_catalog.octet_length(s.result::text) + 200)
+                         ELSE 0 END AS size
+               FROM taskq.dependency d
+               JOIN taskq.settled s ON s.task_no = d.after_no
+              WHERE d.run_no = u.task_no OFFSET 0) AS z
+        LEFT JOIN LATERAL (
+             SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                        'task_id', t.id, 'action', a.name,
+                        'status_code', CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END,
+                        'status', s.status, 'result', s.result) ORDER BY d.after_no) AS results
+               FROM taskq.dependency d
+               JOIN taskq.settled s ON s.task_no = d.after_no
+               JOIN taskq.task t ON t.task_no = d.after_no
+               JOIN taskq.action a ON a.action_no = t.action_no
+              WHERE d.run_no = u.task_no AND z.size <= 200000000 OFFSET 0) AS r ON true",
+    &[INT8ARRAYOID],
+);
+
+fn fetch_results(grants: &mut [Grant]) {
+    if grants.is_empty() {
+        return;
+    }
+    let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
+    let mut results: std::collections::HashMap<i64, Option<JsonText>> =
+        RESULTS.query(args![task_nos], |row| (row.need(1), row.get(2))).into_iter().collect();
+    for grant in grants {
+        grant.results = results.remove(&grant.task_no).flatten();
+    }
+}

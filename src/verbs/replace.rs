@@ -1,0 +1,79 @@
+//! What `replace_tasks` does to the tasks that give way: they end as aborted, whoever waits for them
+//! hears of it, and they go.
+
+use pgrx::pg_sys::{INT8ARRAYOID, INTERVALOID, TIMESTAMPTZOID};
+
+use crate::error::{Refusal, Result};
+use crate::insert::{Stored, lock_for_change};
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, forget_progress, settle};
+use crate::state::Cause;
+use crate::store::live::{self, Live};
+use crate::store::{attempts, numbers};
+
+/// How long the end of a replaced task can be learnt by those who wait for it.
+const EPITAPH_SECONDS: f64 = 3600.0;
+
+/// Removes the tasks with these ids, whose rows the call has locked with the others it names.
+pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result<()> {
+    let old: Vec<(String, i64, Option<Live>)> = ids
+        .iter()
+        .filter_map(|id| stored.forget(id).map(|(number, live)| ((*id).to_owned(), number, live)))
+        .collect();
+    remove(old, now)
+}
+
+/// Removes tasks with these ids that were inserted since the call looked.
+pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
+    let numbers = numbers::by_id(ids);
+    let task_nos: Vec<i64> = numbers.values().copied().collect();
+    let mut live = lock_for_change(&task_nos);
+    remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
+}
+
+static REMOVE_EDGES_AFTER: Statement =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_EDGES_RUN: Statement =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_TASKS: Statement =
+    Statement::new(c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static LOCK_SETTLED: Statement = Statement::new(
+    c"SELECT FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR UPDATE",
+    &[INT8ARRAYOID],
+);
+static KEEP_EPITAPHS: Statement = Statement::new(
+    c"UPDATE taskq.settled s SET expires_at = $2 OPERATOR(pg_catalog.+) $3 WHERE s.task_no = ANY ($1)",
+    &[INT8ARRAYOID, TIMESTAMPTZOID, INTERVALOID],
+);
+
+fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
+    if old.is_empty() {
+        return Ok(());
+    }
+    if let Some((id, ..)) = old.iter().find(|(_, _, live)| live.as_ref().is_some_and(Live::in_progress)) {
+        return Err(Refusal::state(
+            id,
+            "in progress",
+            "cannot be replaced",
+            "Wait until it is returned, or cancel it first.",
+        ));
+    }
+    // Whoever is adding an edge to one of them that has settled holds its row.
+    LOCK_SETTLED.execute(args![old.iter().map(|(_, number, _)| *number).collect::<Vec<_>>()]);
+    live::remove(old.iter().filter_map(|(_, _, live)| live.as_ref()));
+    let endings = old
+        .iter()
+        .filter_map(|(_, _, live)| live.as_ref())
+        .map(|live| Ending::abort(live, Cause::Replaced, Some("replaced".to_owned())))
+        .collect();
+    settle(endings, now);
+    let task_nos: Vec<i64> = old.iter().map(|(_, number, _)| *number).collect();
+    REMOVE_EDGES_AFTER.execute(args![task_nos.as_slice()]);
+    REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
+    forget_progress(&task_nos);
+    attempts::forget(&task_nos);
+    REMOVE_TASKS.execute(args![task_nos.as_slice()]);
+    KEEP_EPITAPHS.execute(args![task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)]);
+    Ok(())
+}

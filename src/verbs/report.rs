@@ -1,0 +1,66 @@
+//! `report_status`: word from a task that is being performed.
+
+use pgrx::datum::{AnyElement, Uuid};
+use pgrx::pg_sys::{FLOAT4OID, INT8OID, JSONBOID, TEXTOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::store::numbers;
+use crate::token::Token;
+
+/// `taskq.report_status(task_id, token, status, progress, checkpoint) -> void`
+#[pg_extern(sql = "")]
+fn taskq_report_status(
+    task_id: Option<&str>,
+    token: Option<Uuid>,
+    status: Option<&str>,
+    progress: Option<f32>,
+    checkpoint: Option<AnyElement>,
+) {
+    or_throw(report(task_id, token, status, progress, checkpoint.and_then(JsonText::from_argument)));
+}
+
+/// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
+/// processes do not wait for each other's rows but the one in `progress`.
+static HELD: Statement = Statement::new(
+    c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE",
+    &[INT8OID, INT8OID],
+);
+static REPORT: Statement = Statement::new(
+    c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
+      ON CONFLICT (task_no) DO UPDATE
+         SET status = COALESCE(EXCLUDED.status, p.status),
+             progress = COALESCE(EXCLUDED.progress, p.progress),
+             checkpoint = COALESCE(EXCLUDED.checkpoint, p.checkpoint)",
+    &[INT8OID, TEXTOID, FLOAT4OID, JSONBOID],
+);
+
+/// Stores what is not NULL and keeps the rest of the last report.
+fn report(
+    task_id: Option<&str>,
+    token: Option<Uuid>,
+    status: Option<&str>,
+    progress: Option<f32>,
+    checkpoint: Option<JsonText>,
+) -> Result<()> {
+    let id = required("task_id", task_id)?;
+    let token = required("token", token)?;
+    if progress.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
+        return Err(Refusal::out_of_range(
+            "progress",
+            &progress.unwrap_or_default().to_string(),
+            "Give the part that is done, from 0 to 1.",
+        ));
+    }
+    let number = *numbers::by_id(&[id]).get(id).ok_or_else(|| Refusal::no_such_task(id))?;
+    let token = Token::from_uuid(&token)
+        .filter(|t| t.task_no == number && t.nonce != 0)
+        .ok_or_else(|| Refusal::stale_token(id))?;
+    if HELD.first(args![token.task_no, token.nonce], |row| row.need::<bool>(1)).is_none() {
+        return Err(Refusal::stale_token(id));
+    }
+    REPORT.execute(args![number, status, progress, checkpoint]);
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! `return_task` and `return_tasks`: what SQL passes. The work is in [`crate::returns`].
+
+use pgrx::datum::{AnyElement, Interval, Uuid};
+use pgrx::prelude::*;
+
+use super::extend::pairs;
+use crate::error::{NO_SUCH_TASK, Refusal, Result, or_throw, required};
+use crate::flow::workgroups;
+use crate::pg::clock;
+use crate::pg::json::JsonText;
+use crate::returns::{Children, Given, Return, return_all};
+use crate::spec::{self, ReturnSpec, check_interval};
+use crate::token::Token;
+use crate::verbs::insert::json;
+
+/// `taskq.return_task(task_id, token, status_code, status, result, retry_after, children, …) ->
+/// taskq.status_code`
+#[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
+fn taskq_return_task(
+    task_id: Option<String>,
+    token: Option<Uuid>,
+    status_code: Option<&str>,
+    status: Option<String>,
+    result: Option<AnyElement>,
+    retry_after: Option<Interval>,
+    children: Option<AnyElement>,
+    children_block: Option<bool>,
+    delay_children: Option<Interval>,
+    delay_workgroup: Option<Interval>,
+) -> String {
+    or_throw((|| {
+        let task_id = required("task_id", task_id)?;
+        let token = required("token", token)?;
+        check_interval("delay_workgroup", delay_workgroup)?;
+        let ending = Return::parse(
+            required("status_code", status_code)?,
+            status,
+            result.and_then(JsonText::from_argument),
+            retry_after,
+            parse_children(children, children_block, delay_children)?,
+        )?;
+        match return_all(vec![(Some(task_id.clone()), Some(token), ending)])?.pop() {
+            Some(Given { code: Ok(code), .. }) => {
+                if let (Some(delay), Some(token)) = (delay_workgroup, Token::from_uuid(&token)) {
+                    workgroups::delay_of(token.task_no, &task_id, delay, clock::now())?;
+                }
+                Ok(code.to_owned())
+            }
+            Some(Given { code: Err(NO_SUCH_TASK), .. }) => Err(Refusal::no_such_task(&task_id)),
+            _ => Err(Refusal::stale_token(&task_id)),
+        }
+    })())
+}
+
+fn parse_children(
+    children: Option<AnyElement>,
+    block: Option<bool>,
+    delay: Option<Interval>,
+) -> Result<Option<Children>> {
+    let tasks = match children.and_then(JsonText::from_argument) {
+        Some(text) => spec::parse_tasks(&text.0)?,
+        None => Vec::new(),
+    };
+    Children::new(tasks, block.unwrap_or(false), delay)
+}
+
+type Rows = TableIterator<
+    'static,
+    (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
+>;
+
+/// `taskq.return_tasks(task_ids, tokens, status_code, status, result, retry_after) -> TABLE (…)`
+#[pg_extern(sql = "")]
+fn taskq_return_tasks(
+    task_ids: Option<Vec<Option<String>>>,
+    tokens: Option<Vec<Option<Uuid>>>,
+    status_code: Option<&str>,
+    status: Option<String>,
+    result: Option<AnyElement>,
+    retry_after: Option<Interval>,
+) -> TableIterator<
+    'static,
+    (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
+> {
+    rows(or_throw((|| {
+        let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
+        let ending = Return::parse(
+            required("status_code", status_code)?,
+            status,
+            result.and_then(JsonText::from_argument),
+            retry_after,
+            None,
+        )?;
+        return_all(pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect())
+    })()))
+}
+
+/// `taskq.return_tasks(returns jsonb) -> TABLE (…)`
+#[pg_extern(sql = "")]
+fn taskq_return_tasks_json(
+    returns: Option<AnyElement>,
+) -> TableIterator<
+    'static,
+    (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
+> {
+    rows(or_throw((|| {
+        let specs = spec::parse_returns(&json("returns", returns)?)?;
+        let returns = specs
+            .into_iter()
+            .map(|spec: ReturnSpec| {
+                let code = spec.status_code.as_deref().unwrap_or("completed");
+                let children = Children::new(spec.children, spec.children_block, spec.delay_children)?;
+                let ending = Return::parse(code, spec.status, spec.result, spec.retry_after, children)?;
+                Ok((spec.task_id, spec.token, ending))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        return_all(returns)
+    })()))
+}
+
+fn rows(given: Vec<Given>) -> Rows {
+    TableIterator::new(given.into_iter().map(|given| match given.code {
+        Ok(code) => (given.task_id, Some(code.to_owned()), None),
+        Err(sqlstate) => (given.task_id, None, Some(sqlstate.to_owned())),
+    }))
+}

@@ -1,0 +1,148 @@
+//! `wait_for_task`, and the sleeping part of `own_tasks`.
+
+use std::time::Duration;
+
+use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
+use pgrx::pg_sys::{INT8OID, TEXTOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::pg::latch::{self, Channel, Registration};
+use crate::pg::session;
+use crate::pg::statement::{Statement, args};
+use crate::spec::check_interval;
+use crate::state::Outcome;
+use crate::wake;
+
+/// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs
+/// (COMMIT PREPARED), which a server without prepared transactions does not have, or where a woken waiter
+/// ended by an error before it could act.
+fn slow_look() -> Duration {
+    Duration::from_secs(if session::has_prepared_transactions() { 5 } else { 30 })
+}
+
+/// How soon a waiter looks again at something overdue that another transaction is handling.
+const OVERDUE_LOOK: Duration = Duration::from_secs(1);
+
+/// A call that sleeps until something happens or its time is up.
+pub(crate) struct Waiter {
+    until: Time,
+}
+
+impl Waiter {
+    /// Checks the time-out: it may not be negative. Zero looks once.
+    pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
+        check_interval(argument, Some(timeout))?;
+        Ok(Waiter { until: clock::wall().plus(timeout) })
+    }
+
+    /// Makes this backend findable, and forgets earlier wake-ups. To be called before looking.
+    pub(crate) fn register(&mut self, channels: Vec<Channel>) -> Registration {
+        let registration = Registration::new(&channels);
+        latch::reset();
+        registration
+    }
+
+    /// Sleeps until a wake-up, `due` (by the queue's clock), or a slow look is due; `false` if the time
+    /// of the call is up.
+    pub(crate) fn sleep(&mut self, due: Option<Time>) -> bool {
+        let left = clock::wall().until(self.until);
+        if left <= 0 {
+            return false;
+        }
+        latch::check_client();
+        // What is overdue already is in somebody else's hands; it is looked at again a little later.
+        let due = due.map_or(i64::MAX, |due| clock::now().until(due));
+        let due = if due <= 0 { OVERDUE_LOOK.as_micros() as i64 } else { due };
+        let micros = left.min(due).min(slow_look().as_micros() as i64);
+        // Rounded up, so as not to wake a moment too early and look in vain.
+        latch::sleep(Duration::from_millis((micros as u64).div_ceil(1000)));
+        // A grant must not go to nobody.
+        latch::check_client();
+        true
+    }
+}
+
+/// The channels on which tasks of these actions are announced.
+pub(crate) fn channels_for_work(action_nos: &[i32]) -> Vec<Channel> {
+    action_nos.iter().map(|n| wake::ready_channel(*n)).collect()
+}
+
+/// The channels on which news come that concern a claim of any action: a new number of an action, a new
+/// deadline.
+pub(crate) fn channels_for_names() -> Vec<Channel> {
+    vec![wake::NEW_ACTION_CHANNEL, wake::TIMER_CHANNEL]
+}
+
+/// `taskq.wait_for_task(task_id, timeout) -> TABLE (…)`
+#[pg_extern(sql = "")]
+#[allow(clippy::type_complexity)]
+fn taskq_wait_for_task(
+    task_id: Option<&str>,
+    timeout: Option<Interval>,
+) -> TableIterator<
+    'static,
+    (
+        name!(task_id, String),
+        name!(status_code, String),
+        name!(status, Option<String>),
+        name!(result, Option<AnyElement>),
+        name!(settled_at, Option<TimestampWithTimeZone>),
+    ),
+> {
+    let end = or_throw(wait_for_task(task_id, timeout));
+    TableIterator::new(end.into_iter().map(|(id, end)| {
+        (
+            id,
+            end.outcome.name().to_owned(),
+            end.status,
+            end.result.and_then(JsonText::into_result),
+            TimestampWithTimeZone::try_from(end.settled_at.0).ok(),
+        )
+    }))
+}
+
+/// How a task ended.
+struct End {
+    outcome: Outcome,
+    status: Option<String>,
+    result: Option<JsonText>,
+    settled_at: Time,
+}
+
+static FIND: Statement = Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.id = $1", &[TEXTOID]);
+static LOOK: Statement = Statement::new(
+    c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
+    &[INT8OID],
+);
+static EXISTS: Statement = Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1", &[INT8OID]);
+
+fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<(String, End)>> {
+    let id = required("task_id", task_id)?;
+    let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
+    let number: i64 = FIND.first(args![id], |row| row.need(1)).ok_or_else(|| Refusal::no_such_task(id))?;
+    loop {
+        let registration = waiter.register(vec![wake::settled_channel(number)]);
+        if let Some(end) = look(number) {
+            return Ok(Some((id.to_owned(), end)));
+        }
+        if EXISTS.first(args![number], |row| row.need::<bool>(1)).is_none() && look(number).is_none() {
+            return Err(Refusal::deleted_meanwhile(id));
+        }
+        if !waiter.sleep(None) {
+            return Ok(None);
+        }
+        drop(registration);
+    }
+}
+
+fn look(number: i64) -> Option<End> {
+    LOOK.first(args![number], |row| End {
+        outcome: Outcome::from_stored(row.need(1)),
+        status: row.get(2),
+        result: row.get(3),
+        settled_at: row.need(4),
+    })
+}

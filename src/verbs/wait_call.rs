@@ -1,0 +1,168 @@
+//! `CALL wait_for_tasks` and `CALL wait_for_work`: waiting without holding back vacuum.
+//!
+//! Each ends its caller's transaction and sleeps in a new one that has no snapshot and no id. The look is a
+//! function of its own with the owner's rights, because a procedure that commits cannot have them.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{self, INT8ARRAYOID, TEXTARRAYOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::flow::actions::{for_claim, next_grant};
+use crate::pg::clock;
+use crate::pg::procedure::Call;
+use crate::pg::statement::{Statement, args};
+use crate::store::{actions, numbers};
+use crate::upkeep;
+use crate::verbs::own::check_actions;
+use crate::verbs::wait::{Waiter, channels_for_names, channels_for_work};
+use crate::wake;
+
+/// A procedure as Postgres calls it, with the record that says so.
+macro_rules! procedure {
+    ($symbol:ident, $info:ident, $body:path) => {
+        #[pg_guard]
+        #[unsafe(no_mangle)]
+        #[doc = "A procedure of the SQL surface."]
+        pub unsafe extern "C-unwind" fn $symbol(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+            // SAFETY: Postgres calls this with the call's own information.
+            $body(&unsafe { Call::new(fcinfo) })
+        }
+
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $info() -> &'static pg_sys::Pg_finfo_record {
+            const INFO: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+            &INFO
+        }
+    };
+}
+
+procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
+procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
+
+static LOOK_AT_TASKS: Statement = Statement::new(c"SELECT taskq._num_settled($1)", &[INT8ARRAYOID]);
+static LOOK_FOR_WORK: Statement = Statement::new(c"SELECT taskq._is_ready($1)", &[TEXTARRAYOID]);
+static NUMBERS: Statement = Statement::new(c"SELECT taskq._task_channels($1)", &[TEXTARRAYOID]);
+static ACTION_NUMBERS: Statement = Statement::new(c"SELECT taskq._action_channels($1)", &[TEXTARRAYOID]);
+static NEXT_DUE: Statement = Statement::new(c"SELECT taskq._next_due($1)", &[TEXTARRAYOID]);
+
+/// `CALL taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer)`
+fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
+    let (ids, mut waiter) = or_throw((|| {
+        let ids: Vec<Option<String>> = required("task_ids", call.argument(0))?;
+        let ids = ids.into_iter().map(|id| required("task_ids", id)).collect::<Result<Vec<String>>>()?;
+        Ok((ids, waiter(call)?))
+    })());
+    call.leave_transaction("wait_for_tasks");
+    // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
+    // takes an id is not the one that is waited for.
+    let numbers: Vec<i64> = NUMBERS.query(args![ids], |row| row.need(1));
+    // All are waited for: it is enough to be found under a few that are not over yet, and then under the
+    // next few. A lock for each of many tasks would fill the server's lock table.
+    let mut left = numbers.as_slice();
+    loop {
+        let (few, _) = left.split_at(left.len().min(MOST_CHANNELS));
+        let registration = waiter.register(few.iter().map(|n| wake::settled_channel(*n)).collect());
+        if num_over(few) == few.len() {
+            left = &left[few.len()..];
+            if left.is_empty() {
+                return call.result(numbers.len() as i32);
+            }
+            continue;
+        }
+        if !waiter.sleep(None) {
+            return call.result(num_over(&numbers) as i32);
+        }
+        drop(registration);
+    }
+}
+
+/// Under how many tasks one call is registered.
+const MOST_CHANNELS: usize = 16;
+
+fn num_over(numbers: &[i64]) -> usize {
+    LOOK_AT_TASKS.first(args![numbers], |row| row.need::<i32>(1)).unwrap_or(0) as usize
+}
+
+/// `CALL taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean)`
+fn wait_for_work(call: &Call) -> pg_sys::Datum {
+    let (names, mut waiter) = or_throw((|| {
+        let names = check_actions(required("actions", call.argument(0))?)?;
+        Ok((names, waiter(call)?))
+    })());
+    call.leave_transaction("wait_for_work");
+    loop {
+        let new_names = waiter.register(channels_for_names());
+        let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.clone()], |row| row.need(1));
+        let tasks = waiter.register(channels_for_work(&numbers));
+        let ready: bool = LOOK_FOR_WORK.first(args![names.clone()], |row| row.need(1)).unwrap_or(false);
+        let slept = !ready && {
+            let due = NEXT_DUE.first(args![names.clone()], |row| row.get(1)).flatten();
+            waiter.sleep(due)
+        };
+        drop((new_names, tasks));
+        if !slept {
+            wake::hand_on(&numbers, false);
+            return call.result(ready);
+        }
+    }
+}
+
+fn waiter(call: &Call) -> Result<Waiter> {
+    let timeout: Interval = required("timeout", call.argument(1))?;
+    Waiter::new("timeout", timeout)
+}
+
+/// `taskq._task_channels(task_ids text[]) -> SETOF bigint`: the numbers of tasks that must exist.
+#[pg_extern(sql = "")]
+fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, i64> {
+    let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
+    let numbers = numbers::by_id(&ids);
+    let numbers = ids
+        .iter()
+        .map(|id| numbers.get(*id).copied().ok_or_else(|| Refusal::no_such_task(id)))
+        .collect::<Result<Vec<i64>>>();
+    SetOfIterator::new(or_throw(numbers))
+}
+
+/// `taskq._action_channels(actions text[]) -> SETOF integer`: the numbers that stand for the names now.
+#[pg_extern(sql = "")]
+fn taskq_action_channels(names: Vec<Option<String>>) -> SetOfIterator<'static, i32> {
+    SetOfIterator::new(actions::numbers(&names.into_iter().flatten().collect::<Vec<_>>()))
+}
+
+static OVER: Statement = Statement::new(
+    c"SELECT pg_catalog.count(*)::integer FROM pg_catalog.unnest($1) AS u(task_no)
+       WHERE EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0)
+          OR NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0)",
+    &[INT8ARRAYOID],
+);
+
+/// `taskq._num_settled(task_nos bigint[]) -> integer`: how many of the tasks are over: settled, also by
+/// having been replaced, or deleted.
+#[pg_extern(sql = "")]
+fn taskq_num_settled(task_nos: Vec<i64>) -> i32 {
+    OVER.first(args![task_nos], |row| row.need(1)).unwrap_or(0)
+}
+
+/// `taskq._is_ready(actions text[]) -> boolean`: whether own_tasks would find something to do.
+#[pg_extern(sql = "")]
+fn taskq_is_ready(names: Vec<Option<String>>) -> bool {
+    let now = clock::now();
+    let open: Vec<i32> = for_claim(&names.into_iter().flatten().collect::<Vec<_>>())
+        .iter()
+        .filter(|action| action.lets_one_go(now))
+        .map(|action| action.action_no)
+        .collect();
+    upkeep::any_work(&open, now)
+}
+
+/// `taskq._next_due(actions text[]) -> timestamptz`: when there will be something to do.
+#[pg_extern(sql = "")]
+fn taskq_next_due(names: Vec<Option<String>>) -> Option<pgrx::datum::TimestampWithTimeZone> {
+    let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
+    let numbers: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
+    let due = upkeep::next_due(&numbers).into_iter().chain(next_grant(&actions, clock::now())).min();
+    due.and_then(|t| pgrx::datum::TimestampWithTimeZone::try_from(t.0).ok())
+}

@@ -1,0 +1,30 @@
+//! Tests of taskq from outside: what any client sees over an ordinary connection.
+//!
+//! The tests live in `tests/<area>/`, one test program per area; this library is their harness.
+//!
+//! * [`db`]: a database of its own for every test, made from a template and dropped at the end.
+//! * [`session`]: one connection, with a method for each operation of the contract.
+//! * [`refusal`]: a refused call reports all three parts of an error and changes nothing.
+//! * [`concurrent`]: running a call on another connection, and seeing whether it waits.
+//! * [`model`]: what the contract says, in memory, small enough to be obviously right.
+//! * [`ops`]: random operations, done to the queue and to the model.
+//! * [`random`]: numbers for random work on several connections.
+//!
+//! The server is found by `PGHOST`, `PGPORT` and `PGUSER` (a superuser); it should be a private one, because the
+//! tests create databases and roles. Every database is checked with `taskq.check()` before it goes.
+//!
+//! Many tests wait for each other's connections rather than compute: `RUST_TEST_THREADS=6` suits a machine of two cores.
+//! `TASKQ_TEST_SOAK=20` makes the random ones (`model`, `ledger`, `storm`) that many times as long.
+
+pub mod concurrent;
+pub mod db;
+pub mod model;
+pub mod ops;
+pub mod random;
+pub mod refusal;
+pub mod session;
+
+pub use concurrent::{Background, Progress, until};
+pub use db::Db;
+pub use refusal::{refused, sqlstate, state_of_all};
+pub use session::{Grant, Session, Settled, Task};

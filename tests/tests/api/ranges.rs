@@ -1,0 +1,47 @@
+//! Arguments out of range are `22023`, and a refused call leaves everything as it was.
+
+use serde_json::json;
+use taskq_tests::{Db, refused};
+
+const OUT_OF_RANGE: &[&str] = &[
+    "SELECT * FROM taskq.own_tasks('ann', -1, '{x}')",
+    "SELECT * FROM taskq.own_tasks('ann', 1, '{x}', max_duration => '-1 second')",
+    "SELECT * FROM taskq.own_tasks('ann', 1, '{x}', wait => interval '-1 second')",
+    "SELECT * FROM taskq.extend_tasks_ownership('ann', '{a}', '{}', '1 minute')",
+    "SELECT * FROM taskq.extend_tasks_ownership('ann', '{}', '{}', '-1 minute')",
+    "SELECT * FROM taskq.return_tasks('{a,b}', ARRAY[gen_random_uuid()])",
+    "SELECT * FROM taskq.return_tasks('{}', ARRAY[gen_random_uuid()])",
+    "SELECT * FROM taskq.return_tasks('{}', '{}', 'in-progress')",
+    "SELECT taskq.return_task('held', gen_random_uuid(), 'in-progress')",
+    "SELECT * FROM taskq.wait_for_task('held', '-1 second')",
+    "SELECT taskq.add_dependencies(ARRAY['a', 'b'], ARRAY['held'])",
+    "SELECT taskq.insert_tasks('[]', on_conflict => 'perhaps')",
+    "SELECT taskq.insert_tasks('[]', if_missing => 'perhaps')",
+];
+
+#[test]
+fn an_argument_out_of_range_is_22023() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "held", "action": "x"}, {"id": "ready", "action": "x"}])).unwrap();
+    session.own_one("x");
+    for query in OUT_OF_RANGE {
+        refused(&mut session, "22023", "", query, &[]);
+    }
+}
+
+#[test]
+fn a_holder_cannot_return_in_progress_nor_retry_in_the_past() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "held", "action": "x"}])).unwrap();
+    let token = session.own_one("x").token;
+    let calls = [
+        "SELECT taskq.return_task('held', $1, 'in-progress')",
+        "SELECT taskq.return_task('held', $1, 'pending', retry_after => interval '-1 second')",
+    ];
+    for query in calls {
+        refused(&mut session, "22023", "", query, &[&token]);
+    }
+    assert_eq!(session.give("held", token, "completed").unwrap(), "completed");
+}

@@ -1,0 +1,149 @@
+//! The views: the columns that the contract names are there, and tokens are nowhere.
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+const VIEWS: &[(&str, &[&str])] = &[
+    (
+        "tasks",
+        &[
+            "id",
+            "action",
+            "body",
+            "status_code",
+            "status",
+            "num_tries",
+            "max_tries",
+            "num_signals",
+            "total_dependencies",
+            "num_failures",
+            "actor_id",
+            "action_deadline",
+            "result",
+            "priority",
+            "max_duration",
+            "not_before",
+            "spontaneous",
+            "post_result",
+            "retention",
+            "metadata",
+            "state",
+        ],
+    ),
+    ("dependencies", &["after", "run", "condition", "settled"]),
+    ("actors", &["actor_id", "task_id", "action", "action_deadline", "overdue"]),
+    ("stats", &["action"]),
+];
+
+fn columns(session: &mut Session, view: &str) -> Vec<String> {
+    session.all(&format!(
+        "SELECT attname::text FROM pg_attribute WHERE attrelid = 'taskq.{view}'::regclass AND attnum > 0 ORDER BY attnum"
+    ))
+}
+
+#[test]
+fn the_views_have_the_columns_of_the_contract() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (view, expected) in VIEWS {
+        let got = columns(&mut session, view);
+        let missing: Vec<_> =
+            expected.iter().filter(|column| !got.iter().any(|name| name == *column)).collect();
+        assert!(missing.is_empty(), "taskq.{view} has {got:?}, but not {missing:?}");
+    }
+    for view in ["dependencies", "actors", "stats"] {
+        let expected = VIEWS.iter().find(|(name, _)| *name == view).unwrap().1;
+        assert!(
+            columns(&mut session, view)
+                .starts_with(&expected.iter().map(|c| c.to_string()).collect::<Vec<_>>())
+        );
+    }
+}
+
+#[test]
+fn no_view_shows_a_token() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let token = session.own_one("x").token.to_string();
+    let views: Vec<String> = session.all(
+        "SELECT relname::text FROM pg_class WHERE relnamespace = 'taskq'::regnamespace AND relkind IN ('v', 'm')",
+    );
+    for view in views {
+        let rows: Vec<String> = session.all(&format!("SELECT to_jsonb(v)::text FROM taskq.{view} v"));
+        assert!(!rows.iter().any(|row| row.contains(&token)), "taskq.{view} shows the token");
+    }
+}
+
+#[test]
+fn actors_says_who_holds_what_and_who_is_overdue() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
+        .unwrap();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.own_with("slow", 1, &["x"], "max_duration => '1 minute'").unwrap();
+    session.own_with("calm", 1, &["x"], "max_duration => NULL").unwrap();
+    session.set_now(Some("2030-01-01 00:02:00Z"));
+    let rows: Vec<String> = session
+        .all("SELECT concat_ws(' ', actor_id, task_id, action, overdue) FROM taskq.actors ORDER BY actor_id");
+    assert_eq!(rows, ["calm b x f", "slow a x t"]);
+}
+
+#[test]
+fn dependencies_shows_each_edge_and_whether_it_is_settled() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = json!([
+        {"id": "a", "action": "x"},
+        {"id": "b", "action": "y"},
+        {"id": "c", "action": "z", "depends_on": ["a", {"id": "b", "condition": "settled"}]},
+    ]);
+    session.insert(tasks).unwrap();
+    session.perform("y", "aborted");
+    let rows: Vec<String> = session
+        .all("SELECT concat_ws(' ', after, run, condition, settled) FROM taskq.dependencies ORDER BY after");
+    assert_eq!(rows, ["a c completed f", "b c settled t"]);
+}
+
+#[test]
+fn counts_agree_with_the_tasks_and_take_filters() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = json!([
+        {"id": "r1", "action": "x"}, {"id": "r2", "action": "x"}, {"id": "r3", "action": "y"},
+        {"id": "s", "action": "y", "delay": "1 day"}, {"id": "b", "action": "x", "depends_on": ["r1"]},
+        {"id": "q", "action": "z"},
+    ]);
+    session.insert(tasks).unwrap();
+    session.own_one("z");
+    let count = |session: &mut Session, filter: &str| -> Vec<String> {
+        session.all(&format!(
+            "SELECT concat_ws(' ', action, state, count) FROM taskq.count_tasks({filter}) \
+             WHERE count > 0 ORDER BY action, state"
+        ))
+    };
+    let all = ["x blocked 1", "x ready 2", "y ready 1", "y scheduled 1", "z in-progress 1"];
+    assert_eq!(count(&mut session, ""), all);
+    assert_eq!(count(&mut session, "actions => '{y}'"), all[2..4]);
+    assert_eq!(count(&mut session, "states => '{ready}'"), ["x ready 2", "y ready 1"]);
+    assert_eq!(count(&mut session, "ids => '{r1,b,s}'"), ["x blocked 1", "x ready 1", "y scheduled 1"]);
+    assert_eq!(count(&mut session, "ids => '{r1,b,s}', states => '{blocked}'"), ["x blocked 1"]);
+    let actions: Vec<String> = session.all("SELECT action FROM taskq.stats ORDER BY action");
+    assert_eq!(actions, ["x", "y", "z"]);
+}
+
+#[test]
+fn states_follow_the_clock_without_anybody_calling() {
+    // A monitoring query must not show a due task as scheduled only because no worker has looked since.
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "later", "action": "x", "delay": "1 hour"}])).unwrap();
+    assert_eq!(session.state("later"), "scheduled");
+    session.set_now(Some("2030-01-01 00:59:59Z"));
+    assert_eq!(session.state("later"), "scheduled");
+    session.set_now(Some("2030-01-01 01:00:01Z"));
+    assert_eq!(session.state("later"), "ready");
+}

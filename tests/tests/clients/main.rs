@@ -1,0 +1,9 @@
+//! The example clients, each against a real server, and the queue behind PgBouncer.
+//!
+//! `examples/clients/setup.sh` installs what they need; a test without it fails and says so.
+
+mod detached;
+mod orders;
+mod pgbouncer;
+mod tools;
+mod workers;

@@ -1,0 +1,159 @@
+//! What a worker owes to its tasks, asked of each of the examples.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session, until};
+
+use crate::tools::{Client, Worker};
+
+/// A task that takes some time.
+fn task(id: &str, seconds: f64) -> Value {
+    json!({"id": id, "action": "checksum", "body": {"text": id, "seconds": seconds}})
+}
+
+pub fn until_state(session: &mut Session, id: &str, state: &str) {
+    until(&format!("{id} is {state}"), || (session.state(id) == state).then_some(()));
+}
+
+/// Ends the backends of the database that belong to workers; how many.
+fn terminate_backends(session: &mut Session) -> i64 {
+    session.one(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+          WHERE datname = current_database() AND application_name = 'taskq worker'",
+    )
+}
+
+fn completes_what_it_can_and_aborts_what_it_cannot(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let _worker = Worker::start(&db, client, "5");
+    let texts = ["plain", "grüße, 世界", "it's \"quoted\" \\ $HOME `ls` %s", "two\nlines"];
+    let bodies = texts.map(|text| json!({"id": text, "action": "checksum", "body": {"text": text}}));
+    session.insert(json!(bodies)).unwrap();
+    session.insert(json!([{"id": "no text", "action": "checksum", "body": {"seconds": 0}}])).unwrap();
+    session.insert(json!([{"id": "no json", "action": "checksum", "body": "{", "max_tries": 1}])).unwrap();
+    for text in texts {
+        until_state(&mut session, text, "completed");
+        let expected: String = session
+            .query_one("SELECT encode(sha256(convert_to($1, 'UTF8')), 'hex')", &[&text])
+            .unwrap()
+            .get(0);
+        let result = session.task(text).unwrap().result;
+        assert_eq!(result, Some(json!({"sha256": expected, "client": client.name()})));
+    }
+    until_state(&mut session, "no text", "aborted");
+    assert_eq!(session.task("no text").unwrap().status.as_deref(), Some("the body lacks a text"));
+    // A passing failure is for another try; there is none.
+    until_state(&mut session, "no json", "aborted");
+}
+
+fn finishes_the_task_in_hand_on_sigterm(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([task("hand", 1.0), task("next", 0.0)])).unwrap();
+    let mut worker = Worker::start(&db, client, "10");
+    until_state(&mut session, "hand", "in-progress");
+    worker.terminate();
+    assert!(worker.end().success());
+    assert_eq!((session.state("hand"), session.state("next")), ("completed".to_owned(), "ready".to_owned()));
+}
+
+fn gives_back_what_takes_too_long_on_sigterm(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([task("long", 300.0)])).unwrap();
+    let mut worker = Worker::start(&db, client, "1");
+    until_state(&mut session, "long", "in-progress");
+    worker.terminate();
+    assert!(worker.end().success());
+    assert_eq!(session.state("long"), "ready");
+    assert_eq!(session.own_one("checksum").num_tries, 2);
+}
+
+fn stops_on_sigterm_while_it_waits(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let mut worker = Worker::start(&db, client, "5");
+    session.insert(json!([task("first", 0.0)])).unwrap();
+    until_state(&mut session, "first", "completed");
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    worker.terminate();
+    assert!(worker.end().success());
+    assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+    session.insert(json!([task("later", 0.0)])).unwrap();
+    assert_eq!(session.own_one("checksum").num_tries, 1, "nothing was granted to one that has stopped");
+}
+
+fn survives_the_loss_of_its_backend(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let _worker = Worker::start(&db, client, "5");
+    until("the worker waits", || (terminate_backends(&mut session) > 0).then_some(()));
+    session.insert(json!([task("after", 2.0)])).unwrap();
+    until_state(&mut session, "after", "in-progress");
+    // The shell's worker holds none while it works.
+    terminate_backends(&mut session);
+    until_state(&mut session, "after", "completed");
+    assert_eq!(session.task("after").unwrap().num_tries, 1);
+}
+
+fn keeps_a_task_that_outlasts_its_lease(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([task("long", 5.0)])).unwrap();
+    let _worker = Worker::start(&db, client, "5");
+    until_state(&mut session, "long", "in-progress");
+    until("the task has settled", || {
+        assert!(
+            session.own("thief", 1, &["checksum"]).unwrap().is_empty(),
+            "the lease of 3 seconds has elapsed"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+        (session.state("long") == "completed").then_some(())
+    });
+    assert_eq!(session.task("long").unwrap().num_tries, 1);
+}
+
+fn drops_a_task_that_is_cancelled(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([task("dropped", 300.0), task("next", 0.0)])).unwrap();
+    let _worker = Worker::start(&db, client, "5");
+    until_state(&mut session, "dropped", "in-progress");
+    session.cancel(&["dropped"]).unwrap();
+    until_state(&mut session, "next", "completed");
+    assert_eq!(session.state("dropped"), "aborted");
+}
+
+macro_rules! each_client {
+    ($($test:ident),* $(,)?) => {
+        each_client!(@client python, Client::Python, $($test),*);
+        each_client!(@client node, Client::Node, $($test),*);
+        each_client!(@client rust, Client::Rust, $($test),*);
+        each_client!(@client shell, Client::Shell, $($test),*);
+    };
+    (@client $name:ident, $client:expr, $($test:ident),*) => {
+        mod $name {
+            use super::Client;
+
+            $(
+                #[test]
+                fn $test() {
+                    super::$test($client);
+                }
+            )*
+        }
+    };
+}
+
+each_client!(
+    completes_what_it_can_and_aborts_what_it_cannot,
+    finishes_the_task_in_hand_on_sigterm,
+    gives_back_what_takes_too_long_on_sigterm,
+    stops_on_sigterm_while_it_waits,
+    survives_the_loss_of_its_backend,
+    keeps_a_task_that_outlasts_its_lease,
+    drops_a_task_that_is_cancelled,
+);

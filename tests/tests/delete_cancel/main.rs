@@ -1,0 +1,5 @@
+//! `delete_tasks`, `cancel_tasks` and retention: what goes with a task, what is freed, what is aborted.
+
+mod cancel;
+mod delete;
+mod retention;

@@ -1,0 +1,255 @@
+//! Merge by key, step by step: of the tasks that share a key and a group one runs, those that were ready share its end,
+//! and later ones run after it.
+//!
+//! Why: "tested with waves of duplicates from an unfinished night before". A rider that is forgotten blocks its dependents
+//! for ever; one that runs as well does the work twice. On wrong code a task of the key is granted too early, or stays.
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session, sqlstate};
+
+use crate::{at, call, owned};
+
+fn keyed(ids: &[&str]) -> Value {
+    ids.iter().map(|id| json!({"id": id, "action": "x", "key": "k"})).collect()
+}
+
+fn keys(session: &mut Session) -> i64 {
+    session.one("SELECT count(*) FROM taskq.merge_key")
+}
+
+#[test]
+fn riders_get_code_status_and_result_and_signal_their_dependents() {
+    for (code, then) in [("completed", "ready"), ("aborted", "aborted")] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(keyed(&["a", "b", "c"])).unwrap();
+        session.insert(json!([{"id": "after b", "action": "y", "depends_on": ["b"]}])).unwrap();
+        let leader = session.own("w", 9, &["x"]).unwrap();
+        assert_eq!(leader.len(), 1);
+        assert_eq!(leader[0].task_id, "a");
+        assert!(owned(&mut session, 9, &["x"]).is_empty());
+        session.give_with("a", leader[0].token, code, "status => 'said', result => '[7]'").unwrap();
+        for id in ["a", "b", "c"] {
+            let task = session.task(id).unwrap();
+            assert_eq!((task.state.as_str(), task.status.as_deref()), (code, Some("said")), "{id}");
+            assert_eq!(task.result, Some(json!([7])), "{id}");
+            assert_eq!(task.num_tries, i32::from(id == "a"), "{id}");
+        }
+        assert_eq!(session.state("after b"), then);
+    }
+}
+
+#[test]
+fn callers_of_wait_for_task_learn_of_a_riders_end() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(keyed(&["a", "b"])).unwrap();
+    let leader = session.own_one("x");
+    let waiter = db.connect();
+    let pid = waiter.pid();
+    let waiting = waiter.background(|s| s.wait("b", "30 seconds").unwrap());
+    session.until_asleep(pid);
+    session.give_with("a", leader.token, "completed", "result => '1'").unwrap();
+    assert_eq!(waiting.join().1.unwrap().result, Some(json!(1)));
+}
+
+#[test]
+fn one_inserted_or_freed_later_runs_after_it() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(keyed(&["a"])).unwrap();
+    session
+        .insert(json!([{"id": "gate", "action": "y"}, {"id": "freed", "action": "x", "key": "k", "depends_on": ["gate"]}]))
+        .unwrap();
+    let leader = session.own_one("x");
+    session.insert(keyed(&["later"])).unwrap();
+    session.perform("y", "completed");
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    session.complete(&leader);
+    assert_eq!((session.state("later"), session.state("freed")), ("ready".to_owned(), "ready".to_owned()));
+    let second = session.own("w", 9, &["x"]).unwrap();
+    assert_eq!(second.len(), 1, "both were ready: one leads and one rides");
+    session.complete(&second[0]);
+    assert_eq!(
+        (session.state("later"), session.state("freed")),
+        ("completed".to_owned(), "completed".to_owned())
+    );
+}
+
+#[test]
+fn keys_of_groups_and_of_none_are_separate() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([
+            {"id": "none", "action": "x", "key": "k"}, {"id": "g1", "action": "x", "key": "k", "group": "g"},
+            {"id": "g2", "action": "y", "key": "k", "group": "g"}, {"id": "h", "action": "x", "key": "k", "group": "h"},
+            {"id": "other", "action": "x", "key": "l"}, {"id": "plain", "action": "x"},
+        ]))
+        .unwrap();
+    assert_eq!(owned(&mut session, 9, &["x", "y"]), ["none", "g1", "h", "other", "plain"]);
+    assert!(
+        owned(&mut session, 9, &["x", "y"]).is_empty(),
+        "g2 shares key and group with g1, not its action"
+    );
+}
+
+#[test]
+fn a_leader_that_comes_back_frees_its_riders_and_its_key() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(keyed(&["a", "b"])).unwrap();
+    let leader = session.own_one("x");
+    session.give("a", leader.token, "pending").unwrap();
+    assert!(session.broken().is_empty());
+    let second = session.own("w", 9, &["x"]).unwrap();
+    assert_eq!(second.len(), 1);
+    session.complete(&second[0]);
+    assert_eq!((session.state("a"), session.state("b")), ("completed".to_owned(), "completed".to_owned()));
+}
+
+#[test]
+fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
+    let db = Db::new();
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    session.insert(keyed(&["a", "b"])).unwrap();
+    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    at(&mut session, 61.0);
+    let second = session.own("w", 9, &["x"]).unwrap();
+    assert_eq!(second.len(), 1);
+    let held = session.extend("late", &[("a", late.token)], "1 hour").unwrap()[0].1;
+    assert!(!held, "another task with the key runs");
+    session.complete(&second[0]);
+    // The one whose token is still good need not ride; then it runs again.
+    session.own("w", 9, &["x"]).unwrap().iter().for_each(|grant| session.complete(grant));
+    assert_eq!((session.state("a"), session.state("b")), ("completed".to_owned(), "completed".to_owned()));
+    session.insert(json!([{"id": "c", "action": "z", "key": "z", "max_tries": 1}, {"id": "d", "action": "z", "key": "z"}])).unwrap();
+    session.own_one_with("z", "max_duration => '1 minute'");
+    at(&mut session, 200.0);
+    assert!(owned(&mut session, 9, &["z"]).is_empty());
+    assert_eq!((session.state("c"), session.state("d")), ("aborted".to_owned(), "aborted".to_owned()));
+}
+
+#[test]
+fn a_late_return_works_when_only_a_busy_key_met_the_task() {
+    let db = Db::new();
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    session.insert(keyed(&["a"])).unwrap();
+    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    session.insert(json!([{"id": "b", "action": "x", "key": "k", "priority": 5}])).unwrap();
+    at(&mut session, 61.0);
+    assert_eq!(owned(&mut session, 1, &["x"]), ["b"]);
+    assert!(owned(&mut session, 1, &["x"]).is_empty());
+    session.complete(&late);
+}
+
+#[test]
+fn cancelling_the_leader_aborts_its_riders_and_not_later_ones() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(keyed(&["a", "b"])).unwrap();
+    let leader = session.own_one("x");
+    session.insert(keyed(&["later"])).unwrap();
+    session.cancel(&["a"]).unwrap();
+    assert_eq!(sqlstate(&session.give("a", leader.token, "completed").unwrap_err()), "TQ001");
+    assert_eq!((session.state("a"), session.state("b")), ("aborted".to_owned(), "aborted".to_owned()));
+    assert_eq!(owned(&mut session, 9, &["x"]), ["later"]);
+}
+
+#[test]
+fn riders_and_parked_ones_can_be_cancelled_deleted_replaced_and_made_to_wait() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(keyed(&["a", "cancelled", "deleted", "replaced", "waits"])).unwrap();
+    session.insert(json!([{"id": "gate", "action": "y"}])).unwrap();
+    let leader = session.own_one("x");
+    session.insert(keyed(&["p cancelled", "p deleted", "p replaced", "p waits"])).unwrap();
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    assert_eq!(session.cancel(&["cancelled", "p cancelled"]).unwrap(), 2);
+    assert_eq!(session.delete(&["deleted", "p deleted"]).unwrap(), 2);
+    session.replace(json!([{"id": "replaced", "action": "n"}, {"id": "p replaced", "action": "n"}])).unwrap();
+    assert_eq!(session.depend_on("gate", "waits").unwrap(), 1);
+    assert_eq!(session.depend_on("gate", "p waits").unwrap(), 1);
+    assert!(session.broken().is_empty(), "{:?}", session.broken());
+    session.complete(&leader);
+    let states =
+        ["cancelled", "deleted", "replaced", "waits", "p cancelled", "p deleted", "p replaced", "p waits"]
+            .map(|id| session.state(id));
+    assert_eq!(states, ["aborted", "gone", "ready", "blocked", "aborted", "gone", "ready", "blocked"]);
+    session.perform("y", "completed");
+    let second = session.own("w", 9, &["x"]).unwrap();
+    assert_eq!(second.len(), 1);
+    session.complete(&second[0]);
+    assert_eq!(
+        (session.state("waits"), session.state("p waits")),
+        ("completed".to_owned(), "completed".to_owned())
+    );
+}
+
+#[test]
+fn waves_of_duplicates_run_once_a_wave() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let mut performances = 0;
+    let mut held = None;
+    for wave in 0..6 {
+        let tasks: Value =
+            (0..50).map(|i| json!({"id": format!("w{wave} {i}"), "action": "x", "key": "nightly"})).collect();
+        session.insert(tasks).unwrap();
+        // The night before is not finished when the next wave comes.
+        if let Some(grant) = held.take() {
+            session.complete(&grant);
+        }
+        let grants = session.own("w", 100, &["x"]).unwrap();
+        assert_eq!(grants.len(), 1, "wave {wave}");
+        performances += 1;
+        held = grants.into_iter().next();
+    }
+    session.complete(&held.unwrap());
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    let completed: i64 = session.one("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'");
+    assert_eq!((completed, performances), (300, 6));
+}
+
+#[test]
+fn a_key_in_a_paused_group_comes_back_with_the_group() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = json!([{"id": "a", "action": "x", "key": "k", "group": "g"}, {"id": "b", "action": "x", "key": "k", "group": "g"}]);
+    session.insert(tasks).unwrap();
+    let leader = session.own_one("x");
+    call(&mut session, "pause_group('g')");
+    session.insert(json!([{"id": "c", "action": "x", "key": "k", "group": "g"}])).unwrap();
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    session.complete(&leader);
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    call(&mut session, "resume_group('g')");
+    assert_eq!(owned(&mut session, 9, &["x"]), ["c"]);
+}
+
+#[test]
+fn a_leader_and_its_riders_need_one_place_of_a_limited_action() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_concurrency => 2)");
+    session.insert(keyed(&["a", "b", "c"])).unwrap();
+    session.insert(json!([{"id": "plain", "action": "x"}])).unwrap();
+    assert_eq!(owned(&mut session, 9, &["x"]), ["a", "plain"]);
+}
+
+#[test]
+fn nothing_is_kept_of_a_key_whose_tasks_are_gone() {
+    let db = Db::new();
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    session.insert(json!([{"id": "a", "action": "x", "key": "k", "retention": "1 s"}, {"id": "b", "action": "x", "key": "l"}])).unwrap();
+    assert_eq!(keys(&mut session), 2);
+    session.perform("x", "completed");
+    session.delete(&["b"]).unwrap();
+    at(&mut session, 10.0);
+    call(&mut session, "maintain()");
+    assert_eq!(session.state("a"), "gone");
+    assert_eq!(keys(&mut session), 0);
+}

@@ -1,0 +1,93 @@
+//! Schedules under eight sessions, and sleepers that a run wakes.
+//!
+//! Why: there is no scheduler process, so everybody fires; two that do it at once must not insert a run twice, and nobody
+//! may sleep through one. On wrong code a run is doubled or missing, or a waiter comes back with nothing.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use taskq_tests::Db;
+
+use crate::{call, owned, wait_for_one};
+
+#[test]
+fn eight_sessions_fire_each_run_once() {
+    let db = Db::new();
+    let mut main = db.connect();
+    main.set_now(Some("2030-01-01 00:00:00Z"));
+    for name in ["s", "t"] {
+        call(
+            &mut main,
+            &format!(
+                "schedule('{name}', '* * * * *', '{{\"action\": \"{name}\"}}', overlap => 'queue', backfill => 'all')"
+            ),
+        );
+    }
+    thread::scope(|scope| {
+        for worker in 0..8 {
+            let mut session = db.connect();
+            scope.spawn(move || {
+                for minute in 1..60 {
+                    session.set_now(Some(&format!("2030-01-01 00:{minute:02}:01Z")));
+                    if worker % 2 == 0 {
+                        call(&mut session, "maintain()");
+                    }
+                    for grant in session.own("w", 2, &["s", "t"]).unwrap() {
+                        session.complete(&grant);
+                    }
+                }
+            });
+        }
+    });
+    main.set_now(Some("2030-01-01 00:59:30Z"));
+    call(&mut main, "maintain()");
+    for name in ["s", "t"] {
+        let ids: Vec<String> =
+            main.all(&format!("SELECT id FROM taskq.tasks WHERE action = '{name}' ORDER BY id"));
+        let expected: Vec<String> =
+            (1..60).map(|minute| format!("{name}@2030-01-01T00:{minute:02}:00Z")).collect();
+        assert_eq!(ids, expected);
+    }
+    let history = main.one::<i64>("SELECT count(*) FROM taskq.attempts WHERE outcome <> 'completed'");
+    assert_eq!(history, 0, "each run was performed once");
+}
+
+#[test]
+fn who_waits_is_woken_for_a_run_of_an_action_that_never_was() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let waiter = db.connect();
+    let pid = waiter.pid();
+    let waiting = waiter.background(|s| wait_for_one(s, "tick"));
+    session.until_asleep(pid);
+    let start = Instant::now();
+    call(&mut session, "schedule('s', '* * * * * *', '{\"action\": \"tick\"}')");
+    let id = waiting.join().1.expect("a run").task_id;
+    assert!(id.starts_with("s@"), "{id}");
+    assert!(start.elapsed() < Duration::from_secs(8), "woken at its time: {:?}", start.elapsed());
+    call(&mut session, "unschedule('s')");
+}
+
+#[test]
+fn a_busy_previous_run_delays_a_replacement_and_loses_none() {
+    let db = Db::new();
+    let (mut a, mut b) = (db.connect(), db.connect());
+    for session in [&mut a, &mut b] {
+        session.set_now(Some("2030-01-01 00:00:30Z"));
+    }
+    call(&mut a, "schedule('s', '* * * * *', '{\"action\": \"x\"}', overlap => 'replace')");
+    a.set_now(Some("2030-01-01 00:01:01Z"));
+    let grant = a.own_one("x");
+    a.run("BEGIN");
+    a.complete(&grant);
+    b.set_now(Some("2030-01-01 00:02:01Z"));
+    let looking = b.background(|s| owned(s, 1, &["x"]).len());
+    assert_eq!(
+        looking.settle_down(&mut db.connect()),
+        taskq_tests::Progress::Done,
+        "a claim waits for nobody"
+    );
+    let (mut b, _) = looking.join();
+    a.run("COMMIT");
+    assert_eq!(owned(&mut b, 1, &["x"]), ["s@2030-01-01T00:02:00Z"]);
+}

@@ -1,0 +1,79 @@
+//! `why` names what flow control holds a task back for, with the name and the facts.
+//!
+//! Why: a ready task that nobody gets is the question an operator asks most. On wrong code a reason is missing, or is told
+//! of a task that could be had.
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+use crate::{at, call, owned};
+
+fn why(session: &mut Session, id: &str) -> Vec<String> {
+    session.query("SELECT * FROM taskq.why($1)", &[&id]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// Asserts that one of the reasons contains all of these words, before and after a claim has met the task.
+fn tells(session: &mut Session, id: &str, action: &str, words: &[&str]) {
+    for look in ["before a claim", "after a claim"] {
+        let reasons = why(session, id);
+        let told = reasons.iter().any(|reason| words.iter().all(|word| reason.contains(word)));
+        assert!(told, "{look}: why({id}) tells of {words:?}: {reasons:#?}");
+        assert!(owned(session, 9, &[action]).is_empty(), "{look}: {id} is held back");
+    }
+}
+
+#[test]
+fn each_reason_is_named_with_its_facts() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SET timezone = 'UTC'");
+    at(&mut session, 0.0);
+    session
+        .insert(json!([
+            {"id": "group", "action": "g", "group": "tenant 7"}, {"id": "work", "action": "w", "workgroup": "api.example"},
+            {"id": "pause", "action": "p"}, {"id": "full 1", "action": "f"}, {"id": "full 2", "action": "f"},
+            {"id": "rate 1", "action": "r"}, {"id": "rate 2", "action": "r"},
+        ]))
+        .unwrap();
+    call(&mut session, "pause_group('tenant 7')");
+    call(&mut session, "delay_workgroup('api.example', '1 hour')");
+    call(&mut session, "pause_action('p')");
+    call(&mut session, "set_action('f', max_concurrency => 1)");
+    call(&mut session, "set_action('r', rate_limit => 1, rate_period => '1 day')");
+    session.own("ann", 1, &["f"]).unwrap();
+    session.own("ann", 1, &["r"]).unwrap();
+    tells(&mut session, "group", "g", &["group", "\"tenant 7\"", "paused"]);
+    tells(&mut session, "pause", "p", &["action", "\"p\"", "paused"]);
+    tells(&mut session, "full 2", "f", &["limit", "1 of 1", "\"ann\""]);
+    tells(&mut session, "rate 2", "r", &["rate limit", "1 per"]);
+    tells(&mut session, "work", "w", &["2030-01-01 01:00:00"]);
+    assert_eq!(why(&mut session, "full 1").len(), 1);
+}
+
+#[test]
+fn riders_and_those_that_wait_for_a_key_name_whom_they_wait_for() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "lead", "action": "x", "key": "k"}, {"id": "ride", "action": "x", "key": "k"}]))
+        .unwrap();
+    session.own_one("x");
+    session.insert(json!([{"id": "later", "action": "x", "key": "k"}])).unwrap();
+    owned(&mut session, 1, &["x"]);
+    tells(&mut session, "ride", "x", &["\"lead\"", "key"]);
+    tells(&mut session, "later", "x", &["\"lead\"", "\"k\""]);
+}
+
+#[test]
+fn a_task_that_can_be_had_has_no_such_reason() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_concurrency => 2, rate_limit => 5, rate_period => '1 minute')");
+    session.insert(json!([{"id": "a", "action": "x", "group": "g", "workgroup": "w", "key": "k"}])).unwrap();
+    call(&mut session, "pause_group('g')");
+    call(&mut session, "resume_group('g')");
+    let reasons = why(&mut session, "a");
+    for word in ["paused", "held back", "limit", "same key"] {
+        assert!(!reasons.iter().any(|reason| reason.contains(word)), "{reasons:?}");
+    }
+}

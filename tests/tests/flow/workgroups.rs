@@ -1,0 +1,169 @@
+//! Workgroups: `delay_workgroup` and `return_task(delay_workgroup =>)` hold back every task of one, in any group.
+//!
+//! Why: after a 429 nobody may knock again before the time, and once it is over (or shortened) nothing may be left behind.
+//! On wrong code a task comes before its time, or stays away after it.
+
+use serde_json::json;
+use taskq_tests::{Db, Session, refused};
+
+use crate::{at, call, owned, wait_for_one};
+
+/// Tasks of workgroup `api` in two groups and none, of two actions, and one of another workgroup.
+fn api(db: &Db) -> Session {
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    session
+        .insert(json!([
+            {"id": "a", "action": "x", "workgroup": "api", "group": "g"}, {"id": "b", "action": "y", "workgroup": "api", "group": "h"},
+            {"id": "c", "action": "x", "workgroup": "api"}, {"id": "other", "action": "x", "workgroup": "mail"},
+        ]))
+        .unwrap();
+    session
+}
+
+const ACTIONS: [&str; 2] = ["x", "y"];
+
+#[test]
+fn a_delayed_workgroup_is_held_back_over_groups_and_actions_and_others_are_not() {
+    let db = Db::new();
+    let mut session = api(&db);
+    let until: String =
+        session.one("SELECT (taskq.delay_workgroup('api', '1 minute') - taskq.clock())::text");
+    assert_eq!(until, "00:01:00");
+    assert_eq!(owned(&mut session, 9, &ACTIONS), ["other"]);
+    session.insert(json!([{"id": "new", "action": "y", "workgroup": "api"}])).unwrap();
+    assert!(owned(&mut session, 9, &ACTIONS).is_empty());
+    assert!(session.one::<bool>("SELECT held_back FROM taskq.workgroups WHERE workgroup = 'api'"));
+    at(&mut session, 59.9);
+    assert!(owned(&mut session, 9, &ACTIONS).is_empty());
+    at(&mut session, 60.1);
+    let mut all = owned(&mut session, 9, &ACTIONS);
+    all.sort();
+    assert_eq!(all, ["a", "b", "c", "new"]);
+}
+
+#[test]
+fn the_name_need_not_exist_before() {
+    let db = Db::new();
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    at(&mut session, 61.0);
+    assert_eq!(owned(&mut session, 9, &["x"]), ["a"]);
+}
+
+#[test]
+fn a_longer_delay_replaces_a_shorter_one() {
+    let db = Db::new();
+    let mut session = api(&db);
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    assert_eq!(owned(&mut session, 9, &ACTIONS), ["other"]);
+    at(&mut session, 30.0);
+    call(&mut session, "delay_workgroup('api', '1 hour')");
+    at(&mut session, 61.0);
+    assert!(owned(&mut session, 9, &ACTIONS).is_empty());
+    at(&mut session, 3631.0);
+    assert_eq!(owned(&mut session, 9, &ACTIONS).len(), 3);
+}
+
+#[test]
+fn a_shorter_delay_replaces_a_longer_one_also_for_tasks_set_aside() {
+    let db = Db::new();
+    let mut session = api(&db);
+    call(&mut session, "delay_workgroup('api', '1 hour')");
+    assert_eq!(owned(&mut session, 9, &ACTIONS), ["other"]);
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    at(&mut session, 61.0);
+    assert_eq!(owned(&mut session, 9, &ACTIONS).len(), 3);
+}
+
+#[test]
+fn a_delay_that_was_lengthened_and_then_shortened_ends_when_it_said_last() {
+    let db = Db::new();
+    let mut session = api(&db);
+    call(&mut session, "delay_workgroup('api', '1 hour')");
+    assert_eq!(owned(&mut session, 9, &ACTIONS), ["other"]);
+    call(&mut session, "delay_workgroup('api', '2 hours')");
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    at(&mut session, 61.0);
+    assert_eq!(owned(&mut session, 9, &ACTIONS).len(), 3);
+}
+
+#[test]
+fn a_return_delays_the_workgroup_of_its_task_and_never_shortens() {
+    let db = Db::new();
+    let mut session = api(&db);
+    let first = session.own_one("x");
+    let second = session.own_one("y");
+    let third = session.own_one("x");
+    assert_eq!([&first.task_id, &second.task_id, &third.task_id], ["a", "b", "c"]);
+    session.give_with("a", first.token, "pending", "delay_workgroup => '10 minutes'").unwrap();
+    session.give_with("b", second.token, "pending", "delay_workgroup => '1 minute'").unwrap();
+    session.complete(&third);
+    at(&mut session, 599.0);
+    assert_eq!(owned(&mut session, 9, &ACTIONS), ["other"]);
+    at(&mut session, 601.0);
+    assert_eq!(owned(&mut session, 9, &ACTIONS).len(), 2);
+}
+
+#[test]
+fn what_is_in_progress_goes_on_and_a_tasks_own_time_stays() {
+    let db = Db::new();
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    session
+        .insert(json!([{"id": "a", "action": "x", "workgroup": "api"}, {"id": "b", "action": "x", "workgroup": "api", "delay": "1 hour"}]))
+        .unwrap();
+    let held = session.own_one("x");
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    session.complete(&held);
+    at(&mut session, 61.0);
+    assert!(owned(&mut session, 1, &["x"]).is_empty());
+    at(&mut session, 3601.0);
+    assert_eq!(owned(&mut session, 1, &["x"]), ["b"]);
+}
+
+#[test]
+fn who_waits_is_woken_at_the_end_of_the_delay() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
+    call(&mut session, "delay_workgroup('api', '1 hour')");
+    let waiter = db.connect();
+    let pid = waiter.pid();
+    let waiting = waiter.background(|s| wait_for_one(s, "x"));
+    session.until_asleep(pid);
+    call(&mut session, "delay_workgroup('api', '0.3 seconds')");
+    let start = std::time::Instant::now();
+    assert!(waiting.join().1.is_some());
+    assert!(start.elapsed().as_secs() < 10, "woken by the delay's end, not by the time-out");
+}
+
+#[test]
+fn a_late_return_still_works_when_only_a_held_back_claim_met_the_task() {
+    let db = Db::new();
+    let mut session = db.connect();
+    at(&mut session, 0.0);
+    session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
+    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    call(&mut session, "delay_workgroup('api', '1 hour')");
+    at(&mut session, 61.0);
+    assert!(owned(&mut session, 1, &["x"]).is_empty());
+    session.complete(&late);
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let db = Db::new();
+    let mut session = api(&db);
+    for (arguments, code, naming) in [
+        ("NULL, '1 s'", "22004", "workgroup"),
+        ("'api', NULL", "22004", "delay"),
+        ("'api', '-1 s'", "22023", "delay"),
+        ("'', '1 s'", "22023", "workgroup"),
+    ] {
+        refused(&mut session, code, naming, &format!("SELECT taskq.delay_workgroup({arguments})"), &[]);
+    }
+}

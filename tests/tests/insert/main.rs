@@ -1,0 +1,8 @@
+//! `insert_task` and `insert_tasks`: what is stored, which dependencies count, and what is left alone.
+
+mod bulk;
+mod dependencies;
+mod modes;
+mod settled;
+mod shapes;
+mod times;

@@ -1,0 +1,122 @@
+//! A task whose last allowed try ends with the deadline is aborted by the queue itself, at the next `own_tasks` of
+//! anybody, whatever actions they list, and its dependents hear of it. Without this, a task whose last worker died
+//! stays in progress for ever, and all that waits for it as well.
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+/// A task that its only try has lost, and its dependents.
+fn with_a_dead_last_try(db: &Db) -> (Session, taskq_tests::Grant) {
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    let tasks = json!([
+        {"id": "doomed", "action": "x", "max_tries": 1, "max_duration": "1 minute"},
+        {"id": "heir", "action": "y", "depends_on": ["doomed"]},
+        {"id": "grandheir", "action": "y", "depends_on": ["heir"]},
+        {"id": "handler", "action": "z", "depends_on": [{"id": "doomed", "condition": "aborted"}]},
+        {"id": "cleanup", "action": "z", "depends_on": [{"id": "doomed", "condition": "settled"}]},
+        {"id": "mark", "action": "s", "spontaneous": true, "depends_on": [{"id": "grandheir", "condition": "settled"}]},
+    ]);
+    session.insert(tasks).unwrap();
+    let grant = session.own_one("x");
+    session.set_now(Some("2030-01-01 00:02:00Z"));
+    (session, grant)
+}
+
+#[test]
+fn the_next_own_of_anybody_aborts_it_and_dependents_hear_of_it() {
+    let db = Db::new();
+    for actions in [&["x"][..], &["unrelated"], &[]] {
+        db.clear();
+        let (mut session, _) = with_a_dead_last_try(&db);
+        assert!(session.own("somebody", 5, actions).unwrap().is_empty(), "{actions:?}");
+        let task = session.task("doomed").unwrap();
+        assert_eq!((task.state.as_str(), task.num_tries), ("aborted", 1), "{actions:?}");
+        assert!(task.status.is_some_and(|status| !status.is_empty()), "the status says why");
+        let states = ["heir", "grandheir", "handler", "cleanup", "mark"].map(|id| session.state(id));
+        assert_eq!(states, ["aborted", "aborted", "ready", "ready", "completed"], "{actions:?}");
+    }
+}
+
+#[test]
+fn maintain_aborts_it_in_quiet_times() {
+    let db = Db::new();
+    let (mut session, _) = with_a_dead_last_try(&db);
+    session.query("SELECT taskq.maintain()", &[]).unwrap();
+    assert_eq!(["doomed", "heir"].map(|id| session.state(id)), ["aborted", "aborted"]);
+}
+
+#[test]
+fn the_late_worker_may_still_return_before_anybody_looked() {
+    let db = Db::new();
+    let (mut session, grant) = with_a_dead_last_try(&db);
+    session.complete(&grant);
+    assert_eq!(["doomed", "heir", "handler"].map(|id| session.state(id)), ["completed", "ready", "aborted"]);
+}
+
+#[test]
+fn the_late_worker_comes_too_late_after_that() {
+    let db = Db::new();
+    let (mut session, grant) = with_a_dead_last_try(&db);
+    session.own("somebody", 1, &["unrelated"]).unwrap();
+    let error = session.give("doomed", grant.token, "completed").unwrap_err();
+    assert_eq!(taskq_tests::sqlstate(&error), "TQ001");
+    assert_eq!(
+        session.extend("w", &[("doomed", grant.token)], "1 hour").unwrap()[0],
+        ("doomed".to_owned(), false)
+    );
+    assert_eq!(session.state("doomed"), "aborted");
+}
+
+#[test]
+fn a_task_with_a_try_left_is_granted_again() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x", "max_tries": 2, "max_duration": "1 minute"}])).unwrap();
+    session.own_one("x");
+    session.set_now(Some("2030-01-01 00:02:00Z"));
+    session.own("somebody", 1, &["unrelated"]).unwrap();
+    assert_eq!(session.own_one("x").num_tries, 2);
+    session.set_now(Some("2030-01-01 00:04:00Z"));
+    assert!(session.own("somebody", 1, &["x"]).unwrap().is_empty());
+    assert_eq!(session.state("a"), "aborted");
+}
+
+#[test]
+fn thousands_of_dead_tries_are_all_found_and_work_goes_on() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.run(
+        "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', i::text, 'action', 'x', \
+         'max_tries', 1 + i % 2)) FROM generate_series(1, 4000) i))",
+    );
+    for _ in 0..40 {
+        session.own_with("w", 100, &["x"], "max_duration => '1 minute'").unwrap();
+    }
+    session.set_now(Some("2030-01-01 00:02:00Z"));
+    // The work per call may be bounded; the second tries come back, the others end.
+    let mut again = 0;
+    for _ in 0..200 {
+        again += session.own("w", 100, &["x"]).unwrap().len();
+    }
+    assert_eq!(again, 2000);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 2000);
+}
+
+#[test]
+fn the_abort_stays_even_if_the_deadline_was_extended_before_in_vain() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
+    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    session.extend("w", &[("a", grant.token)], "10 minutes").unwrap();
+    session.set_now(Some("2030-01-01 00:05:00Z"));
+    session.own("somebody", 1, &["x"]).unwrap();
+    assert_eq!(session.state("a"), "in-progress", "the old deadline no longer counts");
+    session.set_now(Some("2030-01-01 00:11:00Z"));
+    session.own("somebody", 1, &["unrelated"]).unwrap();
+    assert_eq!(session.state("a"), "aborted");
+}

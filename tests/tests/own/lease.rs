@@ -1,0 +1,174 @@
+//! How long a grant holds, and what a late worker may still do: the token decides, not the deadline.
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use taskq_tests::{Db, sqlstate};
+use uuid::Uuid;
+
+fn at(time: &str) -> Option<DateTime<Utc>> {
+    Some(format!("2030-01-01T{time}Z").parse().unwrap())
+}
+
+#[test]
+fn the_deadline_is_the_calls_else_the_tasks_else_never() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    let own = json!([
+        {"id": "own 1", "action": "x", "max_duration": "1 hour"},
+        {"id": "own 2", "action": "x", "max_duration": "1 hour"},
+    ]);
+    session.insert(own).unwrap();
+    session.insert(json!([{"id": "none 1", "action": "y"}, {"id": "none 2", "action": "y"}])).unwrap();
+    assert_eq!(session.own_one_with("x", "max_duration => '5 minutes'").action_deadline, at("00:05:00"));
+    assert_eq!(session.own_one("x").action_deadline, at("01:00:00"));
+    assert_eq!(session.own_one_with("y", "max_duration => '5 minutes'").action_deadline, at("00:05:00"));
+    assert_eq!(session.own_one("y").action_deadline, None);
+    assert_eq!(session.task("none 2").unwrap().action_deadline, None);
+    assert_eq!(session.task("own 2").unwrap().action_deadline, at("01:00:00"));
+    session.set_now(Some("2099-01-01 00:00:00Z"));
+    let taken: Vec<String> =
+        session.own("w", 9, &["x", "y"]).unwrap().into_iter().map(|g| g.task_id).collect();
+    assert!(!taken.contains(&"none 2".to_owned()), "without a deadline nobody takes it over: {taken:?}");
+    assert_eq!(taken.len(), 3);
+}
+
+#[test]
+fn nobody_else_gets_a_task_before_its_deadline_and_anybody_after() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let first = session.own_one_with("x", "max_duration => '1 minute'");
+    session.set_now(Some("2030-01-01 00:00:59Z"));
+    assert!(session.own("other", 1, &["x"]).unwrap().is_empty());
+    session.set_now(Some("2030-01-01 00:01:01Z"));
+    let second = session.own_one("x");
+    assert_eq!((second.task_id.as_str(), second.num_tries), ("a", 2));
+    assert_ne!(second.token, first.token);
+}
+
+#[test]
+fn a_late_return_works_until_somebody_else_is_granted_the_task() {
+    let db = Db::new();
+    for code in ["completed", "aborted", "pending"] {
+        db.clear();
+        let mut session = db.connect();
+        session.set_now(Some("2030-01-01 00:00:00Z"));
+        session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+        let grant = session.own_one_with("x", "max_duration => '1 minute'");
+        session.set_now(Some("2030-01-01 00:10:00Z"));
+        // Somebody looks for other work meanwhile, which notices the deadline but takes nothing.
+        assert!(session.own("other", 1, &["y"]).unwrap().is_empty());
+        assert!(session.own("other", 0, &["x"]).unwrap().is_empty());
+        assert_eq!(session.give("a", grant.token, code).unwrap(), code);
+        assert_eq!(session.task("a").unwrap().status_code, code);
+    }
+}
+
+#[test]
+fn after_a_new_grant_everything_with_the_old_token_fails() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let old = session.own_one_with("x", "max_duration => '1 minute'");
+    session.set_now(Some("2030-01-01 00:02:00Z"));
+    let new = session.own_one_with("x", "max_duration => '1 minute'");
+    for code in ["completed", "aborted", "pending"] {
+        assert_eq!(sqlstate(&session.give("a", old.token, code).unwrap_err()), "TQ001");
+    }
+    assert_eq!(session.extend("w", &[("a", old.token)], "1 hour").unwrap(), [("a".to_owned(), false)]);
+    assert_eq!(session.task("a").unwrap().action_deadline, at("00:03:00"));
+    // The new one has an elapsed deadline too: it is still the last one granted.
+    session.set_now(Some("2030-01-01 00:10:00Z"));
+    assert_eq!(sqlstate(&session.give("a", old.token, "completed").unwrap_err()), "TQ001");
+    session.complete(&new);
+}
+
+#[test]
+fn extension_moves_the_deadline_also_a_passed_one() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    session.set_now(Some("2030-01-01 00:00:30Z"));
+    assert_eq!(session.extend("w", &[("a", grant.token)], "1 minute").unwrap(), [("a".to_owned(), true)]);
+    assert_eq!(session.task("a").unwrap().action_deadline, at("00:01:30"));
+    session.set_now(Some("2030-01-01 00:05:00Z"));
+    assert!(session.own("w", 1, &["y"]).unwrap().is_empty());
+    assert_eq!(session.extend("w", &[("a", grant.token)], "1 minute").unwrap(), [("a".to_owned(), true)]);
+    assert_eq!(session.task("a").unwrap().action_deadline, at("00:06:00"));
+    session.set_now(Some("2030-01-01 00:05:59Z"));
+    assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
+    session.set_now(Some("2030-01-01 00:06:01Z"));
+    assert_eq!(session.own_one("x").num_tries, 2);
+}
+
+#[test]
+fn an_extension_may_also_shorten() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let grant = session.own_one_with("x", "max_duration => '1 day'");
+    session.extend("w", &[("a", grant.token)], "1 minute").unwrap();
+    session.set_now(Some("2030-01-01 00:02:00Z"));
+    assert_eq!(session.own_one("x").num_tries, 2);
+}
+
+#[test]
+fn extension_gives_a_row_per_pair_in_input_order_and_records_the_actor() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
+        .unwrap();
+    let a = session.own_one("x");
+    let b = session.own_one("x");
+    let stranger = Uuid::new_v4();
+    let pairs = [
+        ("c", a.token),
+        ("b", b.token),
+        ("nobody", b.token),
+        ("a", stranger),
+        ("a", a.token),
+        ("b", b.token),
+    ];
+    let answer = session.extend("deputy", &pairs, "1 hour").unwrap();
+    let expected = [("c", false), ("b", true), ("nobody", false), ("a", false), ("a", true), ("b", true)];
+    assert_eq!(answer, expected.map(|(id, owned)| (id.to_owned(), owned)));
+    assert_eq!(session.task("a").unwrap().actor_id.as_deref(), Some("deputy"));
+    assert_eq!(session.task("b").unwrap().actor_id.as_deref(), Some("deputy"));
+    assert_eq!(session.task("c").unwrap().actor_id, None);
+}
+
+#[test]
+fn extension_is_refused_once_the_task_is_returned_cancelled_or_gone() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
+        .unwrap();
+    let grants = session.own("w", 3, &["x"]).unwrap();
+    session.complete(&grants[0]);
+    session.give("b", grants[1].token, "pending").unwrap();
+    session.cancel(&["c"]).unwrap();
+    let pairs: Vec<(&str, Uuid)> = grants.iter().map(|g| (g.task_id.as_str(), g.token)).collect();
+    let refused = ["a", "b", "c"].map(|id| (id.to_owned(), false));
+    assert_eq!(session.extend("w", &pairs, "1 hour").unwrap(), refused);
+    session.delete(&["a", "b", "c"]).unwrap();
+    assert_eq!(session.extend("w", &pairs, "1 hour").unwrap(), refused);
+}
+
+#[test]
+fn id_and_token_work_from_any_connection() {
+    let db = Db::new();
+    let (mut owner, mut other) = (db.connect(), db.connect());
+    owner.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let grant = owner.own_one("x");
+    drop(owner);
+    assert_eq!(other.extend("heir", &[("a", grant.token)], "1 hour").unwrap(), [("a".to_owned(), true)]);
+    other.complete(&grant);
+}

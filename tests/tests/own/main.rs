@@ -1,0 +1,9 @@
+//! `own_tasks` and `extend_tasks_ownership`: who gets what, in which order, for how long, and how often.
+
+mod exclusive;
+mod exhaustion;
+mod lease;
+mod open_transactions;
+mod order;
+mod tries;
+mod wait;

@@ -1,0 +1,48 @@
+//! Rights: nothing for PUBLIC; one call gives a role its part and one takes it back; nobody but the owner of the
+//! extension touches a table.
+//!
+//! A function that runs with its caller's rights, or a table that PUBLIC may read, fails here.
+
+mod forbidden;
+mod roles;
+
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use taskq_tests::db::admin;
+use taskq_tests::{Session, sqlstate};
+
+/// A role of the cluster that goes with this value. To be declared before the database, so that it goes after it.
+struct Role {
+    name: String,
+}
+
+impl Role {
+    fn new(kind: &str) -> Role {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t_{kind}_{}_{}", COUNTER.fetch_add(1, Ordering::Relaxed), process::id());
+        admin(&format!("CREATE ROLE \"{name}\" LOGIN"));
+        Role { name }
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        admin(&format!("DROP ROLE IF EXISTS \"{}\"", self.name));
+    }
+}
+
+/// The call must fail for want of a right.
+fn assert_denied(session: &mut Session, call: &str) {
+    match session.batch_execute(call) {
+        Ok(()) => panic!("{call} must be denied"),
+        Err(error) => assert_eq!(sqlstate(&error), "42501", "{call}: {error:?}"),
+    }
+}
+
+/// The call may fail for any reason but want of a right.
+fn assert_allowed(session: &mut Session, call: &str) {
+    if let Err(error) = session.batch_execute(call) {
+        assert_ne!(sqlstate(&error), "42501", "{call}: {error:?}");
+    }
+}

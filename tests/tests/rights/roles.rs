@@ -1,0 +1,136 @@
+//! What each part may do.
+
+use serde_json::json;
+use taskq_tests::Db;
+
+use super::{Role, assert_allowed, assert_denied};
+
+const PRODUCE: &[&str] = &[
+    "SELECT taskq.insert_task(NULL, 'y')",
+    r#"SELECT taskq.insert_tasks('[{"action": "y"}]')"#,
+    r#"SELECT taskq.replace_tasks('[{"id": "again", "action": "y"}]')"#,
+    "SELECT taskq.add_dependencies('[]'::jsonb)",
+    "SELECT taskq.add_dependencies('{}'::text[], '{}'::text[])",
+    "SELECT taskq.wait_for_task('again', '0')",
+    "SELECT taskq.task_channel('again')",
+    "SELECT taskq.cancel_tasks('{again}')",
+    "SELECT taskq.delete_tasks('{again}')",
+];
+
+const WORK: &[&str] = &[
+    "SELECT taskq.own_tasks('w', 1, '{z}')",
+    "SELECT taskq.extend_tasks_ownership('w', '{}', '{}', '1 minute')",
+    "SELECT taskq.return_task('nobody', gen_random_uuid())",
+    "SELECT taskq.return_tasks('{}', '{}')",
+    "SELECT taskq.return_tasks('[]'::jsonb)",
+];
+
+const MONITOR: &[&str] = &[
+    "SELECT * FROM taskq.tasks",
+    "SELECT * FROM taskq.dependencies",
+    "SELECT * FROM taskq.stats",
+    "SELECT * FROM taskq.actors",
+    "SELECT * FROM taskq.count_tasks()",
+];
+
+#[test]
+fn a_worker_can_work() {
+    let role = Role::new("worker");
+    let db = Db::new();
+    let mut boss = db.connect();
+    let tasks = json!([
+        {"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]},
+        {"id": "mark", "action": "s", "spontaneous": true, "depends_on": ["b"]},
+    ]);
+    boss.insert(tasks).unwrap();
+    boss.run(&format!("SELECT taskq.grant_worker('{}')", role.name));
+    let mut worker = db.connect_as(&role.name);
+    for id in ["a", "b"] {
+        let grant = worker.own("w", 1, &["x"]).unwrap().remove(0);
+        assert_eq!(grant.task_id, id);
+        assert_eq!(worker.extend("w", &[(id, grant.token)], "1 hour").unwrap(), [(id.to_owned(), true)]);
+        worker.complete(&grant);
+    }
+    assert_eq!(boss.state("mark"), "completed");
+    for call in WORK {
+        assert_allowed(&mut worker, call);
+    }
+    assert!(worker.own_with("w", 1, &["x"], "wait => '10 milliseconds'").unwrap().is_empty());
+}
+
+#[test]
+fn a_producer_can_produce_and_not_work() {
+    let role = Role::new("producer");
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.run(&format!("SELECT taskq.grant_producer('{}')", role.name));
+    let mut producer = db.connect_as(&role.name);
+    producer
+        .insert(json!([{"id": "a", "action": "x", "post_result": true}, {"id": "b", "action": "x"}]))
+        .unwrap();
+    assert_eq!(producer.depend_on("a", "b").unwrap(), 1);
+    boss.perform("x", "completed");
+    assert_eq!(producer.wait("a", "0").unwrap().unwrap().status_code, "completed");
+    for call in PRODUCE {
+        assert_allowed(&mut producer, call);
+    }
+    for call in &WORK[..2] {
+        assert_denied(&mut producer, call);
+    }
+}
+
+#[test]
+fn a_monitor_can_look_and_do_nothing() {
+    let role = Role::new("monitor");
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    boss.run(&format!("SELECT taskq.grant_monitor('{}')", role.name));
+    let mut monitor = db.connect_as(&role.name);
+    for call in MONITOR {
+        monitor.run(call);
+    }
+    assert_eq!(monitor.task("a").unwrap().state, "ready");
+    for call in WORK.iter().chain(&PRODUCE[..5]).chain(&PRODUCE[7..]) {
+        assert_denied(&mut monitor, call);
+    }
+}
+
+#[test]
+fn the_parts_add_up_and_revoking_takes_each_back() {
+    let role = Role::new("all");
+    let db = Db::new();
+    let mut boss = db.connect();
+    for part in ["worker", "producer", "monitor"] {
+        // Twice is as good as once.
+        boss.run(&format!("SELECT taskq.grant_{part}('{0}'); SELECT taskq.grant_{part}('{0}')", role.name));
+    }
+    let mut session = db.connect_as(&role.name);
+    for call in PRODUCE.iter().chain(WORK).chain(MONITOR) {
+        assert_allowed(&mut session, call);
+    }
+    boss.run(&format!("SELECT taskq.revoke_worker('{0}'); SELECT taskq.revoke_worker('{0}')", role.name));
+    for call in &WORK[..2] {
+        assert_denied(&mut session, call);
+    }
+    for call in PRODUCE.iter().chain(MONITOR) {
+        assert_allowed(&mut session, call);
+    }
+    boss.run(&format!("SELECT taskq.revoke_producer('{0}'); SELECT taskq.revoke_monitor('{0}')", role.name));
+    for call in PRODUCE.iter().chain(WORK).chain(MONITOR) {
+        assert_denied(&mut session, call);
+    }
+    // What is left of a right would keep the role from being dropped.
+    boss.run(&format!("DROP ROLE \"{}\"", role.name));
+}
+
+#[test]
+fn odd_role_names_are_quoted() {
+    let role = Role::new("Odd Name; --");
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.query("SELECT taskq.grant_worker(quote_ident($1)::regrole)", &[&role.name])
+        .or_else(|_| boss.query("SELECT taskq.grant_worker($1::text::name)", &[&role.name]))
+        .unwrap();
+    assert!(db.connect_as(&role.name).own("w", 1, &["x"]).unwrap().is_empty());
+}

@@ -1,0 +1,35 @@
+//! Signals between transactions: no dependency is counted twice or lost, whoever commits first; nobody deadlocks;
+//! nothing survives a rollback.
+
+mod cycles;
+mod edges;
+mod last_parents;
+mod prepared;
+mod repeatable_read;
+mod savepoints;
+mod shared_children;
+mod volume;
+
+use taskq_tests::{Background, Progress, Session};
+
+/// Commits two transactions that may block each other, in the wanted order as far as the locks allow it.
+///
+/// `first` is open with its work done; `second` is at work in the background, inside a transaction block.
+fn commit_both<T>(
+    mut first: Session,
+    second: Background<T>,
+    second_commits_first: bool,
+    watcher: &mut Session,
+) -> T {
+    if second_commits_first && second.settle_down(watcher) == Progress::Done {
+        let (mut session, outcome) = second.join();
+        session.run("COMMIT");
+        first.run("COMMIT");
+        return outcome;
+    }
+    second.settle_down(watcher);
+    first.run("COMMIT");
+    let (mut session, outcome) = second.join();
+    session.run("COMMIT");
+    outcome
+}

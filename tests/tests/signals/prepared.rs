@@ -1,0 +1,95 @@
+//! Two-phase commit. COMMIT PREPARED runs in any session and calls nothing of the queue's: whatever a commit does
+//! beyond its rows, waking and counting, must happen without it.
+
+use serde_json::json;
+use taskq_tests::{Db, Session, until};
+
+/// Whether the cluster allows prepared transactions at all.
+fn possible(session: &mut Session) -> bool {
+    session.one::<i32>("SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'") > 0
+}
+
+/// A name for a prepared transaction: they are known to the whole cluster.
+fn name(db: &Db, part: &str) -> String {
+    format!("{} {part}", db.name())
+}
+
+#[test]
+fn a_prepared_return_counts_when_it_commits() {
+    let db = Db::new();
+    for prepared_first in [true, false] {
+        db.clear();
+        let (mut one, mut two, mut watcher) = (db.connect(), db.connect(), db.connect());
+        if !possible(&mut watcher) {
+            return;
+        }
+        let tasks = json!([
+            {"id": "p", "action": "x"}, {"id": "q", "action": "x"}, {"id": "child", "action": "y", "depends_on": ["p", "q"]},
+            {"id": "mark", "action": "s", "spontaneous": true, "depends_on": ["p", "q"]},
+        ]);
+        watcher.insert(tasks).unwrap();
+        let held = watcher.own("w", 2, &["x"]).unwrap();
+        let gid = name(&db, "return");
+        one.run("BEGIN");
+        one.complete(&held[0]);
+        if prepared_first {
+            one.run(&format!("PREPARE TRANSACTION '{gid}'"));
+            two.complete(&held[1]);
+        } else {
+            two.run("BEGIN");
+            two.complete(&held[1]);
+            one.run(&format!("PREPARE TRANSACTION '{gid}'"));
+            two.run("COMMIT");
+        }
+        assert!(watcher.own("w", 1, &["y"]).unwrap().is_empty());
+        watcher.run(&format!("COMMIT PREPARED '{gid}'"));
+        until("the child is granted", || watcher.own("w", 1, &["y"]).unwrap().pop());
+        until("the spontaneous one completes", || (watcher.state("mark") == "completed").then_some(()));
+    }
+}
+
+#[test]
+fn a_prepared_insert_and_grant_roll_back_like_any_other() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    if !possible(&mut watcher) {
+        return;
+    }
+    watcher.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+    let gid = name(&db, "grant");
+    session.run("BEGIN");
+    session.own_one("x");
+    session.insert(json!([{"id": "never", "action": "x"}])).unwrap();
+    session.run(&format!("PREPARE TRANSACTION '{gid}'"));
+    assert_eq!(watcher.own_one("x").task_id, "b", "a prepared grant is passed over");
+    watcher.run(&format!("ROLLBACK PREPARED '{gid}'"));
+    let grants = watcher.own("w", 5, &["x"]).unwrap();
+    assert_eq!(
+        grants.iter().map(|grant| (grant.task_id.as_str(), grant.num_tries)).collect::<Vec<_>>(),
+        [("a", 1)]
+    );
+}
+
+#[test]
+fn sleepers_notice_what_a_prepared_transaction_brought() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    if !possible(&mut watcher) {
+        return;
+    }
+    watcher.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let held = watcher.own_one("x");
+    let worker =
+        db.connect().background(|session| session.own_with("w", 1, &["y"], "wait => '60 seconds'").unwrap());
+    let waiter = db.connect().background(|session| session.wait("a", "60 seconds").unwrap());
+    watcher.until_asleep(worker.pid());
+    watcher.until_asleep(waiter.pid());
+    let gid = name(&db, "both");
+    session.run("BEGIN");
+    session.complete(&held);
+    session.insert(json!([{"id": "b", "action": "y"}])).unwrap();
+    session.run(&format!("PREPARE TRANSACTION '{gid}'"));
+    watcher.run(&format!("COMMIT PREPARED '{gid}'"));
+    assert_eq!(worker.join().1[0].task_id, "b");
+    assert_eq!(waiter.join().1.unwrap().status_code, "completed");
+}

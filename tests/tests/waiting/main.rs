@@ -1,0 +1,12 @@
+//! Waiting and waking: every cause wakes, as many as there is work for, at once and not with the slow look; a sleep ends
+//! by whatever ends it, and leaves nothing behind.
+
+mod cluster;
+mod ends;
+mod leaks;
+mod notify;
+mod prepared;
+mod several;
+mod sleeper;
+mod snapshot;
+mod wakes;

@@ -1,0 +1,145 @@
+//! LISTEN: one notification per channel and transaction, for those who asked; the others' commits stay clear of the lock
+//! that makes all notifying commits of a server queue up.
+
+use std::time::Duration;
+
+use postgres::fallible_iterator::FallibleIterator;
+use serde_json::{Value, json};
+use taskq_tests::{Db, Progress, Session};
+
+use crate::cluster::Cluster;
+
+fn listen(session: &mut Session, function: &str, name: &str) -> String {
+    let channel: String =
+        session.query_one(&format!("SELECT taskq.{function}($1)"), &[&name]).unwrap().get(0);
+    assert!(channel.len() <= 63, "a channel's name fits: {channel}");
+    session.run(&format!("LISTEN \"{channel}\""));
+    channel
+}
+
+/// All that has been notified up to now: the marker comes after it.
+fn notifications(listener: &mut Session, sender: &mut Session) -> Vec<(String, Value)> {
+    listener.run("LISTEN marker");
+    sender.run("NOTIFY marker");
+    let mut got = Vec::new();
+    let mut stream = listener.notifications();
+    let mut waiting = stream.timeout_iter(Duration::from_secs(60));
+    while let Some(notification) = waiting.next().unwrap() {
+        if notification.channel() == "marker" {
+            return got;
+        }
+        let payload = if notification.payload().is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(notification.payload()).unwrap()
+        };
+        got.push((notification.channel().to_owned(), payload));
+    }
+    panic!("the marker never came");
+}
+
+#[test]
+fn ids_of_any_length_have_channels_and_payloads() {
+    let db = Db::new();
+    let (mut session, mut listener) = (db.connect(), db.connect());
+    let ids = [
+        "i".repeat(1000),
+        format!("{}j", "i".repeat(999)),
+        "\u{1f980}".repeat(250),
+        "\"\\\n".to_owned(),
+        " ".to_owned(),
+    ];
+    let mut expected = Vec::new();
+    for id in &ids {
+        let channel = listen(&mut listener, "task_channel", id);
+        session.insert(json!([{"id": id, "action": "x", "post_result": true}])).unwrap();
+        session.perform("x", "completed");
+        expected.push((channel, json!({"task_id": id, "status_code": "completed"})));
+    }
+    assert_eq!(notifications(&mut listener, &mut session), expected);
+}
+
+#[test]
+fn a_transaction_notifies_once_for_each_task_it_settles() {
+    let db = Db::new();
+    let (mut session, mut listener) = (db.connect(), db.connect());
+    for id in ["a", "b"] {
+        listen(&mut listener, "task_channel", id);
+    }
+    session.insert(json!([{"id": "a", "action": "x", "post_result": true}, {"id": "b", "action": "x", "post_result": true}])).unwrap();
+    session.run("BEGIN; SELECT taskq.cancel_tasks('{a,b,a}'); SELECT taskq.cancel_tasks('{a}'); COMMIT");
+    let ids: Vec<Value> = notifications(&mut listener, &mut session)
+        .into_iter()
+        .map(|(_, payload)| payload["task_id"].clone())
+        .collect();
+    assert_eq!(ids.len(), 2, "{ids:?}");
+    assert!(ids.contains(&json!("a")) && ids.contains(&json!("b")));
+}
+
+#[test]
+fn an_action_set_to_notify_does_so_once_per_transaction() {
+    let db = Db::new();
+    let (mut session, mut listener) = (db.connect(), db.connect());
+    let channel = listen(&mut listener, "action_channel", "x");
+    listen(&mut listener, "action_channel", "quiet");
+    session.run("SELECT taskq.set_action('x', notify => true)");
+    session.run("BEGIN; SELECT taskq.insert_task('a', 'x'); SELECT taskq.insert_task('b', 'x'), taskq.insert_task('q', 'quiet'); COMMIT");
+    let got = notifications(&mut listener, &mut session);
+    assert_eq!(got.iter().map(|(channel, _)| channel.as_str()).collect::<Vec<_>>(), [channel.as_str()]);
+    // Whatever makes a task ready: here a signal.
+    session.run("SELECT taskq.insert_task('p', 'quiet'), taskq.insert_task('c', 'x', depends_on => '{p}')");
+    assert!(notifications(&mut listener, &mut session).is_empty(), "a blocked task is not ready");
+    session.run("SELECT taskq.complete_task('p')");
+    assert_eq!(notifications(&mut listener, &mut session).len(), 1);
+    session.run("BEGIN; SELECT taskq.insert_task('never', 'x'); ROLLBACK");
+    session.run("SELECT taskq.set_action('x', notify => false); SELECT taskq.insert_task('d', 'x')");
+    assert!(notifications(&mut listener, &mut session).is_empty());
+}
+
+/// A commit with notifications takes a lock that all of the server share, and keeps it until it is over. Here one is
+/// stopped in the middle: it waits for a synchronous standby that does not exist. Who takes the lock queues up behind it.
+#[test]
+fn only_commits_that_notify_take_the_notification_lock() {
+    let cluster =
+        Cluster::start("waiting_notify", &["synchronous_standby_names=nobody", "synchronous_commit=local"]);
+    let mut watcher = cluster.connect();
+    watcher.run(
+        "SELECT taskq.insert_task('loud', 'y', post_result => true), taskq.insert_task('quiet', 'y'); \
+         SELECT taskq.set_action('heard', notify => true)",
+    );
+    let mut holder = cluster.connect();
+    holder.run("SET synchronous_commit = on");
+    // The message makes it a commit that writes something, which is what a standby is waited for.
+    let holder = holder
+        .background(|session| session.run("SELECT pg_logical_emit_message(true, 'a', 'b'); NOTIFY anything"));
+    watcher.until_asleep(holder.pid());
+    let lock = "SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass \
+                AND objid = 0 AND mode = 'AccessExclusiveLock' AND granted";
+    assert_eq!(watcher.one::<i64>(lock), 1);
+
+    let quiet = cluster.connect().background(|session| {
+        session.run("SELECT taskq.insert_task('n', 'x'); SELECT taskq.cancel_tasks('{quiet}')");
+        session.run("CREATE TABLE held AS SELECT * FROM taskq.own_tasks('w', 1, '{x}')");
+        session.run(
+            "SELECT taskq.extend_tasks_ownership('w', ARRAY[task_id], ARRAY[token], '1 minute') FROM held",
+        );
+        session.run("SELECT taskq.report_status(task_id, token, 'half', 0.5) FROM held");
+        session
+            .run("SELECT taskq.return_task(task_id, token, children => '[{\"action\": \"z\"}]') FROM held");
+    });
+    assert_eq!(quiet.settle_down(&mut watcher), Progress::Done, "who does not notify does not need the lock");
+    quiet.join();
+    let loud: Vec<_> = ["SELECT taskq.cancel_tasks('{loud}')", "SELECT taskq.insert_task('h', 'heard')"]
+        .into_iter()
+        .map(|statement| {
+            let call = cluster.connect().background(move |session| session.run(statement));
+            assert_eq!(call.settle_down(&mut watcher), Progress::Blocked, "{statement} does need the lock");
+            call
+        })
+        .collect();
+    watcher.run(&format!("SELECT pg_cancel_backend({})", holder.pid()));
+    holder.join();
+    for call in loud {
+        call.join();
+    }
+}

@@ -1,0 +1,134 @@
+//! As many are woken as there is work for, and every task is taken at once.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use taskq_tests::{Background, Db, Session, until};
+
+use crate::sleeper::PROMPT;
+
+const SLEEPERS: usize = 8;
+const ROUNDS: usize = 10;
+
+/// Workers that take tasks of action x until they are cancelled; how many each took. They return none, so that nothing
+/// but the commits under test wakes anybody.
+fn workers(db: &Db, watcher: &mut Session, max_tasks: i32) -> Vec<Background<usize>> {
+    let start = |_| {
+        let worker = db.connect().background(move |session| {
+            let mut taken = 0;
+            while let Ok(grants) = session.own_with("w", max_tasks, &["x"], "wait => '100 seconds'") {
+                taken += grants.len();
+            }
+            taken
+        });
+        watcher.until_asleep(worker.pid());
+        worker
+    };
+    (0..SLEEPERS).map(start).collect()
+}
+
+/// Inserts `n` tasks in some way while all sleep, again and again; each time all must be taken at once.
+fn rounds(max_tasks: i32, n: usize, insert: impl Fn(&mut Session, &[Value])) {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let workers = workers(&db, &mut watcher, max_tasks);
+    let tasks = vec![json!({"action": "x"}); n];
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        insert(&mut session, &tasks);
+        until("every task is taken", || {
+            (watcher.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'ready'") == 0).then_some(())
+        });
+        assert!(
+            start.elapsed() < PROMPT,
+            "a wake-up got lost: the last task was taken after {:?}",
+            start.elapsed()
+        );
+        for worker in &workers {
+            watcher.until_asleep(worker.pid());
+        }
+    }
+    let cancel = |worker: Background<usize>| {
+        watcher.run(&format!("SELECT pg_cancel_backend({})", worker.pid()));
+        worker.join().1
+    };
+    assert_eq!(workers.into_iter().map(cancel).sum::<usize>(), ROUNDS * n);
+}
+
+fn at_once(session: &mut Session, tasks: &[Value]) {
+    session.insert(Value::Array(tasks.to_vec())).unwrap();
+}
+
+fn one_by_one(session: &mut Session, tasks: &[Value]) {
+    for task in tasks {
+        session.insert(json!([task])).unwrap();
+    }
+}
+
+#[test]
+fn several_tasks_of_one_commit_go_to_several_sleepers() {
+    rounds(1, 5, at_once);
+}
+
+#[test]
+fn more_tasks_than_sleepers_are_all_taken() {
+    rounds(1, 3 * SLEEPERS, at_once);
+}
+
+#[test]
+fn commits_in_quick_succession_wake_one_sleeper_each() {
+    rounds(1, 5, one_by_one);
+}
+
+#[test]
+fn commits_in_quick_succession_lose_no_wake_up_where_a_sleeper_may_take_many() {
+    rounds(5, 7, one_by_one);
+}
+
+#[test]
+fn those_who_called_the_procedure_and_those_who_called_the_function_share_the_work() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    for n in 0..ROUNDS {
+        let callers: Vec<_> = (0..6)
+            .map(|m| {
+                let caller = db.connect().background(move |session| {
+                    let started = Instant::now();
+                    if (n + m) % 2 == 0 {
+                        session.run("CALL taskq.wait_for_work('{x}', '100 seconds', NULL)");
+                        while session.own("w", 1, &["x"]).unwrap().is_empty() {
+                            session.run("CALL taskq.wait_for_work('{x}', '100 seconds', NULL)");
+                        }
+                    } else {
+                        assert_eq!(
+                            session.own_with("w", 1, &["x"], "wait => '100 seconds'").unwrap().len(),
+                            1
+                        );
+                    }
+                    started.elapsed()
+                });
+                watcher.until_asleep(caller.pid());
+                caller
+            })
+            .collect();
+        one_by_one(&mut session, &vec![json!({"action": "x"}); 6]);
+        for caller in callers {
+            let slept = caller.join().1;
+            assert!(slept < PROMPT, "a wake-up got lost: the task was taken after {slept:?}");
+        }
+    }
+}
+
+#[test]
+fn all_who_wait_for_a_task_are_woken() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "a", "action": "y"}])).unwrap();
+    let sleepers: Vec<_> = (0..SLEEPERS)
+        .map(|n| crate::sleeper::Sleeper::start(&db, &mut watcher, crate::sleeper::END[n % 2]))
+        .collect();
+    session.perform("y", "completed");
+    for sleeper in sleepers {
+        sleeper.woken_by("the end of the task");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a sleeper holds: the functions their statement's snapshot, the procedures none.
+
+use taskq_tests::{Db, sqlstate};
+
+use crate::sleeper::{END, Sleeper, WORK};
+
+#[test]
+fn a_sleeping_procedure_holds_no_snapshot_and_no_transaction_id() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    for (way, wake) in
+        [(WORK[1], "SELECT taskq.insert_task('x', 'x')"), (END[1], "SELECT taskq.cancel_tasks('{a}')")]
+    {
+        for isolation in ["read committed", "repeatable read", "serializable"] {
+            session.run("SELECT taskq.delete_tasks('{a,x}'); SELECT taskq.insert_task('a', 'y')");
+            let mut caller = db.connect();
+            caller.run(&format!("SET default_transaction_isolation = '{isolation}'"));
+            let sleeper = Sleeper::start_in(caller, &mut watcher, way);
+            let held: String = watcher.one(&format!(
+                "SELECT coalesce(backend_xmin::text, 'no snapshot') || ', ' || coalesce(backend_xid::text, 'no id') \
+                   FROM pg_stat_activity WHERE pid = {}",
+                sleeper.pid()
+            ));
+            assert_eq!(held, "no snapshot, no id", "{} in {isolation}", way.name);
+            session.run(wake);
+            sleeper.woken_by(wake);
+        }
+    }
+}
+
+#[test]
+fn vacuum_removes_what_died_during_the_sleep_of_a_procedure() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("CREATE TABLE rows AS SELECT generate_series(1, 100) AS n");
+    let sleeper = Sleeper::start(&db, &mut watcher, WORK[1]);
+    session.run("DELETE FROM rows");
+    session.run("VACUUM rows");
+    assert_eq!(session.one::<i64>("SELECT pg_relation_size('rows')"), 0, "the sleeper holds the rows back");
+    session.run("SELECT taskq.insert_task('a', 'x')");
+    sleeper.woken_by("an insert");
+}
+
+#[test]
+fn a_procedure_in_a_transaction_block_is_refused() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for way in [WORK[1], END[1]] {
+        session.run("BEGIN");
+        let error = session.simple_query(way.call).unwrap_err();
+        assert_eq!(sqlstate(&error), "2D000", "{}", way.name);
+        assert!(error.as_db_error().unwrap().hint().is_some());
+        session.run("ROLLBACK");
+    }
+}
+
+#[test]
+fn bad_time_outs_are_refused_and_zero_looks_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('a', 'y')");
+    for (call, argument) in
+        [("wait_for_work('{x}'", "f"), ("wait_for_work('{y}'", "t"), ("wait_for_tasks('{a}'", "0")]
+    {
+        for (timeout, code) in [("NULL", "22004"), ("'-1 second'", "22023")] {
+            let error = session.simple_query(&format!("CALL taskq.{call}, {timeout}, NULL)")).unwrap_err();
+            assert_eq!(sqlstate(&error), code, "{call}");
+        }
+        let answer = session.simple_query(&format!("CALL taskq.{call}, '0', NULL)")).unwrap();
+        let answer = answer.iter().find_map(|message| match message {
+            postgres::SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        assert_eq!(answer, Some(argument), "{call}");
+    }
+    let error = session.simple_query("CALL taskq.wait_for_tasks('{nobody}', '1 second', NULL)").unwrap_err();
+    assert_eq!(sqlstate(&error), "TQ003");
+}

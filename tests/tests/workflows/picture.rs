@@ -1,0 +1,221 @@
+//! `graph`: DOT, Mermaid and indented text. Ids are anything that a caller makes up: quotes, angle brackets, line ends must
+//! not break the picture. A huge graph must give a page of it, with a note of what is left out, and not a gigabyte.
+
+use serde_json::json;
+use taskq_tests::{Db, Session, refused};
+
+/// A diamond with a handler, in all kinds of states, and a task beside it in the same group.
+fn diamond(session: &mut Session) {
+    session
+        .insert(json!([
+            {"id": "top", "action": "x", "group": "g"},
+            {"id": "left", "action": "l", "group": "g", "depends_on": ["top"]},
+            {"id": "right", "action": "r", "group": "g", "depends_on": [{"id": "top", "condition": "settled"}]},
+            {"id": "bottom", "action": "b", "group": "g", "depends_on": ["left", "right"]},
+            {"id": "undo", "action": "u", "group": "g", "depends_on": [{"id": "left", "condition": "aborted"}]},
+            {"id": "beside", "action": "z", "group": "g", "delay": "1 day"},
+        ]))
+        .unwrap();
+    session.perform("x", "completed");
+    session.own_one("l");
+}
+
+fn graph(session: &mut Session, name: &str, arguments: &str) -> String {
+    session.query_one(&format!("SELECT taskq.graph($1, {arguments})"), &[&name]).unwrap().get(0)
+}
+
+/// The number of a task in `dot` and `mermaid`: `t7`.
+fn number(picture: &str, id: &str) -> String {
+    let line = picture
+        .lines()
+        .find(|line| line.contains(&format!("\"{id}")))
+        .unwrap_or_else(|| panic!("{id}: {picture}"));
+    line.trim().split(['[', ' ']).next().unwrap().to_owned()
+}
+
+#[test]
+fn text_shows_tasks_under_those_they_run_after_and_each_in_full_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    diamond(&mut session);
+    let expected = "\
+top (x) completed
+  left (l) in-progress
+    bottom (b) blocked
+    if aborted: undo (u) blocked
+  if settled: right (r) ready
+    -> bottom
+";
+    for task in ["top", "bottom"] {
+        let shown = graph(&mut session, task, "'text'");
+        let expected = if task == "top" {
+            expected.to_owned()
+        } else {
+            expected.replace("    if aborted: undo (u) blocked\n", "")
+        };
+        assert_eq!(shown, expected);
+    }
+    assert_eq!(graph(&mut session, "g", "'text'"), format!("{expected}beside (z) scheduled\n"));
+    assert_eq!(graph(&mut session, "beside", "'text'"), "beside (z) scheduled\n");
+}
+
+#[test]
+fn dot_has_a_box_for_each_task_and_an_arrow_for_each_edge() {
+    let db = Db::new();
+    let mut session = db.connect();
+    diamond(&mut session);
+    let dot = graph(&mut session, "g", "'dot'");
+    assert!(dot.starts_with("digraph ") && dot.trim_end().ends_with('}'), "{dot}");
+    assert_eq!(dot.matches(" -> ").count(), 5);
+    for (id, rest) in [
+        ("top", "x\\ncompleted"),
+        ("left", "l\\nin-progress"),
+        ("right", "r\\nready"),
+        ("beside", "z\\nscheduled"),
+    ] {
+        assert!(dot.contains(&format!("label=\"{id}\\n{rest}\"")), "{id}: {dot}");
+    }
+    let [top, left, right, bottom, undo] =
+        ["top", "left", "right", "bottom", "undo"].map(|id| number(&dot, id));
+    for edge in [
+        format!("{top} -> {left};"),
+        format!("{top} -> {right} [label=\"settled\"];"),
+        format!("{left} -> {bottom};"),
+        format!("{left} -> {undo} [label=\"aborted\"];"),
+    ] {
+        assert!(dot.contains(&edge), "{edge}: {dot}");
+    }
+}
+
+#[test]
+fn mermaid_has_a_node_for_each_task_an_arrow_for_each_edge_and_a_class_for_each_state() {
+    let db = Db::new();
+    let mut session = db.connect();
+    diamond(&mut session);
+    let mermaid = graph(&mut session, "g", "'mermaid'");
+    assert!(mermaid.starts_with("flowchart "), "{mermaid}");
+    let [top, left, right, bottom, undo] =
+        ["top", "left", "right", "bottom", "undo"].map(|id| number(&mermaid, id));
+    for line in [
+        format!("{top} --> {left}"),
+        format!("{top} -->|settled| {right}"),
+        format!("{left} --> {bottom}"),
+        format!("{left} -->|aborted| {undo}"),
+        format!("{left}[\"left<br/>l<br/>in-progress\"]:::inprogress"),
+    ] {
+        assert!(mermaid.lines().any(|shown| shown.trim() == line), "{line}: {mermaid}");
+    }
+    for class in ["blocked", "scheduled", "ready", "inprogress", "completed", "aborted"] {
+        assert!(mermaid.contains(&format!("classDef {class} ")), "{class}");
+    }
+}
+
+#[test]
+fn ids_and_actions_of_any_kind_do_not_break_a_picture() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let odd = [
+        "say \"hi\"",
+        "back\\slash",
+        "two\nlines",
+        "<b>&#1;",
+        "`code`",
+        "o'clock; -- [x] {y} |z|",
+        "ünï",
+        "-->",
+        "->",
+    ];
+    for (n, id) in odd.iter().enumerate() {
+        session.insert(json!([{"id": id, "action": id}, {"id": format!("end {n}"), "action": "x", "depends_on": [id]}])).unwrap();
+        let text = graph(&mut session, id, "'text'");
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.lines().nth(1).unwrap().starts_with(&format!("  end {n} ")), "{text}");
+
+        let dot = graph(&mut session, id, "'dot'");
+        assert_eq!(dot.lines().count(), 6, "{dot}");
+        let label = dot.lines().nth(2).unwrap();
+        // Without escaped characters there are exactly the four quotes of the two attributes.
+        assert_eq!(label.replace("\\\\", "").replace("\\\"", "").matches('"').count(), 4, "{label}");
+
+        let mermaid = graph(&mut session, id, "'mermaid'");
+        let label = mermaid.lines().nth(1).unwrap();
+        assert_eq!(label.matches('"').count(), 2, "{label}");
+        let inner = label.split('"').nth(1).unwrap().replace("<br/>", "");
+        assert!(!inner.contains(['<', '>', '`']), "{label}");
+        let entities = inner.split('#').skip(1).all(|rest| {
+            rest.split_once(';')
+                .is_some_and(|(name, _)| name.chars().all(char::is_alphanumeric) && name.len() <= 5)
+        });
+        assert!(entities, "each # begins an entity that mermaid knows: {label}");
+    }
+}
+
+#[test]
+fn a_large_graph_comes_in_pages_with_a_note_of_what_is_left_out() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x', 'group', 'chain',
+            'depends_on', CASE i WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || i - 1) END)) FROM generate_series(1, 2000) i))",
+    );
+    for format in ["text", "dot", "mermaid"] {
+        for name in ["chain", "c1000"] {
+            let shown = graph(&mut session, name, &format!("'{format}'"));
+            assert!(shown.contains("1500 more"), "{format}: the default is 500 and the note says so");
+            let ids = |shown: &str| -> Vec<u32> {
+                let ids = shown
+                    .split(|c: char| !c.is_alphanumeric())
+                    .filter_map(|word| word.strip_prefix('c')?.parse().ok());
+                ids.collect()
+            };
+            assert_eq!(ids(&shown), (1..=500).collect::<Vec<_>>(), "{format}");
+            let page = graph(&mut session, name, &format!("'{format}', max_tasks => 10, skip => 1995"));
+            assert_eq!(ids(&page), (1996..=2000).collect::<Vec<_>>(), "{format}");
+            let none = graph(&mut session, name, &format!("'{format}', max_tasks => 0"));
+            assert!(none.contains("2000 more") && ids(&none).is_empty(), "{format}: {none}");
+            let all = graph(&mut session, name, &format!("'{format}', max_tasks => NULL"));
+            assert!(!all.contains("more tasks") && ids(&all).len() == 2000, "{format}");
+        }
+    }
+}
+
+#[test]
+fn the_picture_of_a_deep_chain_does_not_grow_with_the_square_of_its_depth() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x',
+            'depends_on', CASE i WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || i - 1) END)) FROM generate_series(1, 10000) i))",
+    );
+    let bytes: i32 = session.one("SELECT octet_length(taskq.graph('c1', 'text', NULL))");
+    assert!(bytes < 5_000_000, "{bytes} bytes for 10,000 tasks");
+}
+
+#[test]
+fn a_task_is_meant_before_a_group_of_the_same_name() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "same", "action": "x"}, {"id": "member", "action": "x", "group": "same"}]))
+        .unwrap();
+    assert_eq!(graph(&mut session, "same", "'text'"), "same (x) ready\n");
+    session.delete(&["same"]).unwrap();
+    assert_eq!(graph(&mut session, "same", "'text'"), "member (x) ready\n");
+}
+
+#[test]
+fn a_picture_of_nothing_or_in_no_known_form_is_refused() {
+    let db = Db::new();
+    let mut session = db.connect();
+    diamond(&mut session);
+    for (sqlstate, naming, arguments) in [
+        ("TQ003", "nobody", "'nobody'"),
+        ("22004", "task_id", "NULL"),
+        ("22004", "format", "'top', NULL"),
+        ("22023", "format", "'top', 'svg'"),
+        ("22023", "max_tasks", "'top', max_tasks => -1"),
+        ("22023", "skip", "'top', skip => -1"),
+    ] {
+        refused(&mut session, sqlstate, naming, &format!("SELECT taskq.graph({arguments})"), &[]);
+    }
+}
