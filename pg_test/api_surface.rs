@@ -46,6 +46,7 @@ function insert_task(id text, action text, body text DEFAULT NULL::text, priorit
 function insert_tasks(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> SETOF text
 function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
+function metrics(kept boolean DEFAULT true) -> text
 function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb)
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean

@@ -382,6 +382,16 @@ CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks intege
 COMMENT ON FUNCTION taskq.graph IS
     'a task with all it is connected to, or the tasks of a group, as dot, mermaid or text';
 
+-- Planned anew at each call, and free to read whole tables: a report, not a step of the queue.
+CREATE FUNCTION taskq.metrics(kept boolean = true)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_metrics_wrapper';
+COMMENT ON FUNCTION taskq.metrics IS
+    'the numbers of the moment as OpenMetrics text; without kept, nothing is counted that has settled';
+
 -- Flow control ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION taskq.set_action(

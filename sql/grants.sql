@@ -24,7 +24,7 @@ CREATE FUNCTION taskq._rights(part text)
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'report_status', 'dependency_results', 'wait_for_work', '_action_channels',
                                       '_is_ready', '_next_due', 'maintain'))
-                OR (part = 'monitor' AND p.proname = 'check')
+                OR (part = 'monitor' AND p.proname IN ('check', 'metrics'))
                 OR p.proname = '_is_' OPERATOR(pg_catalog.||) part)
         UNION ALL
         SELECT 'TABLE', c.oid::regclass::text

@@ -207,6 +207,7 @@ CREATE TABLE taskq.settled (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     signals integer NOT NULL,                   -- dependencies that had signalled when it ended
+    action_no integer NOT NULL,                 -- the task's, so that counting per action reads this table only
     code "char" NOT NULL,                       -- c: completed, a: aborted
     cause "char" NOT NULL,                      -- who ended it: see settled_cause_check
     actor_id text,

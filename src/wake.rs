@@ -12,8 +12,8 @@ use pgrx::{PgXactCallbackEvent, register_xact_callback};
 use crate::pg::latch::{self, Channel};
 
 const READY: u8 = 1;
-const SETTLED: u8 = 2;
-const NEW_ACTION: u8 = 3;
+pub(crate) const SETTLED: u8 = 2;
+pub(crate) const NEW_ACTION: u8 = 3;
 const TIMER: u8 = 4;
 
 thread_local! {

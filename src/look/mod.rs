@@ -1,5 +1,6 @@
-//! Looking at graphs: read-only, with one snapshot per level.
+//! Looking: read-only. Graphs are read with one snapshot per level, numbers with one for all.
 
+mod metrics;
 mod paths;
 mod picture;
 mod walk;

@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 
 /// The fourth field of our lock tags. The SQL advisory-lock functions only make 1 and 2 there, so
 /// nobody's advisory locks collide with ours or pose as waiters.
-const TAG_CLASS: u16 = 0x7471;
+pub(crate) const TAG_CLASS: u16 = 0x7471;
 
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

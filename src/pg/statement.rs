@@ -32,12 +32,22 @@ pub(crate) struct Statement {
     sql: &'static std::ffi::CStr,
     types: &'static [pg_sys::Oid],
     plan: AtomicPtr<pg_sys::_SPI_plan>,
+    keep: bool,
 }
 
 impl Statement {
     /// A statement that will be planned on first use.
     pub(crate) const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid]) -> Self {
-        Statement { sql, types, plan: AtomicPtr::new(ptr::null_mut()) }
+        Statement { sql, types, plan: AtomicPtr::new(ptr::null_mut()), keep: true }
+    }
+
+    /// A statement that is planned at each call, for reports that read whole tables: there the best plan is
+    /// another one as they grow.
+    pub(crate) const fn planned_each_time(
+        sql: &'static std::ffi::CStr,
+        types: &'static [pg_sys::Oid],
+    ) -> Self {
+        Statement { sql, types, plan: AtomicPtr::new(ptr::null_mut()), keep: false }
     }
 
     /// Runs the statement and returns how many rows it touched.
@@ -124,10 +134,13 @@ impl Statement {
                 types.as_mut_ptr(),
                 pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
             );
-            if plan.is_null() || pg_sys::SPI_keepplan(plan) != 0 {
+            if plan.is_null() || (self.keep && pg_sys::SPI_keepplan(plan) != 0) {
                 pgrx::error!("cannot prepare {:?}", self.sql);
             }
-            self.plan.store(plan, Ordering::Relaxed);
+            // One that is not kept goes with the SPI frame.
+            if self.keep {
+                self.plan.store(plan, Ordering::Relaxed);
+            }
             plan
         }
     }

@@ -29,10 +29,10 @@ static ALIKE: Statement = Statement::new(
                   r.limited, r.keyed),
       done AS (
         INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures,
-                                   dependencies, signals, code, cause, actor_id, status, result)
+                                   dependencies, signals, action_no, code, cause, actor_id, status, result)
         SELECT g.task_no, COALESCE($3 OPERATOR(pg_catalog.+) COALESCE(t.retention,
                    (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $4), $3, g.granted_at, g.tries,
-               g.failures, g.dependencies, g.dependencies, $5, 'w', g.actor_id, $6, $7
+               g.failures, g.dependencies, g.dependencies, t.action_no, $5, 'w', g.actor_id, $6, $7
           FROM gone AS g
          CROSS JOIN LATERAL (SELECT t.retention, t.action_no FROM taskq.task t WHERE t.task_no = g.task_no OFFSET 0) AS t),
       forgotten AS (

@@ -64,10 +64,10 @@ static STORE: Statement = Statement::new(
           FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
          WHERE s.retention IS NOT NULL)
       INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures, dependencies,
-                                 signals, code, cause, actor_id, status, result)
+                                 signals, action_no, code, cause, actor_id, status, result)
       SELECT u.task_no, COALESCE($13 OPERATOR(pg_catalog.+) COALESCE(t.retention,
                  (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $12), $13, u.granted_at, u.tries,
-             u.failures, u.dependencies, u.signals, u.code, u.cause, u.actor_id, u.status, u.result
+             u.failures, u.dependencies, u.signals, t.action_no, u.code, u.cause, u.actor_id, u.status, u.result
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              AS u(task_no, granted_at, tries, failures, dependencies, signals, code, cause, actor_id, status,
                   result)

@@ -1,0 +1,370 @@
+//! `metrics`: the numbers of the moment as OpenMetrics text.
+//!
+//! One statement counts, so that all numbers are of one snapshot: each table is read once, from end to end,
+//! and none of the wide ones as a whole. `settled` knows the action of its tasks for that reason.
+//! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
+use pgrx::prelude::*;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::error::{Result, or_throw, required};
+use crate::pg::clock::{self, Time};
+use crate::pg::latch::TAG_CLASS;
+use crate::pg::statement::{Row, Statement, args};
+use crate::wake;
+
+/// `taskq.metrics(kept) -> text`
+#[pg_extern(sql = "")]
+fn taskq_metrics(kept: Option<bool>) -> String {
+    or_throw(metrics(kept))
+}
+
+/// What is counted per action: the kind of number, the number of the action, a text, the number, and the
+/// first task that it is about. Blocked tasks are looked up one by one in `task`, which is never read as a whole.
+/// Planned anew at each call: what groups best is another plan as the tables grow.
+static COUNT: Statement = Statement::planned_each_time(
+    c"SELECT 'live', r.action_no,
+             CASE WHEN r.free THEN 'ready' WHEN r.late THEN 'overdue' ELSE 'in-progress' END, r.number, r.first
+        FROM (SELECT r.action_no, r.nonce = 0 AS free, r.deadline <= $1 AS late, pg_catalog.count(*) AS number,
+                     pg_catalog.min(r.task_no) AS first
+                FROM taskq.run AS r GROUP BY r.action_no, free, late) AS r
+      UNION ALL
+      SELECT 'live', d.action_no, CASE WHEN d.due <= $1 THEN 'ready' ELSE 'scheduled' END AS what,
+             pg_catalog.count(*), pg_catalog.min(d.task_no)
+        FROM taskq.scheduled AS d GROUP BY d.action_no, what
+      UNION ALL
+      SELECT 'live', t.action_no, 'ready', pg_catalog.count(*), pg_catalog.min(k.task_no)
+        FROM taskq.parked AS k
+       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
+       GROUP BY t.action_no
+      UNION ALL
+      SELECT 'live', t.action_no, 'blocked', pg_catalog.count(*), NULL
+        FROM taskq.blocked AS b
+       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = b.task_no OFFSET 0) AS t
+       GROUP BY t.action_no
+      UNION ALL
+      -- What is left of a replaced task is not a task.
+      SELECT 'kept', s.action_no, pg_catalog.concat(s.code, s.cause), pg_catalog.count(*), NULL
+        FROM taskq.settled AS s WHERE $2 AND s.cause <> 'r' GROUP BY s.action_no, s.code, s.cause
+      UNION ALL
+      SELECT 'tries', NULL, a.outcome, pg_catalog.count(*), NULL
+        FROM taskq.attempt AS a WHERE $2 GROUP BY a.outcome
+      UNION ALL
+      SELECT 'expired', NULL, '', pg_catalog.count(*), NULL FROM taskq.settled AS s WHERE s.expires_at <= $1
+      UNION ALL
+      SELECT 'signals', NULL, '', pg_catalog.count(*), NULL FROM taskq.signal AS g
+      UNION ALL
+      SELECT 'schedules', NULL, x.what, x.number, NULL
+        FROM (SELECT pg_catalog.count(*) AS all, pg_catalog.count(*) FILTER (WHERE s.next_at <= $1) AS due,
+                     pg_catalog.count(s.problem) AS failing
+                FROM taskq.schedule AS s) AS c
+       CROSS JOIN LATERAL (VALUES ('all', c.all), ('due', c.due), ('failing', c.failing)) AS x(what, number)
+      UNION ALL
+      SELECT 'paused groups', NULL, '', pg_catalog.count(*), NULL FROM taskq.task_group AS g WHERE g.paused
+      UNION ALL
+      SELECT 'actors', NULL, '', pg_catalog.count(DISTINCT r.actor_id), NULL
+        FROM taskq.run AS r WHERE r.nonce <> 0
+      UNION ALL
+      -- Those who sleep hold a lock that says what for.
+      SELECT 'waiters', (l.classid::bigint >> 24)::integer, '', pg_catalog.count(DISTINCT l.pid), NULL
+        FROM pg_catalog.pg_locks AS l
+       WHERE l.locktype = 'advisory' AND l.objsubid = $3
+         AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+       GROUP BY 2
+      UNION ALL
+      SELECT 'inserts', NULL, c.relname::text, pg_catalog.pg_stat_get_tuples_inserted(c.oid), NULL
+        FROM pg_catalog.pg_class AS c
+       WHERE c.relnamespace = 'taskq'::pg_catalog.regnamespace AND c.relname IN ('task', 'settled', 'attempt')",
+    &[TIMESTAMPTZOID, BOOLOID, INT4OID],
+);
+static INSERTED: Statement = Statement::new(
+    c"SELECT t.task_no, t.inserted_at FROM taskq.task t WHERE t.task_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+static ACTIONS: Statement = Statement::new(
+    c"SELECT a.name, a.action_no, COALESCE(s.paused, false), s.max_concurrency,
+             (SELECT pg_catalog.count(*) FROM taskq.slot l WHERE l.name = a.name AND l.task_no IS NOT NULL)
+        FROM taskq.action a LEFT JOIN taskq.action_setting s ON s.name = a.name",
+    &[],
+);
+
+/// A row of [`COUNT`].
+struct Count {
+    kind: String,
+    action_no: Option<i32>,
+    what: String,
+    number: i64,
+    first: Option<i64>,
+}
+
+fn count(row: Row) -> Count {
+    Count {
+        kind: row.need(1),
+        action_no: row.get(2),
+        what: row.need(3),
+        number: row.need(4),
+        first: row.get(5),
+    }
+}
+
+fn metrics(kept: Option<bool>) -> Result<String> {
+    let kept = required("kept", kept)?;
+    let now = clock::now();
+    let counts = COUNT.query(args![now, kept, i32::from(TAG_CLASS)], count);
+    let mut metrics = Metrics::default();
+    let actions = metrics.actions();
+    metrics.tasks(&counts, &actions, kept, now);
+    metrics.rest(&counts, kept);
+    let mut registry = Registry::with_prefix("taskq");
+    registry.register_collector(Box::new(metrics));
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = text::encode(&mut text, &registry);
+    Ok(text)
+}
+
+/// What ends tasks, by the letter in `settled.cause`.
+const CAUSES: [(char, &str); 8] = [
+    ('w', "worker"),
+    ('t', "deadline"),
+    ('x', "tries"),
+    ('d', "dependency"),
+    ('s', "spontaneous"),
+    ('c', "cancelled"),
+    ('o', "operator"),
+    ('m', "merged"),
+];
+
+/// Names of actions by number.
+type Names = BTreeMap<i32, String>;
+
+impl Metrics {
+    fn actions(&mut self) -> Names {
+        let mut names = Names::new();
+        let mut seen = BTreeSet::new();
+        for (name, action_no, paused, limit, held) in ACTIONS.query(args![], |row| {
+            (
+                row.need::<String>(1),
+                row.need::<i32>(2),
+                row.need::<bool>(3),
+                row.get::<i32>(4),
+                row.need::<i64>(5),
+            )
+        }) {
+            if seen.insert(name.clone()) {
+                self.gauge("paused_actions", "Whether the action is paused.")
+                    .add([("action", &name)], f64::from(u8::from(paused)));
+                if let Some(limit) = limit {
+                    self.gauge("concurrency_limit", "Performances that max_concurrency allows.")
+                        .add([("action", &name)], f64::from(limit));
+                    self.gauge("concurrency_slots_held", "Performances that count against max_concurrency.")
+                        .add([("action", &name)], held as f64);
+                }
+            }
+            names.insert(action_no, name);
+        }
+        names
+    }
+
+    /// Per action. A name may have several numbers; their counts add up.
+    fn tasks(&mut self, counts: &[Count], actions: &Names, kept: bool, now: Time) {
+        const STATES: [&str; 6] = ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted"];
+        let mut oldest: BTreeMap<&str, i64> = BTreeMap::new();
+        for name in actions.values() {
+            for state in &STATES[..if kept { 6 } else { 4 }] {
+                self.gauge("tasks", "Tasks in the queue, settled ones that are kept included, by state.")
+                    .add([("action", name), ("state", state)], 0.0);
+            }
+            self.gauge("overdue_tasks", "Tasks in progress whose deadline has passed.")
+                .add([("action", name)], 0.0);
+        }
+        for count in counts.iter().filter(|c| c.kind == "live" || c.kind == "kept") {
+            let Some(name) = count.action_no.and_then(|n| actions.get(&n)) else { continue };
+            let number = count.number as f64;
+            let state = match (count.kind.as_str(), count.what.as_str()) {
+                ("kept", what) if what.starts_with('c') => "completed",
+                ("kept", _) => "aborted",
+                (_, "overdue") => "in-progress",
+                (_, what) => what,
+            };
+            self.gauge("tasks", "").add([("action", name), ("state", state)], number);
+            if count.what == "overdue" {
+                self.gauge("overdue_tasks", "").add([("action", name)], number);
+            }
+            if state == "ready"
+                && let Some(first) = count.first
+            {
+                let least = oldest.entry(name).or_insert(first);
+                *least = first.min(*least);
+            }
+        }
+        let task_nos: Vec<i64> = oldest.values().copied().collect();
+        let inserted: BTreeMap<i64, Time> =
+            INSERTED.query(args![task_nos], |row| (row.need(1), row.need(2))).into_iter().collect();
+        for (name, task_no) in oldest {
+            if let Some(at) = inserted.get(&task_no) {
+                self.family(
+                    "oldest_ready_age",
+                    "Time since the insertion of the oldest ready task.",
+                    Kind::Seconds,
+                )
+                .add([("action", name)], at.until(now) as f64 / 1e6);
+            }
+        }
+    }
+
+    /// What is not told per action.
+    fn rest(&mut self, counts: &[Count], kept: bool) {
+        for channel in ["work", "end_of_task"] {
+            self.gauge("waiters", "Sessions that sleep until there is work, or until a task has ended.")
+                .add([("for", channel)], 0.0);
+        }
+        if kept {
+            for (_, cause) in CAUSES {
+                self.gauge("settled_tasks", "Settled tasks that are kept, by what ended them.")
+                    .add([("cause", cause)], 0.0);
+            }
+        }
+        for count in counts {
+            let number = count.number as f64;
+            match count.kind.as_str() {
+                "kept" => {
+                    let stored = count.what.chars().last();
+                    for (_, cause) in CAUSES.iter().filter(|(letter, _)| Some(*letter) == stored) {
+                        self.gauge("settled_tasks", "").add([("cause", cause)], number);
+                    }
+                }
+                "tries" => self
+                    .gauge(
+                        "earlier_tries",
+                        "Tries before the last one, of tasks that are in the queue, by how they ended.",
+                    )
+                    .add([("outcome", count.what.as_str())], number),
+                "expired" => self
+                    .gauge("expired_tasks", "Settled tasks whose retention is over and that are still there.")
+                    .add([], number),
+                "signals" => {
+                    self.gauge("deferred_signals", "Signals that wait to be counted.").add([], number)
+                }
+                "schedules" => {
+                    let (name, help) = match count.what.as_str() {
+                        "due" => ("due_schedules", "Schedules whose next run is due."),
+                        "failing" => ("failing_schedules", "Schedules whose last run could not be inserted."),
+                        _ => ("schedules", "Schedules."),
+                    };
+                    self.gauge(name, help).add([], number);
+                }
+                "paused groups" => self.gauge("paused_groups", "Groups that are paused.").add([], number),
+                "actors" => self.gauge("actors", "Actors that hold tasks.").add([], number),
+                "waiters" => {
+                    let channel = match count.action_no.and_then(|kind| u8::try_from(kind).ok()) {
+                        Some(wake::SETTLED) => "end_of_task",
+                        // Every call that waits for work is registered here, whatever its actions are.
+                        Some(wake::NEW_ACTION) => "work",
+                        _ => continue,
+                    };
+                    self.gauge("waiters", "").add([("for", channel)], number);
+                }
+                "inserts" => {
+                    let (name, help) = match count.what.as_str() {
+                        "task" => ("inserted_tasks", "Tasks inserted, by the server's statistics."),
+                        "settled" => ("endings", "Tasks settled, by the server's statistics."),
+                        _ => (
+                            "unsettled_tries",
+                            "Tries that ended without settling their task, by the server's statistics.",
+                        ),
+                    };
+                    self.family(name, help, Kind::Counter).add([], number);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Everything there is to tell, in the order in which it was first spoken of.
+#[derive(Debug, Default)]
+struct Metrics {
+    families: Vec<Family>,
+}
+
+/// Numbers of one kind.
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    samples: BTreeMap<Vec<(&'static str, String)>, f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A number that only grows.
+    Counter,
+    /// A number of things that are there at the moment.
+    Gauge,
+    /// A time.
+    Seconds,
+}
+
+impl Metrics {
+    fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.family(name, help, Kind::Gauge)
+    }
+
+    fn family(&mut self, name: &'static str, help: &'static str, kind: Kind) -> &mut Family {
+        let at = self.families.iter().position(|f| f.name == name).unwrap_or_else(|| {
+            self.families.push(Family { name, help, kind, samples: BTreeMap::new() });
+            self.families.len() - 1
+        });
+        &mut self.families[at]
+    }
+}
+
+impl Family {
+    fn add<const N: usize>(&mut self, labels: [(&'static str, &str); N], number: f64) {
+        let labels = labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect();
+        *self.samples.entry(labels).or_insert(0.0) += number;
+    }
+
+    fn encode(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        match self.kind {
+            Kind::Counter => self.encode_as(encoder, None, |number| ConstCounter::new(number as u64)),
+            Kind::Gauge => self.encode_as(encoder, None, |number| ConstGauge::new(number as i64)),
+            Kind::Seconds => self.encode_as(encoder, Some(Unit::Seconds), ConstGauge::new),
+        }
+    }
+
+    fn encode_as<M: EncodeMetric>(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        unit: Option<Unit>,
+        metric: impl Fn(f64) -> M,
+    ) -> fmt::Result {
+        let kind = metric(0.0).metric_type();
+        let mut encoder = encoder.encode_descriptor(self.name, self.help, unit.as_ref(), kind)?;
+        for (labels, number) in &self.samples {
+            let metric = metric(*number);
+            if labels.is_empty() {
+                // The only sample of its family.
+                return metric.encode(encoder);
+            }
+            metric.encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.families.iter().try_for_each(|family| family.encode(&mut encoder))
+    }
+}
