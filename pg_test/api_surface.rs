@@ -15,10 +15,12 @@ function _is_producer() -> boolean
 function _is_ready(actions text[]) -> boolean
 function _is_worker() -> boolean
 function _next_due(actions text[]) -> timestamp with time zone
+function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer
 function _parallel(blocks jsonb) -> jsonb
 function _rights(part text) -> TABLE(kind text, name text)
 function _task_channels(task_ids text[]) -> SETOF bigint
+function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
 function add_dependencies(after text[], run text[], condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(dependencies jsonb, if_missing text DEFAULT 'error'::text) -> bigint

@@ -549,6 +549,26 @@ CREATE FUNCTION taskq.maintain()
 COMMENT ON FUNCTION taskq.maintain IS
     'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
 
+CREATE FUNCTION taskq._upkeep(kind text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_upkeep_wrapper';
+COMMENT ON FUNCTION taskq._upkeep IS
+    'internal: one step of one kind of upkeep; tells whether there is more to do';
+
+CREATE FUNCTION taskq._next_upkeep()
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_next_upkeep_wrapper';
+COMMENT ON FUNCTION taskq._next_upkeep IS
+    'internal: when the background worker has something to do';
+
 CREATE FUNCTION taskq.clock()
     RETURNS timestamptz
     LANGUAGE c STABLE PARALLEL UNSAFE COST 1

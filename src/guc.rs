@@ -13,6 +13,12 @@ static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 /// it decides who may take whose tasks.
 static NOW: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
+/// `taskq.background_worker`: whether a database gets a worker, where the library is preloaded.
+static BACKGROUND_WORKER: GucSetting<bool> = GucSetting::<bool>::new(true);
+
+/// `taskq.maintenance_interval`: how long the background worker sleeps at most, in milliseconds.
+static MAINTENANCE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+
 /// Declares the settings; called once, when the library is loaded.
 pub(crate) fn init() {
     GucRegistry::define_int_guc(
@@ -24,6 +30,24 @@ pub(crate) fn init() {
         i32::MAX,
         GucContext::Userset,
         GucFlags::UNIT_S,
+    );
+    GucRegistry::define_bool_guc(
+        c"taskq.background_worker",
+        c"Whether a background worker does what is due, if the library is preloaded.",
+        c"Needs shared_preload_libraries = 'taskq'. Read when the worker starts, and at each reload.",
+        &BACKGROUND_WORKER,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"taskq.maintenance_interval",
+        c"How long the background worker sleeps at most.",
+        c"It wakes up earlier for what is due, but removes expired tasks at this pace.",
+        &MAINTENANCE_INTERVAL,
+        1_000,
+        24 * 60 * 60 * 1_000,
+        GucContext::Suset,
+        GucFlags::UNIT_MS,
     );
     GucRegistry::define_string_guc(
         c"taskq.now",
@@ -43,6 +67,16 @@ pub(crate) fn init() {
 /// Seconds that a settled task is kept by default; `None` for ever.
 pub(crate) fn retention_seconds() -> Option<i32> {
     Some(RETENTION.get()).filter(|seconds| *seconds >= 0)
+}
+
+/// Whether databases get a background worker.
+pub(crate) fn background_worker() -> bool {
+    BACKGROUND_WORKER.get()
+}
+
+/// How many milliseconds the background worker sleeps at most.
+pub(crate) fn maintenance_interval() -> i32 {
+    MAINTENANCE_INTERVAL.get()
 }
 
 /// The time that `taskq.now` replaces the clock with, if it does.

@@ -4,7 +4,8 @@
 //!
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. Each SQL
 //! function of the contract (`sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
-//! and runs kept, generic plans. There is no process of its own, no shared memory, no polling.
+//! and runs kept, generic plans. There is no polling, and nothing depends on a
+//! process of its own or on shared memory.
 //!
 //! # Code map
 //!
@@ -16,9 +17,10 @@
 //! - `returns`: the end of performances: settling, giving back, children.
 //! - `revive`: aborted tasks that come back.
 //! - `schedules`: tasks that come when a cron expression says so.
-//! - `look`: graphs, paths and reasons, read-only.
+//! - `look`: graphs, paths, reasons and metrics, read-only.
 //! - `settle`: how a task's end is stored and its dependents are signalled.
 //! - `upkeep`: what time makes necessary: elapsed leases, due tasks, retention.
+//! - `background`: the optional background worker, which does upkeep on time when nobody calls.
 //! - `store`: statements on the tables that several verbs share; **the lock order** is in `store::live`.
 //! - `wake`: whom a commit has to wake.
 //! - `pg`: the only files with `unsafe`: plans, latches, errors, clock.
@@ -34,6 +36,7 @@
 
 use pgrx::prelude::*;
 
+mod background;
 mod claim;
 mod error;
 mod flow;
@@ -67,6 +70,7 @@ extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::init();
+    background::init();
 }
 
 /// `taskq._before_commit()`: the last look at deferred signals.

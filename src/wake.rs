@@ -4,11 +4,13 @@
 //! and sleeps again. A transaction that is prepared (2PC) and committed later wakes nobody; waiters look
 //! again now and then for that case, see `verbs::wait`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
+use crate::pg::board;
+use crate::pg::clock::Time;
 use crate::pg::latch::{self, Channel};
 
 const READY: u8 = 1;
@@ -19,6 +21,8 @@ const TIMER: u8 = 4;
 thread_local! {
     /// How many waiters of each channel this transaction's commit has to wake.
     static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
+    /// What this transaction brings that is due by itself, the earliest of it.
+    static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
 }
 
 /// Waiters for tasks of this action.
@@ -62,6 +66,12 @@ pub(crate) fn timer() {
     note(TIMER_CHANNEL, 1);
 }
 
+/// Something that is due then: the background worker, if there is one, looks after it in time. To be called
+/// besides one of the others, which has the commit tell.
+pub(crate) fn due(time: Time) {
+    DUE.set(DUE.get().min(time));
+}
+
 /// To be called when a waiting call for work ends, after it has given up its registrations: hands on a
 /// wake-up that came after its last look, and one more if it took all it could (`full`), since there may be
 /// more. A wake-up is only ever lost with a backend that ends by an error; the slow look covers that.
@@ -92,6 +102,7 @@ fn note(channel: Channel, count: usize) {
             for (channel, count) in NOTES.take() {
                 latch::wake(channel, count);
             }
+            board::tell(DUE.replace(Time::INFINITY));
         });
         register_xact_callback(PgXactCallbackEvent::Abort, forget);
         register_xact_callback(PgXactCallbackEvent::Prepare, forget);
@@ -100,4 +111,5 @@ fn note(channel: Channel, count: usize) {
 
 fn forget() {
     NOTES.take();
+    DUE.set(Time::INFINITY);
 }

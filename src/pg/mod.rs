@@ -1,10 +1,13 @@
 //! The only place that touches Postgres' internals: each file wraps one of them in a small safe
 //! interface and says why that is sound. Nothing here knows what a task is.
 
+pub(crate) mod board;
 pub(crate) mod clock;
 pub(crate) mod json;
 pub(crate) mod latch;
 pub(crate) mod procedure;
+pub(crate) mod process;
 pub(crate) mod session;
 pub(crate) mod statement;
 pub(crate) mod throw;
+pub(crate) mod utility;

@@ -59,6 +59,12 @@ pub(crate) fn check_for_interrupts() {
     pgrx::check_for_interrupts!();
 }
 
+/// Does nothing for a short while.
+pub(crate) fn nap(time: std::time::Duration) {
+    // SAFETY: sleeps.
+    unsafe { pg_sys::pg_usleep(time.as_micros() as std::ffi::c_long) };
+}
+
 /// 62 bits from the operating system's generator, never 0.
 pub(crate) fn random_62_bits() -> i64 {
     let mut bytes = [0u8; 8];

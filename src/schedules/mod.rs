@@ -87,6 +87,7 @@ fn schedule(
     })?;
     SET.execute(args![name, cron, timezone, JsonText(task), overlap, backfill, next]);
     wake::timer();
+    wake::due(next);
     Ok(TimestampWithTimeZone::try_from(next.0).ok())
 }
 

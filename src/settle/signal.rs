@@ -12,12 +12,13 @@ use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID};
 
 use super::commit;
 use super::store::Ending;
-use crate::pg::clock::Time;
+use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
+use crate::wake;
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +126,9 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
     count(&deltas, counters, now)
 }
 
+/// When a signal must have been counted by whoever commits last, in microseconds.
+const LEFT_OVER: i64 = 1_000_000;
+
 /// Appends the signals of tasks whose counters somebody else holds. A task that has no counter any more
 /// (it was cancelled, or aborted by an earlier signal) needs none.
 fn defer(deltas: &Deltas, locked: &[Live]) {
@@ -143,6 +147,8 @@ fn defer(deltas: &Deltas, locked: &[Live]) {
         busy.iter().map(|n| deltas[n].lost_status.clone()).collect::<Vec<_>>(),
     ]);
     commit::look_again(busy);
+    // Whoever commits last counts them; if nobody did, the background worker finds them.
+    wake::due(Time(clock::wall().0 + LEFT_OVER));
 }
 
 /// Counts down the locked counters. What reaches zero is released or, if spontaneous, completes; what has

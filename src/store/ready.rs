@@ -102,6 +102,9 @@ fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
     let due: Vec<Time> = freed.iter().map(|(_, due)| *due).collect();
     let actions: Vec<i32> = TO_SCHEDULED
         .query(args![c.task_nos, due, c.tries, c.failures, c.dependencies, held_back], |row| row.need(1));
+    if let Some(first) = freed.iter().map(|(_, due)| *due).min() {
+        wake::due(first);
+    }
     for action_no in actions {
         // One waiter for this action has to learn of the new due time.
         wake::ready(action_no);

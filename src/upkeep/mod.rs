@@ -8,6 +8,7 @@
 pub(crate) mod due;
 pub(crate) mod leases;
 pub(crate) mod retention;
+pub(crate) mod steps;
 
 use pgrx::pg_sys::{INT4ARRAYOID, TIMESTAMPTZOID};
 

@@ -1,0 +1,123 @@
+//! The launcher: which databases have a worker.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use pgrx::prelude::*;
+
+use super::{LAUNCHER, WORKER};
+use crate::guc;
+use crate::pg::board::{self, Slot, State};
+use crate::pg::clock::{self, Time};
+use crate::pg::process::{self, Started};
+
+/// How often the list of databases is read if nobody asks for it.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// How soon a worker that ended by itself is followed by another, and how late at most if each ends soon.
+const SOON: i64 = 1_000_000;
+const LATE: i64 = 60_000_000;
+
+/// One that has lived so long has not failed at the start.
+const ALIVE: i64 = 60_000_000;
+
+/// What the launcher knows of a database's worker.
+struct Known {
+    worker: Option<Started>,
+    started_at: Time,
+    /// None is started before.
+    not_before: Time,
+    /// How long to wait after the next failure.
+    patience: i64,
+}
+
+/// The launcher's life, as Postgres starts it.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn taskq_launcher_main(_argument: pg_sys::Datum) {
+    process::connect(None);
+    board::launcher_is_here();
+    let mut known: HashMap<pg_sys::Oid, Known> = HashMap::new();
+    let mut may_complain = true;
+    loop {
+        crate::pg::latch::reset();
+        if process::asked_to_end() {
+            // Not 0, which would mean never to start it again.
+            process::end(1);
+        }
+        if process::settings_changed() {
+            process::read_settings();
+            may_complain = true;
+            // Settings of databases are read by those who connect to them.
+            known.values_mut().for_each(|k| k.not_before = Time(0));
+            forget_absence(known.keys());
+        }
+        let mut next = LOOK;
+        if guc::background_worker() {
+            match process::transaction(c"looking for databases", process::databases) {
+                Ok(databases) => {
+                    known.retain(|database, _| databases.contains(database));
+                    for slot in board::slots_for(&databases) {
+                        next = next.min(look_after(slot, &mut known, &mut may_complain));
+                    }
+                }
+                Err(failure) => pgrx::log!("{LAUNCHER}: {}", failure.message),
+            }
+        }
+        process::sleep(next);
+    }
+}
+
+/// Databases without the extension, or whose setting was off, are looked at again.
+fn forget_absence<'a>(databases: impl Iterator<Item = &'a pg_sys::Oid>) {
+    for slot in databases.filter_map(|database| board::slot_of(*database)) {
+        if matches!(slot.state(), State::Absent | State::Off) {
+            slot.set_state(State::Unknown);
+        }
+    }
+}
+
+/// Starts a worker for the database if it should have one; returns how soon to look again.
+fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain: &mut bool) -> Duration {
+    let now = clock::wall();
+    let database = slot.database();
+    let entry = known.entry(database).or_insert(Known {
+        worker: None,
+        started_at: Time(0),
+        not_before: Time(0),
+        patience: SOON,
+    });
+    if let Some(worker) = &entry.worker {
+        if !worker.has_ended() {
+            // Its end wakes us.
+            return LOOK;
+        }
+        entry.worker = None;
+        slot.leave();
+        if slot.state() == State::Running {
+            // It died of an error, and could not say so.
+            entry.patience =
+                if entry.started_at.until(now) > ALIVE { SOON } else { (entry.patience * 2).min(LATE) };
+            entry.not_before = Time(now.0 + entry.patience);
+            slot.set_state(State::Ended);
+        }
+    }
+    if matches!(slot.state(), State::Absent | State::Off) {
+        return LOOK;
+    }
+    let not_before = entry.not_before.max(slot.away_until());
+    if not_before > now {
+        return process::until(not_before);
+    }
+    slot.set_state(State::Running);
+    entry.started_at = now;
+    entry.worker = process::start_worker(WORKER, "taskq_worker_main", database);
+    if entry.worker.is_none() {
+        slot.set_state(State::Ended);
+        entry.not_before = Time(now.0 + LATE);
+        if std::mem::take(may_complain) {
+            pgrx::log!("{LAUNCHER}: no worker could be started: max_worker_processes may be too low");
+        }
+    }
+    LOOK
+}

@@ -1,0 +1,51 @@
+//! The optional background worker: with `shared_preload_libraries = 'taskq'` what time makes necessary is
+//! done on time although nobody calls.
+//!
+//! A launcher, connected to no database, gives every database that has the extension a worker. A worker does
+//! what is due, one kind after the other in short transactions, and sleeps until the next is due; a commit
+//! that brings something nearer wakes it. Nothing else depends on any of it.
+//!
+//! **It is in nobody's way.** It holds no lock and no snapshot while it sleeps, and leaves the database for
+//! commands that want it for themselves. While it works, DROP EXTENSION waits for it, and not the other way
+//! round: each transaction begins by holding the extension, and gives up soon if it has to wait.
+
+mod launcher;
+mod worker;
+
+use std::time::Duration;
+
+use pgrx::pg_sys;
+
+use crate::pg::clock::{self, Time};
+use crate::pg::session::{check_for_interrupts, nap};
+use crate::pg::{board, process, utility};
+
+const LAUNCHER: &str = "taskq launcher";
+const WORKER: &str = "taskq worker";
+
+/// How long a worker stays away from a database that somebody wants for himself.
+const AWAY: i64 = 10_000_000;
+
+/// How long somebody waits for it to go. Postgres waits for another five seconds.
+const PATIENCE: i64 = 5_000_000;
+
+/// To be called when the library is loaded.
+pub(crate) fn init() {
+    if process::is_server_start() {
+        board::request();
+        utility::before_exclusive_commands(vacate);
+        process::register_launcher(LAUNCHER, "taskq_launcher_main");
+    }
+}
+
+/// Has the worker leave a database, and waits until it has. If the command fails after that, the launcher
+/// sends another.
+fn vacate(database: pg_sys::Oid) {
+    let Some(slot) = board::slot_of(database) else { return };
+    let began = clock::wall();
+    slot.stay_away_until(Time(began.0 + AWAY));
+    while slot.is_occupied() && began.until(clock::wall()) < PATIENCE {
+        nap(Duration::from_millis(10));
+        check_for_interrupts();
+    }
+}

@@ -1,0 +1,177 @@
+//! The worker of one database.
+
+use pgrx::pg_sys::TEXTOID;
+use pgrx::prelude::*;
+
+use super::WORKER;
+use crate::guc;
+use crate::pg::board::{self, Slot, State};
+use crate::pg::clock::{self, Time};
+use crate::pg::process::{self, Failure};
+use crate::pg::session::has_prepared_transactions;
+use crate::pg::statement::{Statement, args};
+use crate::upkeep::steps::KINDS;
+
+/// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
+/// running.
+const PAUSE: i64 = 200_000;
+
+/// How soon it looks again at what is due and could not be done, since somebody else has it.
+const AGAIN: i64 = 1_000_000;
+
+/// The longest pause after errors.
+const LONGEST: i64 = 60_000_000;
+
+/// How long it sleeps at most where transactions can be prepared, since their commit tells nobody.
+const PREPARED: i64 = 5_000_000;
+
+/// Through SQL, for the owner's rights and the planner settings that come with the functions.
+static STEP: Statement = Statement::new(c"SELECT taskq._upkeep($1)", &[TEXTOID]);
+static NEXT: Statement = Statement::new(c"SELECT taskq._next_upkeep()", &[]);
+
+/// What it knows of one kind of upkeep.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    /// After an error it is left alone until then.
+    not_before: Time,
+    /// How long after the next error.
+    patience: i64,
+}
+
+/// The worker's life, as Postgres starts it; the argument is the database.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn taskq_worker_main(argument: pg_sys::Datum) {
+    let database = pg_sys::Oid::from(argument.value() as u32);
+    process::connect(Some(database));
+    let Some(slot) = board::slot_of(database) else { process::end(0) };
+    slot.occupy();
+    process::at_exit(on_exit);
+    if !guc::background_worker() {
+        end(slot, State::Off);
+    }
+    // Whatever is set for the database or for the user is not meant for this session.
+    for (name, value) in [
+        (c"lock_timeout", c"500ms"),
+        (c"statement_timeout", c"0"),
+        (c"idle_in_transaction_session_timeout", c"0"),
+        (c"default_transaction_read_only", c"off"),
+        (c"default_transaction_isolation", c"read committed"),
+        (c"search_path", c"pg_catalog, pg_temp"),
+        (c"row_security", c"off"),
+        (c"application_name", c"taskq worker"),
+    ] {
+        process::set(name, value);
+    }
+    let mut kinds = KINDS.map(|name| Kind { name, not_before: Time(0), patience: AGAIN });
+    loop {
+        slot.begin_look();
+        leave_if_wanted(slot);
+        for kind in &mut kinds {
+            work_off(kind, slot);
+        }
+        let now = clock::wall();
+        let due = next_due(slot, &kinds, now);
+        let mut latest = now.0 + i64::from(guc::maintenance_interval()) * 1_000;
+        if has_prepared_transactions() {
+            latest = latest.min(now.0 + PREPARED);
+        }
+        let wakes_at = Time(due.0.min(latest));
+        slot.end_look(wakes_at);
+        process::sleep(process::until(wakes_at));
+        pause(slot, now);
+    }
+}
+
+/// Waits until [`PAUSE`] is over since then, however often it is woken. What it is woken for is seen by the
+/// look that follows.
+fn pause(slot: &Slot, since: Time) {
+    loop {
+        crate::pg::latch::reset();
+        leave_if_wanted(slot);
+        let over = Time(since.0 + PAUSE);
+        if over <= clock::wall() {
+            return;
+        }
+        process::sleep(process::until(over));
+    }
+}
+
+/// The slot of this process is free again, whatever it died of.
+unsafe extern "C-unwind" fn on_exit(_: i32, _: pg_sys::Datum) {
+    // SAFETY: reads a variable.
+    if let Some(slot) = board::slot_of(unsafe { pg_sys::MyDatabaseId }) {
+        slot.leave();
+    }
+}
+
+fn end(slot: &Slot, state: State) -> ! {
+    slot.set_state(state);
+    process::end(0)
+}
+
+/// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, or to
+/// come back with new settings.
+fn leave_if_wanted(slot: &Slot) {
+    if process::asked_to_end() {
+        // That may have been DROP DATABASE … WITH (FORCE).
+        slot.stay_away_until(Time(clock::wall().0 + AGAIN));
+        end(slot, State::Ended);
+    }
+    if process::settings_changed() || slot.away_until() > clock::wall() {
+        end(slot, State::Ended);
+    }
+}
+
+/// Does all that is due of one kind, a transaction for each step.
+fn work_off(kind: &mut Kind, slot: &Slot) {
+    while kind.not_before <= clock::wall() {
+        leave_if_wanted(slot);
+        match step(kind.name) {
+            Ok(Some(more)) => {
+                kind.patience = AGAIN;
+                if !more {
+                    return;
+                }
+            }
+            Ok(None) => end(slot, State::Absent),
+            Err(failure) => put_off(kind, &failure),
+        }
+    }
+}
+
+/// One step of a kind; whether there is more to do, or `None` if the extension is not there.
+fn step(kind: &'static str) -> Result<Option<bool>, Failure> {
+    process::transaction(c"taskq upkeep", || {
+        process::hold_extension()?;
+        STEP.first(args![kind], |row| row.need(1))
+    })
+}
+
+fn put_off(kind: &mut Kind, failure: &Failure) {
+    kind.not_before = Time(clock::wall().0 + kind.patience);
+    if failure.busy {
+        pgrx::debug1!("{WORKER}: {} are put off: {}", kind.name, failure.message);
+    } else {
+        let seconds = kind.patience / 1_000_000;
+        pgrx::log!("{WORKER}: {} failed, and are tried again in {seconds} s: {}", kind.name, failure.message);
+        kind.patience = (kind.patience * 2).min(LONGEST);
+    }
+}
+
+/// When something will be due.
+fn next_due(slot: &Slot, kinds: &[Kind], now: Time) -> Time {
+    let due = process::transaction(c"taskq upkeep", || {
+        process::hold_extension()?;
+        Some(NEXT.first(args![], |row| row.get::<Time>(1)).flatten().unwrap_or(Time::INFINITY))
+    });
+    let due = match due {
+        Ok(Some(due)) => due,
+        Ok(None) => end(slot, State::Absent),
+        Err(_) => now,
+    };
+    // What is due already is in somebody else's hands, or has failed.
+    let due = if due <= now { Time(now.0 + AGAIN) } else { due };
+    kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Time::min)
+}

@@ -1,0 +1,244 @@
+//! A little shared memory, only there if the library is preloaded: which database has a background worker,
+//! where its latch is, and until when it means to sleep.
+//!
+//! Every field is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and
+//! takes them back; a backend that finds its slot with another database in it looks for it again.
+//!
+//! **No wake-up is lost.** A worker sets `wakes_at` to infinity and resets its latch *before* it looks, and
+//! sets it to the time of its next look *after*. A backend that commits reads `wakes_at` when its commit is
+//! visible. Had the worker's look not seen the commit, then it began before, so infinity was written before
+//! it was read: the backend reads infinity, or the time that the worker means to sleep until, and sets the
+//! latch if what it committed is due earlier.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
+
+use pgrx::prelude::*;
+
+use super::clock::Time;
+
+/// For how many databases there is room. There are rarely more background workers than eight.
+const MOST_DATABASES: usize = 128;
+
+/// What is known of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody has looked yet, or something has changed since.
+    Unknown,
+    /// A worker is there, or on its way.
+    Running,
+    /// The extension is not there.
+    Absent,
+    /// The setting `taskq.background_worker` is off there.
+    Off,
+    /// Its worker has ended.
+    Ended,
+}
+
+/// A database and its worker. All zero: a free slot.
+#[repr(C)]
+pub(crate) struct Slot {
+    database: AtomicU32,
+    state: AtomicU32,
+    latch: AtomicPtr<pg_sys::Latch>,
+    wakes_at: AtomicI64,
+    away_until: AtomicI64,
+}
+
+#[repr(C)]
+struct Board {
+    launcher: AtomicPtr<pg_sys::Latch>,
+    /// There are more databases than slots.
+    full: AtomicBool,
+    slots: [Slot; MOST_DATABASES],
+}
+
+/// Set by the postmaster before it forks, so that every backend has it.
+static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
+
+fn board() -> Option<&'static Board> {
+    // SAFETY: null, or shared memory that lives as long as the server, of this layout.
+    unsafe { BOARD.load(SeqCst).as_ref() }
+}
+
+fn set(latch: &AtomicPtr<pg_sys::Latch>) {
+    let latch = latch.load(SeqCst);
+    if !latch.is_null() {
+        // SAFETY: a latch in a PGPROC, which is in shared memory for ever. If its process has gone by now,
+        // somebody else wakes up for nothing.
+        unsafe { pg_sys::SetLatch(latch) };
+    }
+}
+
+fn my_latch() -> *mut pg_sys::Latch {
+    // SAFETY: this process's latch, which is the shared one in its PGPROC by the time this is asked.
+    unsafe { pg_sys::MyLatch }
+}
+
+/// To be called while the library is preloaded: asks for the memory.
+pub(crate) fn request() {
+    // SAFETY: hooks are set by the postmaster before it starts anything, each after what was there before.
+    unsafe {
+        #[cfg(feature = "pg14")]
+        pg_sys::RequestAddinShmemSpace(size_of::<Board>());
+        #[cfg(not(feature = "pg14"))]
+        {
+            static mut BEFORE: pg_sys::shmem_request_hook_type = None;
+            #[pg_guard]
+            unsafe extern "C-unwind" fn on_request() {
+                // SAFETY: as Postgres calls a hook.
+                unsafe {
+                    if let Some(before) = BEFORE {
+                        before();
+                    }
+                    pg_sys::RequestAddinShmemSpace(size_of::<Board>());
+                }
+            }
+            BEFORE = pg_sys::shmem_request_hook;
+            pg_sys::shmem_request_hook = Some(on_request);
+        }
+        static mut BEFORE: pg_sys::shmem_startup_hook_type = None;
+        #[pg_guard]
+        unsafe extern "C-unwind" fn on_startup() {
+            // SAFETY: as Postgres calls a hook. The memory is all zero when it is new, which is a board
+            // without databases. After a crash everything is made anew, and this is called again.
+            unsafe {
+                if let Some(before) = BEFORE {
+                    before();
+                }
+                let mut found = false;
+                let memory = pg_sys::ShmemInitStruct(c"taskq".as_ptr(), size_of::<Board>(), &mut found);
+                if !found {
+                    memory.cast::<u8>().write_bytes(0, size_of::<Board>());
+                }
+                BOARD.store(memory.cast(), SeqCst);
+            }
+        }
+        BEFORE = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(on_startup);
+    }
+}
+
+/// The slot of a database, if it has one.
+pub(crate) fn slot_of(database: pg_sys::Oid) -> Option<&'static Slot> {
+    board()?.slots.iter().find(|slot| slot.database() == database)
+}
+
+/// Called after a commit that changed the queue of this database: has its worker look in time for what is
+/// `due`, and a database looked at in which there was no extension before. Raises no error.
+pub(crate) fn tell(due: Time) {
+    let Some(board) = board() else { return };
+    // SAFETY: reads a variable.
+    match slot_of(unsafe { pg_sys::MyDatabaseId }) {
+        Some(slot) => match slot.state() {
+            State::Running if due.0 < slot.wakes_at.load(SeqCst) => set(&slot.latch),
+            State::Absent => {
+                slot.set_state(State::Unknown);
+                set(&board.launcher);
+            }
+            _ => {}
+        },
+        None if !board.full.load(SeqCst) => set(&board.launcher),
+        None => {}
+    }
+}
+
+impl Slot {
+    pub(crate) fn database(&self) -> pg_sys::Oid {
+        pg_sys::Oid::from(self.database.load(SeqCst))
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(SeqCst) {
+            1 => State::Running,
+            2 => State::Absent,
+            3 => State::Off,
+            4 => State::Ended,
+            _ => State::Unknown,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        let stored = match state {
+            State::Unknown => 0,
+            State::Running => 1,
+            State::Absent => 2,
+            State::Off => 3,
+            State::Ended => 4,
+        };
+        self.state.store(stored, SeqCst);
+    }
+
+    /// Until when no worker shall be in the database, by the real clock.
+    pub(crate) fn away_until(&self) -> Time {
+        Time(self.away_until.load(SeqCst))
+    }
+
+    /// Asks the worker to leave the database, and the launcher to send none before that time.
+    pub(crate) fn stay_away_until(&self, time: Time) {
+        self.away_until.fetch_max(time.0, SeqCst);
+        set(&self.latch);
+    }
+
+    /// Whether a worker is in the database.
+    pub(crate) fn is_occupied(&self) -> bool {
+        !self.latch.load(SeqCst).is_null()
+    }
+
+    /// This process is the database's worker from now on.
+    pub(crate) fn occupy(&self) {
+        self.wakes_at.store(Time::INFINITY.0, SeqCst);
+        self.latch.store(my_latch(), SeqCst);
+    }
+
+    /// To be called before looking what is due.
+    pub(crate) fn begin_look(&self) {
+        self.wakes_at.store(Time::INFINITY.0, SeqCst);
+        super::latch::reset();
+    }
+
+    /// The worker means to sleep until then.
+    pub(crate) fn end_look(&self, wakes_at: Time) {
+        self.wakes_at.store(wakes_at.0, SeqCst);
+    }
+
+    /// The worker has left.
+    pub(crate) fn leave(&self) {
+        self.latch.store(ptr::null_mut(), SeqCst);
+    }
+
+    fn free(&self) {
+        self.database.store(pg_sys::InvalidOid.to_u32(), SeqCst);
+    }
+}
+
+/// This process is the launcher from now on.
+pub(crate) fn launcher_is_here() {
+    if let Some(board) = board() {
+        board.launcher.store(my_latch(), SeqCst);
+    }
+}
+
+/// Gives a slot to each of the databases, and takes it from those that are gone. Only for the launcher.
+pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static Slot> {
+    let Some(board) = board() else { return Vec::new() };
+    for slot in &board.slots {
+        if slot.database() != pg_sys::InvalidOid && !databases.contains(&slot.database()) {
+            slot.free();
+        }
+    }
+    let mut slots = Vec::with_capacity(databases.len());
+    for database in databases {
+        let slot = slot_of(*database).or_else(|| {
+            let slot = slot_of(pg_sys::InvalidOid)?;
+            slot.set_state(State::Unknown);
+            slot.leave();
+            slot.away_until.store(0, SeqCst);
+            slot.database.store(database.to_u32(), SeqCst);
+            Some(slot)
+        });
+        slots.extend(slot);
+    }
+    board.full.store(slots.len() < databases.len(), SeqCst);
+    slots
+}

@@ -1,0 +1,257 @@
+//! What a background process needs: to be registered, to connect, to sleep, and to survive errors.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, BgWorkerStartTime,
+    DynamicBackgroundWorker, SignalWakeFlags,
+};
+use pgrx::prelude::*;
+use pgrx::{IntoDatum, PgTryBuilder};
+
+use super::clock::Time;
+
+/// Whether the library is being loaded at the start of the server, and not by pg_upgrade, which wants to be
+/// alone.
+pub(crate) fn is_server_start() -> bool {
+    // SAFETY: reads variables.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress && !pg_sys::IsBinaryUpgrade }
+}
+
+/// How soon the postmaster starts the launcher again if it ends.
+const RESTART: Duration = Duration::from_secs(5);
+
+/// Has the postmaster start the launcher once the server may write: on a standby that is when it is promoted.
+pub(crate) fn register_launcher(name: &str, function: &str) {
+    BackgroundWorkerBuilder::new(name)
+        .set_type(name)
+        .set_library("taskq")
+        .set_function(function)
+        .enable_shmem_access(None)
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_restart_time(Some(RESTART))
+        .load();
+}
+
+/// A worker that this process has started.
+pub(crate) struct Started(DynamicBackgroundWorker);
+
+/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`).
+pub(crate) fn start_worker(kind: &str, function: &str, database: pg_sys::Oid) -> Option<Started> {
+    // SAFETY: reads a variable.
+    let me = unsafe { pg_sys::MyProcPid };
+    BackgroundWorkerBuilder::new(&format!("{kind} for database {}", database.to_u32()))
+        .set_type(kind)
+        .set_library("taskq")
+        .set_function(function)
+        .enable_shmem_access(None)
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_restart_time(None)
+        .set_argument(database.into_datum())
+        .set_notify_pid(me)
+        .load_dynamic()
+        .ok()
+        .map(Started)
+}
+
+impl Started {
+    /// Whether it has ended, or never came up.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.0.pid(), Err(BackgroundWorkerStatus::Stopped | BackgroundWorkerStatus::PostmasterDied))
+    }
+}
+
+unsafe extern "C-unwind" {
+    /// tcop/tcopprot.h. pgrx's wrapper of it is not made for a signal handler.
+    fn die(signal: std::ffi::c_int);
+}
+
+/// Connects this process: to a database, or to the shared catalogs only. From here on it can be asked to end
+/// (SIGTERM, also in the middle of a statement) and to read its settings anew (SIGHUP).
+pub(crate) fn connect(database: Option<pg_sys::Oid>) {
+    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
+    // SAFETY: Postgres' own handler, made for processes that check for interrupts as this one does. The
+    // connection is made once, by the process that Postgres started for it.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(die));
+        #[cfg(feature = "pg18")]
+        pg_sys::pqsignal_be(pg_sys::SIGTERM as i32, Some(die));
+        match database {
+            Some(database) => {
+                pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
+            }
+            None => pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0),
+        }
+    }
+}
+
+/// Sets a setting of this session, as its user would.
+pub(crate) fn set(name: &std::ffi::CStr, value: &std::ffi::CStr) {
+    // SAFETY: two strings; raises an error if there is no such setting.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+        );
+    }
+}
+
+/// Whether the process has been asked to end.
+pub(crate) fn asked_to_end() -> bool {
+    // SAFETY: reads a variable that the signal handler sets.
+    unsafe { (&raw const pg_sys::ProcDiePending).read_volatile() != 0 }
+}
+
+/// Whether settings have changed since the last time this was asked.
+pub(crate) fn settings_changed() -> bool {
+    BackgroundWorker::sighup_received()
+}
+
+/// Reads the settings anew.
+pub(crate) fn read_settings() {
+    // SAFETY: the process is between transactions.
+    unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+}
+
+/// Ends the process.
+pub(crate) fn end(code: i32) -> ! {
+    // SAFETY: runs the callbacks and does not come back.
+    unsafe { pg_sys::proc_exit(code) }
+}
+
+/// Sleeps until the latch is set, or the time is over, or the process is to end.
+pub(crate) fn sleep(time: Duration) {
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: this process's own latch. Interrupts are handled outside of transactions here; the request to
+    // end is left to the caller, who ends without a complaint in the log.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            events as i32,
+            time.as_millis().min(i32::MAX as u128) as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+    }
+    if !asked_to_end() {
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// How long to sleep for something that is due then, by the real clock.
+pub(crate) fn until(time: Time) -> Duration {
+    // Rounded up, so as not to wake a moment too early.
+    Duration::from_millis((super::clock::wall().until(time).max(0) as u64).div_ceil(1000))
+}
+
+/// What went wrong in a transaction.
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    /// Somebody else was in the way.
+    pub(crate) busy: bool,
+}
+
+/// Runs `work` in a transaction of its own. An error in it aborts the transaction, and nothing else.
+pub(crate) fn transaction<T>(activity: &std::ffi::CStr, work: impl FnOnce() -> T) -> Result<T, Failure> {
+    let work = AssertUnwindSafe(work);
+    // SAFETY: begun, given a snapshot and committed as any command of a client. After an error the abort
+    // cleans up all that the transaction held, snapshot and SPI included, as the main loop of a backend does
+    // it; the error itself was taken off Postgres' stack when it became a Rust value.
+    unsafe {
+        PgTryBuilder::new(|| {
+            let work = work;
+            pg_sys::SetCurrentStatementStartTimestamp();
+            pg_sys::StartTransactionCommand();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, activity.as_ptr());
+            let result = (work.0)();
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommitTransactionCommand();
+            idle();
+            Ok(result)
+        })
+        .catch_others(|error| {
+            pg_sys::AbortCurrentTransaction();
+            idle();
+            Err(failure(&error))
+        })
+        .catch_rust_panic(|error| {
+            pg_sys::AbortCurrentTransaction();
+            idle();
+            Err(failure(&error))
+        })
+        .execute()
+    }
+}
+
+fn failure(error: &pg_sys::panic::CaughtError) -> Failure {
+    use pg_sys::errcodes::PgSqlErrorCode as Code;
+    use pg_sys::panic::CaughtError;
+    let (CaughtError::PostgresError(report)
+    | CaughtError::ErrorReport(report)
+    | CaughtError::RustPanic { ereport: report, .. }) = error;
+    let busy = matches!(
+        report.sql_error_code(),
+        Code::ERRCODE_LOCK_NOT_AVAILABLE | Code::ERRCODE_T_R_DEADLOCK_DETECTED
+    );
+    Failure { message: report.message().to_owned(), busy }
+}
+
+fn idle() {
+    // SAFETY: between transactions, where statistics are reported.
+    unsafe {
+        pg_sys::pgstat_report_stat(false);
+        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null());
+    }
+}
+
+/// The databases that one can connect to, templates aside. Reads a shared catalog, as the launcher of
+/// autovacuum does; to be called inside a transaction.
+pub(crate) fn databases() -> Vec<pg_sys::Oid> {
+    let mut databases = Vec::new();
+    // SAFETY: the table is open, and locked, while it is read; a row is read before the next one is asked for.
+    unsafe {
+        let relation = pg_sys::table_open(pg_sys::DatabaseRelationId, pg_sys::AccessShareLock as i32);
+        let scan = pg_sys::table_beginscan_catalog(relation, 0, std::ptr::null_mut());
+        loop {
+            let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
+            if tuple.is_null() {
+                break;
+            }
+            let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>();
+            // -2 marks a database whose DROP was interrupted.
+            if (*row).datallowconn && !(*row).datistemplate && (*row).datconnlimit != -2 {
+                databases.push((*row).oid);
+            }
+        }
+        pg_sys::heap_endscan(scan);
+        pg_sys::table_close(relation, pg_sys::AccessShareLock as i32);
+    }
+    databases
+}
+
+/// The extension in this database, locked until the end of the transaction so that it is not dropped under
+/// us; `None` if it is not there.
+pub(crate) fn hold_extension() -> Option<pg_sys::Oid> {
+    // SAFETY: looks up and locks a catalog entry inside a transaction.
+    unsafe {
+        let before = pg_sys::get_extension_oid(c"taskq".as_ptr(), true);
+        if before == pg_sys::InvalidOid {
+            return None;
+        }
+        pg_sys::LockDatabaseObject(pg_sys::ExtensionRelationId, before, 0, pg_sys::AccessShareLock as i32);
+        // It may have been dropped, or dropped and created again, while we waited.
+        (pg_sys::get_extension_oid(c"taskq".as_ptr(), true) == before).then_some(before)
+    }
+}
+
+/// Runs `work` when the process ends, however it ends.
+pub(crate) fn at_exit(work: unsafe extern "C-unwind" fn(i32, pg_sys::Datum)) {
+    // SAFETY: the function touches shared memory only.
+    unsafe { pg_sys::before_shmem_exit(Some(work), pg_sys::Datum::from(0usize)) };
+}

@@ -1,0 +1,98 @@
+//! Upkeep for quiet times, when nobody claims tasks: step by step, each kind by itself.
+
+use pgrx::pg_sys::TIMESTAMPTZOID;
+use pgrx::prelude::*;
+
+use super::{STEP, due, leases, retention};
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::clock::{self, Time};
+use crate::pg::statement::{Statement, args};
+use crate::schedules::{self, fire_due};
+use crate::settle::fold;
+
+/// The kinds of upkeep, in the order in which they are done.
+pub(crate) const KINDS: [&str; 5] = ["schedules", "leases", "due tasks", "signals", "retention"];
+
+/// What one step did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// There was something to do.
+    pub(crate) done: bool,
+    /// There may be more.
+    pub(crate) more: bool,
+}
+
+/// Actions that have something due: from one to the next along the index, not by way of all actions.
+static DUE_ACTIONS: Statement = Statement::new(
+    c"WITH RECURSIVE actions AS (
+        (SELECT s.action_no FROM taskq.scheduled s ORDER BY s.action_no LIMIT 1)
+        UNION ALL
+        SELECT (SELECT s.action_no FROM taskq.scheduled s
+                 WHERE s.action_no > a.action_no ORDER BY s.action_no LIMIT 1)
+          FROM actions AS a WHERE a.action_no IS NOT NULL)
+      SELECT a.action_no FROM actions AS a
+       WHERE EXISTS (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no AND s.due <= $1 OFFSET 0)",
+    &[TIMESTAMPTZOID],
+);
+
+/// A bounded step of one kind. What other transactions hold is left to them.
+pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
+    let until_done = |done| Step { done, more: done };
+    Ok(match kind {
+        "schedules" => until_done(fire_due(STEP, now)),
+        "leases" => {
+            let elapsed = leases::elapsed(STEP, now);
+            Step { done: elapsed.changed, more: elapsed.more }
+        }
+        "due tasks" => {
+            let action_nos: Vec<i32> = DUE_ACTIONS.query(args![now], |row| row.need(1));
+            if action_nos.is_empty() {
+                return Ok(until_done(false));
+            }
+            let released = due::release(&action_nos, STEP, now);
+            Step { done: released.changed, more: released.more }
+        }
+        "signals" => until_done(fold::some(STEP, now)),
+        "retention" => {
+            let removed = retention::sweep(STEP, now);
+            Step { done: removed > 0, more: removed == STEP as usize }
+        }
+        other => {
+            let hint = format!("Use one of: {}.", KINDS.join(", "));
+            return Err(Refusal::out_of_range("kind", &format!("\"{other}\""), &hint));
+        }
+    })
+}
+
+/// `taskq._upkeep(kind text) -> boolean`: a step; whether there is more to do.
+#[pg_extern(sql = "")]
+fn taskq_upkeep(kind: Option<&str>) -> bool {
+    or_throw(required("kind", kind).and_then(|kind| step(kind, clock::now()))).more
+}
+
+/// Low ends of indexes; of `scheduled`, that of each action. Deferred signals should not be there at all.
+static NEXT: Statement = Statement::new(
+    c"WITH RECURSIVE actions AS (
+        (SELECT s.action_no, s.due FROM taskq.scheduled s ORDER BY s.action_no, s.due LIMIT 1)
+        UNION ALL
+        SELECT n.action_no, n.due
+          FROM actions AS a
+         CROSS JOIN LATERAL (SELECT s.action_no, s.due FROM taskq.scheduled s
+                              WHERE s.action_no > a.action_no ORDER BY s.action_no, s.due LIMIT 1) AS n)
+      SELECT LEAST((SELECT l.deadline FROM taskq.lease l ORDER BY l.deadline LIMIT 1),
+                   (SELECT pg_catalog.min(a.due) FROM actions AS a),
+                   CASE WHEN EXISTS (SELECT FROM taskq.signal) THEN $1 END)",
+    &[TIMESTAMPTZOID],
+);
+
+/// When something will be due, retention aside, if nobody commits anything.
+fn next(now: Time) -> Option<Time> {
+    let due: Option<Time> = NEXT.first(args![now], |row| row.get(1)).flatten();
+    due.into_iter().chain(schedules::next_at()).min()
+}
+
+/// `taskq._next_upkeep() -> timestamptz`: when something will be due; NULL if nothing is.
+#[pg_extern(sql = "")]
+fn taskq_next_upkeep() -> Option<pgrx::datum::TimestampWithTimeZone> {
+    next(clock::now()).and_then(|t| pgrx::datum::TimestampWithTimeZone::try_from(t.0).ok())
+}

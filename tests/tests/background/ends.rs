@@ -1,0 +1,45 @@
+//! Shutdown, crash, and the end of the worker itself.
+
+use std::time::Duration;
+
+use taskq_tests::until;
+
+use super::cluster::{Cluster, runs, settled_down, workers};
+
+#[test]
+fn the_server_stops_at_once_and_the_worker_is_back_after_restart_and_crash() {
+    let cluster = Cluster::start("ends");
+    let mut session = cluster.connect("postgres");
+    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
+    runs(&mut session, "tick", 2);
+    drop(session);
+    let took = cluster.restart();
+    assert!(took < Duration::from_secs(5), "a fast shutdown took {took:?}");
+    let mut session = cluster.connect("postgres");
+    let before: i64 = session.one("SELECT count(*) FROM taskq.tasks");
+    runs(&mut session, "tick", before + 2);
+    drop(session);
+
+    cluster.crash();
+    let mut session = cluster.connect("postgres");
+    let before: i64 = session.one("SELECT count(*) FROM taskq.tasks");
+    runs(&mut session, "tick", before + 2);
+
+    // Both processes may be ended by hand, and come back.
+    for kind in ["taskq worker", "taskq launcher"] {
+        let terminated: i64 = session
+            .query_one(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = $1",
+                &[&kind],
+            )
+            .unwrap()
+            .get(0);
+        assert_eq!(terminated, 1, "{kind}");
+    }
+    until("the worker is gone", || workers(&mut session, None).is_empty().then_some(()));
+    let before: i64 = session.one("SELECT count(*) FROM taskq.tasks");
+    runs(&mut session, "tick", before + 2);
+    session.run("SELECT taskq.unschedule('tick')");
+    settled_down(&mut session, "postgres");
+    assert_eq!(session.broken(), [""; 0]);
+}

@@ -1,0 +1,10 @@
+//! The optional background worker: with `shared_preload_libraries = 'taskq'` things happen on time although nobody
+//! calls, and the worker is in nobody's way.
+//!
+//! Each test has a cluster of its own. Sessions in here look at views only: whatever happens to the queue, the worker
+//! has done it.
+
+mod chores;
+mod cluster;
+mod ends;
+mod room;
