@@ -83,6 +83,7 @@ table blocked
 table bucket
 table dependency
 table graph_guard
+table group_tally
 table lease
 table merge_key
 table parked
@@ -102,7 +103,7 @@ view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, 
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
 view dependencies(after, run, condition, settled)
-view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end)
+view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
 view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state)

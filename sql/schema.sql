@@ -180,6 +180,21 @@ CREATE TABLE taskq.task_group (
 );
 COMMENT ON TABLE taskq.task_group IS 'groups that were paused';
 
+-- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
+-- appended, and folded now and then, but never updated, so nobody waits for anybody.
+CREATE TABLE taskq.group_tally (
+    group_id text COLLATE "C" NOT NULL,
+    folded boolean NOT NULL,                    -- a sum of earlier rows
+    tasks bigint NOT NULL,
+    completed bigint NOT NULL,
+    aborted bigint NOT NULL,
+    span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago
+    first_at timestamptz NOT NULL,              -- first insertion; infinity: none
+    last_at timestamptz NOT NULL                -- last end; -infinity: none
+);
+CREATE INDEX group_tally_idx ON taskq.group_tally (folded, group_id);            -- of a group; what is to be folded
+COMMENT ON TABLE taskq.group_tally IS 'numbers of tasks of groups, to be summed up';
+
 CREATE TABLE taskq.workgroup (
     name text COLLATE "C" PRIMARY KEY,
     not_before timestamptz NOT NULL
@@ -208,6 +223,7 @@ CREATE TABLE taskq.settled (
     dependencies integer NOT NULL,
     signals integer NOT NULL,                   -- dependencies that had signalled when it ended
     action_no integer NOT NULL,                 -- the task's, so that counting per action reads this table only
+    grouped boolean NOT NULL,                   -- the task has a group, whose tally counts it
     code "char" NOT NULL,                       -- c: completed, a: aborted
     cause "char" NOT NULL,                      -- who ended it: see settled_cause_check
     actor_id text,
@@ -319,6 +335,7 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.blocked', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.scheduled', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.parked', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.task_group', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.group_tally', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.workgroup', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.merge_key', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.settled', '');

@@ -112,40 +112,48 @@ SELECT r.actor_id,
  WHERE r.nonce <> 0;
 COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
 
+-- What has settled is read from the tally, whatever the size of the group; what is alive is counted, and only
+-- if its columns are asked for. Ready is what is left.
 CREATE VIEW taskq.groups AS
-SELECT t.group_id,
-       COALESCE((SELECT g.paused FROM taskq.task_group AS g WHERE g.group_id = t.group_id), false) AS paused,
-       count(*) FILTER (WHERE x.state = 'blocked') AS blocked,
-       count(*) FILTER (WHERE x.state = 'scheduled') AS scheduled,
-       count(*) FILTER (WHERE x.state = 'ready') AS ready,
-       count(*) FILTER (WHERE x.state = 'in-progress') AS "in-progress",
-       count(*) FILTER (WHERE x.state = 'completed') AS completed,
-       count(*) FILTER (WHERE x.state = 'aborted') AS aborted,
-       count(*) FILTER (WHERE x.state IN ('completed', 'aborted'))::double precision / count(*) AS progress,
-       min(t.inserted_at) AS first_inserted_at,
-       max(x.settled_at) AS last_settled_at,
-       -- At the pace so far, from the first grant on.
-       CASE WHEN count(*) FILTER (WHERE x.state NOT IN ('completed', 'aborted')) > 0
-            THEN taskq.clock() + (taskq.clock() - min(x.granted_at))
-                 * (count(*) FILTER (WHERE x.state NOT IN ('completed', 'aborted'))::double precision
-                    / NULLIF(count(*) FILTER (WHERE x.state IN ('completed', 'aborted')), 0)) END AS estimated_end
-  FROM taskq.task AS t
- CROSS JOIN LATERAL (
-       SELECT COALESCE(s.granted_at, r.granted_at) AS granted_at, s.settled_at,
-              CASE WHEN s.code = 'c' THEN 'completed'
-                   WHEN s.code = 'a' THEN 'aborted'
-                   WHEN r.nonce <> 0 THEN 'in-progress'
-                   WHEN r.nonce = 0 THEN 'ready'
-                   WHEN d.due > taskq.clock() THEN 'scheduled'
-                   WHEN d.due IS NOT NULL OR k.task_no IS NOT NULL THEN 'ready'
-                   ELSE 'blocked' END AS state
-         FROM (SELECT) AS one
-         LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
-         LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
-         LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
-         LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
- WHERE t.group_id IS NOT NULL
- GROUP BY t.group_id;
+SELECT y.group_id,
+       COALESCE((SELECT g.paused FROM taskq.task_group AS g WHERE g.group_id = y.group_id), false) AS paused,
+       COALESCE(x.blocked, 0) AS blocked,
+       COALESCE(x.scheduled, 0) AS scheduled,
+       y.tasks - y.completed - y.aborted - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
+       COALESCE(x.in_progress, 0) AS "in-progress",
+       y.completed,
+       y.aborted,
+       (y.completed + y.aborted)::double precision / y.tasks AS progress,
+       y.first_at AS first_inserted_at,
+       y.last_at AS last_settled_at,
+       -- At the pace of the last ten minutes.
+       CASE WHEN y.tasks > y.completed + y.aborted
+            THEN taskq.clock() + GREATEST(taskq.clock() - y.since, interval '1 second')
+                 * ((y.tasks - y.completed - y.aborted)::double precision / y.recent) END AS estimated_end,
+       y.tasks
+  FROM (SELECT g.group_id,
+               sum(g.tasks)::bigint AS tasks,
+               sum(g.completed)::bigint AS completed,
+               sum(g.aborted)::bigint AS aborted,
+               NULLIF(min(g.first_at), 'infinity') AS first_at,
+               NULLIF(max(g.last_at), '-infinity') AS last_at,
+               sum(g.completed + g.aborted) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes')
+                   ::double precision AS recent,
+               min(g.span) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes') AS since
+          FROM taskq.group_tally AS g
+         WHERE g.folded IN (false, true)
+         GROUP BY g.group_id
+        HAVING sum(g.tasks) > 0) AS y
+  LEFT JOIN (SELECT t.group_id,
+                    count(*) FILTER (WHERE l.state = 'b') AS blocked,
+                    count(*) FILTER (WHERE l.state = 's') AS scheduled,
+                    count(*) FILTER (WHERE l.state = 'p') AS in_progress
+               FROM (SELECT b.task_no, 'b' AS state, true AS counts FROM taskq.blocked AS b
+                     UNION ALL SELECT d.task_no, 's', d.due > taskq.clock() FROM taskq.scheduled AS d
+                     UNION ALL SELECT r.task_no, 'p', r.nonce <> 0 FROM taskq.run AS r) AS l
+               JOIN taskq.task AS t ON t.task_no = l.task_no
+              WHERE l.counts AND t.group_id IS NOT NULL
+              GROUP BY t.group_id) AS x ON x.group_id = y.group_id;
 COMMENT ON VIEW taskq.groups IS 'groups: tasks per state, the part that has settled, and when the rest will at this pace';
 
 CREATE VIEW taskq.actions AS
@@ -519,6 +527,23 @@ CREATE FUNCTION taskq.check()
                    WHEN 'k' THEN EXISTS (SELECT FROM taskq.merge_key AS m
                                           WHERE m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL)
                    ELSE EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = k.leader_no AND r.keyed) END
+        UNION ALL
+        -- The tallies of groups add up to what there is.
+        SELECT 'wrong tally of a group', NULL,
+               COALESCE(y.group_id, x.group_id) || ': ' || COALESCE(y.numbers, 'none') || ' instead of ' || COALESCE(x.numbers, 'none')
+          FROM (SELECT g.group_id, sum(g.tasks) || '/' || sum(g.completed) || '/' || sum(g.aborted) AS numbers
+                  FROM taskq.group_tally AS g GROUP BY g.group_id
+                HAVING sum(g.tasks) <> 0 OR sum(g.completed) <> 0 OR sum(g.aborted) <> 0) AS y
+          FULL JOIN (SELECT t.group_id, count(*) || '/' || count(*) FILTER (WHERE s.code = 'c') || '/'
+                            || count(*) FILTER (WHERE s.code = 'a') AS numbers
+                       FROM taskq.task AS t LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
+                      WHERE t.group_id IS NOT NULL GROUP BY t.group_id) AS x ON x.group_id = y.group_id
+         WHERE y.numbers IS DISTINCT FROM x.numbers
+        UNION ALL
+        SELECT 'settled task without its group', t.id, t.group_id
+          FROM taskq.settled AS s
+          JOIN taskq.task AS t ON t.task_no = s.task_no
+         WHERE s.grouped <> (t.group_id IS NOT NULL)
         UNION ALL
         -- Claiming looks at the task's own action and priority.
         SELECT 'claiming row differs from its task', t.id, NULL

@@ -27,6 +27,7 @@ use crate::store::attempts;
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
+use crate::store::tally;
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +204,7 @@ fn uncount(task_nos: &[i64], revived: &HashSet<i64>, now: Time) {
 }
 
 static REMOVE: Statement = Statement::new(
-    c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1) RETURNING s.task_no, s.dependencies",
+    c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1) RETURNING s.task_no, s.dependencies, s.code, s.grouped",
     &[INT8ARRAYOID],
 );
 static STANDING: Statement = Statement::new(
@@ -225,7 +226,16 @@ static SPONTANEOUS: Statement = Statement::new(
 pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time) {
     attempts::keep_last(task_nos);
     let mut totals = live_totals.clone();
-    totals.extend(REMOVE.query(args![task_nos], |row| (row.need::<i64>(1), row.need::<i32>(2))));
+    let mut grouped = Vec::new();
+    for (task_no, dependencies, code, has_group) in REMOVE.query(args![task_nos], |row| {
+        (row.need::<i64>(1), row.need::<i32>(2), row.need::<i8>(3), row.need::<bool>(4))
+    }) {
+        totals.insert(task_no, dependencies);
+        if has_group {
+            grouped.push((task_no, Outcome::from_stored(code)));
+        }
+    }
+    tally::revived(&grouped, now);
     let mut waits: HashMap<i64, Waits> = task_nos
         .iter()
         .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))

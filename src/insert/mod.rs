@@ -20,7 +20,7 @@ use crate::pg::clock;
 use crate::spec::TaskSpec;
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
-use crate::store::numbers;
+use crate::store::{numbers, tally};
 use crate::verbs::replace;
 
 /// What happens to a task whose id exists.
@@ -123,6 +123,7 @@ pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Strin
             }
         }
     }
+    tally::inserted(tasks.iter().filter_map(|t| t.spec.group.as_deref()), now);
     if !skipped.is_empty() {
         // Others of the call may refer to what was skipped: those are stored tasks now.
         let known: Vec<&str> = skipped.iter().map(|t: &NewTask| t.id.as_str()).collect();

@@ -21,6 +21,13 @@ pub(crate) fn in_transaction_block() -> bool {
     unsafe { pg_sys::IsTransactionBlock() }
 }
 
+/// Whether each statement of this transaction sees what was committed before it, and passes over rows that
+/// others have changed meanwhile.
+pub(crate) fn is_read_committed() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
 unsafe extern "C" {
     /// access/twophase.h; not among pgrx's bindings.
     static max_prepared_xacts: std::ffi::c_int;

@@ -12,6 +12,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, expiry, notify, propagate, settle, store_all};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Place;
+use crate::store::tally;
 use crate::token::Token;
 use crate::verbs::extend::columns;
 use crate::wake;
@@ -26,37 +27,50 @@ static ALIKE: Statement = Statement::new(
       gone AS (
         DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
         RETURNING r.task_no, r.nonce, r.granted_at, r.tries, r.failures, r.dependencies, r.actor_id,
-                  r.limited, r.keyed),
+                  r.limited, r.keyed, r.gated),
       done AS (
         INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures,
-                                   dependencies, signals, action_no, code, cause, actor_id, status, result)
+                                   dependencies, signals, action_no, grouped, code, cause, actor_id, status, result)
         SELECT g.task_no, COALESCE($3 OPERATOR(pg_catalog.+) COALESCE(t.retention,
                    (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $4), $3, g.granted_at, g.tries,
-               g.failures, g.dependencies, g.dependencies, t.action_no, $5, 'w', g.actor_id, $6, $7
+               g.failures, g.dependencies, g.dependencies, t.action_no, t.group_id IS NOT NULL, $5, 'w', g.actor_id, $6, $7
           FROM gone AS g
-         CROSS JOIN LATERAL (SELECT t.retention, t.action_no FROM taskq.task t WHERE t.task_no = g.task_no OFFSET 0) AS t),
+         CROSS JOIN LATERAL (SELECT t.retention, t.action_no, t.group_id FROM taskq.task t WHERE t.task_no = g.task_no OFFSET 0)
+              AS t),
       forgotten AS (
         DELETE FROM taskq.progress p
          WHERE $5 = 'c' AND p.task_no = ANY (ARRAY(SELECT g.task_no FROM gone AS g)))
-      SELECT g.task_no, g.nonce, g.limited, g.keyed FROM gone AS g",
+      SELECT g.task_no, g.nonce, g.limited, g.keyed, g.gated FROM gone AS g",
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID, CHAROID, TEXTOID, JSONBOID],
 );
+
+/// What is needed of a removed row.
+struct Gone {
+    nonce: i64,
+    limited: bool,
+    keyed: bool,
+    /// It may have a group.
+    gated: bool,
+}
 
 /// Settles tasks that all end in the same way.
 pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, codes: &mut Codes) {
     let Some((first, _)) = settling.first() else { return };
     let Return::Settle { outcome, status, result, .. } = &returns[*first].2 else { return };
     let (task_nos, nonces) = columns(settling.iter().map(|(_, token)| token));
-    let gone: HashMap<i64, (i64, bool, bool)> = ALIKE
+    let gone: HashMap<i64, Gone> = ALIKE
         .query(
             args![task_nos, nonces, now, expiry(now), outcome.stored(), status.clone(), result.clone()],
-            |row| (row.need(1), (row.need(2), row.need(3), row.need(4))),
+            |row| {
+                let (nonce, limited) = (row.need(2), row.need(3));
+                (row.need(1), Gone { nonce, limited, keyed: row.need(4), gated: row.need(5) })
+            },
         )
         .into_iter()
         .collect();
     let mut ended = Vec::with_capacity(gone.len());
     for (i, token) in settling {
-        if gone.get(&token.task_no).is_some_and(|(nonce, ..)| *nonce == token.nonce) {
+        if gone.get(&token.task_no).is_some_and(|g| g.nonce == token.nonce) {
             codes.insert(*i, outcome.name());
             ended.push(token.task_no);
             wake::settled(token.task_no);
@@ -65,13 +79,15 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
     if ended.is_empty() {
         return;
     }
-    let seated = gone.iter().filter(|(_, (_, limited, _))| *limited).map(|(task_no, _)| *task_no);
+    let seated = gone.iter().filter(|(_, g)| g.limited).map(|(task_no, _)| *task_no);
     limits::release(&seated.collect::<Vec<_>>());
     notify(&ended, *outcome);
+    let gated = gone.iter().filter(|(_, g)| g.gated).map(|(task_no, _)| (*task_no, *outcome));
+    tally::settled(&gated.collect::<Vec<_>>(), now);
     let mut news: Vec<(i64, Outcome)> = ended.into_iter().map(|task_no| (task_no, *outcome)).collect();
     let holders: Vec<Ending> = gone
         .iter()
-        .filter(|(_, (.., keyed))| *keyed)
+        .filter(|(_, g)| g.keyed)
         .map(|(task_no, _)| Ending {
             task_no: *task_no,
             outcome: *outcome,

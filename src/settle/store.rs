@@ -10,6 +10,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
+use crate::store::tally;
 use crate::{guc, wake};
 
 /// How a task ended.
@@ -64,14 +65,15 @@ static STORE: Statement = Statement::new(
           FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
          WHERE s.retention IS NOT NULL)
       INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures, dependencies,
-                                 signals, action_no, code, cause, actor_id, status, result)
+                                 signals, action_no, grouped, code, cause, actor_id, status, result)
       SELECT u.task_no, COALESCE($13 OPERATOR(pg_catalog.+) COALESCE(t.retention,
                  (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $12), $13, u.granted_at, u.tries,
-             u.failures, u.dependencies, u.signals, t.action_no, u.code, u.cause, u.actor_id, u.status, u.result
+             u.failures, u.dependencies, u.signals, t.action_no, t.group_id IS NOT NULL, u.code, u.cause, u.actor_id, u.status, u.result
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              AS u(task_no, granted_at, tries, failures, dependencies, signals, code, cause, actor_id, status,
                   result)
-       CROSS JOIN LATERAL (SELECT t.retention, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
+       CROSS JOIN LATERAL (SELECT t.retention, t.action_no, t.group_id FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+      RETURNING task_no, grouped, code",
     &[
         INT8ARRAYOID,
         TIMESTAMPTZARRAYOID,
@@ -97,21 +99,30 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
         return;
     }
     let task_nos: Vec<i64> = endings.iter().map(|e| e.task_no).collect();
-    STORE.execute(args![
-        task_nos.as_slice(),
-        endings.iter().map(|e| e.granted_at).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.tries).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.failures).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.dependencies).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.signals).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.outcome.stored()).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.cause.stored()).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.actor_id.clone()).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.status.clone()).collect::<Vec<_>>(),
-        endings.iter().map(|e| e.result.clone()).collect::<Vec<_>>(),
-        expiry(now),
-        now,
-    ]);
+    let ends: Vec<(i64, bool, i8)> = STORE.query(
+        args![
+            task_nos.as_slice(),
+            endings.iter().map(|e| e.granted_at).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.tries).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.failures).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.dependencies).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.signals).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.outcome.stored()).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.cause.stored()).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.actor_id.clone()).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.status.clone()).collect::<Vec<_>>(),
+            endings.iter().map(|e| e.result.clone()).collect::<Vec<_>>(),
+            expiry(now),
+            now,
+        ],
+        |row| (row.need(1), row.need(2), row.need(3)),
+    );
+    let grouped: Vec<(i64, Outcome)> = ends
+        .into_iter()
+        .filter(|(_, grouped, _)| *grouped)
+        .map(|(task_no, _, code)| (task_no, Outcome::from_stored(code)))
+        .collect();
+    tally::settled(&grouped, now);
     let done: Vec<i64> = endings
         .iter()
         .filter(|e| e.tries > 0 && e.outcome == Outcome::Completed)

@@ -6,3 +6,4 @@ pub(crate) mod live;
 pub(crate) mod numbers;
 pub(crate) mod parked;
 pub(crate) mod ready;
+pub(crate) mod tally;

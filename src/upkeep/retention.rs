@@ -1,7 +1,7 @@
 //! Settled tasks go when their retention is over. That frees and deletes nothing else: whoever waited
 //! for them has counted them already.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
@@ -9,7 +9,8 @@ use crate::claim::merge;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::forget_progress;
-use crate::store::attempts;
+use crate::state::Outcome;
+use crate::store::{attempts, tally};
 
 /// Walks `settled_expires_idx`.
 static TAKE: Statement = Statement::new(
@@ -17,7 +18,7 @@ static TAKE: Statement = Statement::new(
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid FROM taskq.settled s WHERE s.expires_at <= $1
                 ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-      RETURNING d.task_no",
+      RETURNING d.task_no, d.code",
     &[TIMESTAMPTZOID, INT4OID],
 );
 static REMOVE_EDGES_AFTER: Statement =
@@ -26,30 +27,37 @@ static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_TASKS: Statement = Statement::new(
     c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
-      RETURNING COALESCE(t.group_id, ''), t.merge_key",
+      RETURNING t.task_no, t.group_id, t.merge_key",
     &[INT8ARRAYOID],
 );
 
-/// Removes `task` rows, and the rows of merge keys that nobody has any more; returns how many tasks.
-pub(crate) fn remove_tasks(task_nos: &[i64]) -> i64 {
-    let removed: Vec<(String, Option<String>)> =
-        REMOVE_TASKS.query(args![task_nos], |row| (row.need(1), row.get(2)));
+/// Removes `task` rows, and the rows of merge keys that nobody has any more; returns how many tasks. `ends`
+/// are those of the tasks that had settled.
+pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: Time) -> i64 {
+    let removed: Vec<(i64, Option<String>, Option<String>)> =
+        REMOVE_TASKS.query(args![task_nos], |row| (row.need(1), row.get(2), row.get(3)));
+    let grouped = removed.iter().filter_map(|(n, group, _)| Some((group.as_deref()?, ends.get(n).copied())));
+    tally::removed(grouped, now);
     let count = removed.len() as i64;
     let keys: BTreeSet<(String, String)> =
-        removed.into_iter().filter_map(|(group, key)| Some((group, key?))).collect();
+        removed.into_iter().filter_map(|(_, group, key)| Some((group.unwrap_or_default(), key?))).collect();
     merge::tidy(&keys.into_iter().collect::<Vec<_>>());
     count
 }
 
 /// Removes up to `bound` tasks whose retention is over; returns how many.
 pub(crate) fn sweep(bound: i32, now: Time) -> usize {
-    let task_nos: Vec<i64> = TAKE.query(args![now, bound], |row| row.need(1));
+    let ends: HashMap<i64, Outcome> = TAKE
+        .query(args![now, bound], |row| (row.need(1), Outcome::from_stored(row.need(2))))
+        .into_iter()
+        .collect();
+    let task_nos: Vec<i64> = ends.keys().copied().collect();
     if !task_nos.is_empty() {
         REMOVE_EDGES_AFTER.execute(args![task_nos.as_slice()]);
         REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
         forget_progress(&task_nos);
         attempts::forget(&task_nos);
-        remove_tasks(&task_nos);
+        remove_tasks(&task_nos, &ends, now);
     }
     task_nos.len()
 }

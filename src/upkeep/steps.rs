@@ -9,9 +9,10 @@ use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
+use crate::store::tally;
 
 /// The kinds of upkeep, in the order in which they are done.
-pub(crate) const KINDS: [&str; 5] = ["schedules", "leases", "due tasks", "signals", "retention"];
+pub(crate) const KINDS: [&str; 6] = ["schedules", "leases", "due tasks", "signals", "retention", "tallies"];
 
 /// What one step did.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,10 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
         "retention" => {
             let removed = retention::sweep(STEP, now);
             Step { done: removed > 0, more: removed == STEP as usize }
+        }
+        "tallies" => {
+            let (done, more) = tally::fold_some(STEP, now);
+            Step { done, more }
         }
         other => {
             let hint = format!("Use one of: {}.", KINDS.join(", "));

@@ -49,7 +49,7 @@ pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, no
     while !wave.is_empty() {
         check_for_interrupts();
         let outcomes = live::outcomes(&wave);
-        deleted += remove(&wave, &rows);
+        deleted += remove(&wave, &rows, now);
         let left = edges_gone(&wave, &outcomes, now);
         rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
         wave = left.iter().map(|row| row.task_no).collect();
@@ -57,24 +57,29 @@ pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, no
     deleted
 }
 
-static REMOVE_SETTLED: Statement =
-    Statement::new(c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_SETTLED: Statement = Statement::new(
+    c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1) RETURNING s.task_no, s.code",
+    &[INT8ARRAYOID],
+);
 static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
 
 /// Removes the rows of one wave; how many tasks there were.
-fn remove(wave: &[i64], rows: &HashMap<i64, Live>) -> i64 {
+fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
     live::remove(rows.values());
     let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
     merge::given_back(&holders);
-    REMOVE_SETTLED.execute(args![wave]);
+    let ends = REMOVE_SETTLED
+        .query(args![wave], |row| (row.need(1), Outcome::from_stored(row.need(2))))
+        .into_iter()
+        .collect();
     forget_progress(wave);
     attempts::forget(wave);
     REMOVE_EDGES_RUN.execute(args![wave]);
     for task_no in wave {
         wake::settled(*task_no);
     }
-    remove_tasks(wave)
+    remove_tasks(wave, &ends, now)
 }
 
 static REMOVE_EDGES_AFTER: Statement = Statement::new(

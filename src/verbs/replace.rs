@@ -10,7 +10,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, forget_progress, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Live};
-use crate::store::{attempts, numbers};
+use crate::store::{attempts, numbers, tally};
 
 /// How long the end of a replaced task can be learnt by those who wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
@@ -36,8 +36,10 @@ static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_TASKS: Statement =
-    Statement::new(c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_TASKS: Statement = Statement::new(
+    c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1) RETURNING t.task_no, t.group_id",
+    &[INT8ARRAYOID],
+);
 static LOCK_SETTLED: Statement = Statement::new(
     c"SELECT FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR UPDATE",
     &[INT8ARRAYOID],
@@ -73,7 +75,13 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
     forget_progress(&task_nos);
     attempts::forget(&task_nos);
-    REMOVE_TASKS.execute(args![task_nos.as_slice()]);
+    let removed: Vec<(i64, Option<String>)> =
+        REMOVE_TASKS.query(args![task_nos.as_slice()], |row| (row.need(1), row.get(2)));
+    if removed.iter().any(|(_, group)| group.is_some()) {
+        let ends = live::outcomes(&task_nos);
+        let grouped = removed.iter().filter_map(|(n, group)| Some((group.as_deref()?, ends.get(n).copied())));
+        tally::removed(grouped, now);
+    }
     KEEP_EPITAPHS.execute(args![task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)]);
     Ok(())
 }

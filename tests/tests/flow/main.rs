@@ -10,6 +10,7 @@ mod merge;
 mod merge_concurrent;
 mod notify;
 mod pause;
+mod progress;
 mod rate;
 mod reset;
 mod schedules;
