@@ -12,28 +12,54 @@ pub struct Cluster {
     folder: PathBuf,
 }
 
+/// The worker may sleep for an hour: what it does earlier it was woken for, or knew of.
+const SETTINGS: [&str; 5] = [
+    "shared_preload_libraries=taskq",
+    "taskq.maintenance_interval=1h",
+    "fsync=off",
+    "max_connections=30",
+    "log_min_messages=debug1",
+];
+
 impl Cluster {
-    /// Starts a cluster with the extension in its database `postgres`, empty. The worker may sleep for an hour: what
-    /// it does earlier it was woken for, or knew of.
+    /// Starts a cluster with the extension in its database `postgres`, empty.
     pub fn start(name: &str) -> Cluster {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("background-{name}"));
-        // An earlier run that was killed may have left anything.
-        let cluster = Cluster { folder };
-        cluster.call("stop", &[]);
-        drop(std::fs::remove_dir_all(cluster.folder.join("data")));
-        let settings = [
-            "shared_preload_libraries=taskq",
-            "taskq.maintenance_interval=1h",
-            "fsync=off",
-            "max_connections=30",
-            "log_min_messages=debug1",
-        ];
-        cluster.call("start", &settings);
+        let cluster = Cluster::new(name);
+        cluster.call("start", &SETTINGS);
         let mut session = cluster.connect("postgres");
         session.run("CREATE EXTENSION taskq");
         // The first change of a queue brings the worker.
         session.run("SELECT taskq.insert_task('first', 'x')");
         session.run("SELECT taskq.delete_tasks('{first}')");
+        cluster
+    }
+
+    /// Starts a standby of another cluster.
+    pub fn standby(name: &str, primary: &Cluster) -> Cluster {
+        let cluster = Cluster::new(name);
+        let data = cluster.folder.join("data");
+        let env = primary.call("env", &[]);
+        let env = env.split_whitespace().map(|pair| pair.split_once('=').expect("name=value"));
+        let done = Command::new("pg_basebackup")
+            .args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--pgdata"])
+            .arg(&data)
+            .envs(env)
+            .status();
+        assert!(done.expect("pg_basebackup is in the PATH").success());
+        let mut reference = std::ffi::OsString::from("--reference=");
+        reference.push(primary.folder.join("data"));
+        let done = Command::new("chown").arg("-R").arg(reference).arg(&data).status();
+        assert!(done.expect("chown").success());
+        cluster.call("start", &SETTINGS);
+        cluster
+    }
+
+    fn new(name: &str) -> Cluster {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("background-{name}"));
+        let cluster = Cluster { folder };
+        // An earlier run that was killed may have left anything.
+        cluster.call("stop", &[]);
+        drop(std::fs::remove_dir_all(cluster.folder.join("data")));
         cluster
     }
 

@@ -43,3 +43,24 @@ fn the_server_stops_at_once_and_the_worker_is_back_after_restart_and_crash() {
     settled_down(&mut session, "postgres");
     assert_eq!(session.broken(), [""; 0]);
 }
+
+#[test]
+fn a_standby_has_neither_launcher_nor_worker_until_it_is_promoted() {
+    let primary = Cluster::start("primary");
+    let mut session = primary.connect("postgres");
+    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
+    runs(&mut session, "tick", 1);
+    drop(session);
+    let standby = Cluster::standby("standby", &primary);
+    let mut session = standby.connect("postgres");
+    assert!(session.one::<bool>("SELECT pg_is_in_recovery()"));
+    runs(&mut session, "tick", 3);
+    drop(primary);
+    session.run("SELECT pg_sleep(2)");
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'taskq %'";
+    assert_eq!(session.one::<i64>(ours), 0);
+    let before: i64 = session.one("SELECT count(*) FROM taskq.tasks");
+    assert!(session.one::<bool>("SELECT pg_promote()"));
+    runs(&mut session, "tick", before + 2);
+    assert_eq!(session.broken(), [""; 0]);
+}
