@@ -7,8 +7,8 @@
 //! (its condition was `settled` or `aborted`) waits for it again, unless it is in progress: then the
 //! dependency has done its work and is removed.
 //!
-//! Locks, in the global order: the graph guard, then the `settled` rows of the revived, then the live rows
-//! of all they wait for and all that wait for them.
+//! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
+//! that wait for them. That is not the global order, nor one wave: callers are restartable (see `store::order`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,7 +24,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::attempts;
-use crate::store::live::{Live, Place};
+use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
 use crate::store::tally;
@@ -41,17 +41,29 @@ pub(crate) enum Unrevivable {
 static ABORTED: Statement = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY ($1) AND s.code = 'a'
-         AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)
-       ORDER BY s.task_no FOR UPDATE",
+         AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)",
     &[INT8ARRAYOID],
 );
 static ABORTED_WITH: Statement = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY (ARRAY(SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)))
-         AND s.code = 'a' AND s.cause = 'd'
-       ORDER BY s.task_no FOR UPDATE",
+         AND s.code = 'a' AND s.cause = 'd'",
     &[INT8ARRAYOID],
 );
+
+/// Those of the settled tasks that a statement finds, locked for a change. What was in the way may have changed them:
+/// the statement is asked again.
+fn hold(which: &Statement, task_nos: &[i64]) -> Vec<i64> {
+    let found: Vec<i64> = which.query(args![task_nos], |row| row.need(1));
+    if found.is_empty() {
+        return found;
+    }
+    let held = live::hold_outcomes(&found, Firmness::Change);
+    let mut still: Vec<i64> = which.query(args![task_nos], |row| row.need(1));
+    still.retain(|task_no| held.contains_key(task_no));
+    still
+}
+
 static LOST: Statement = Statement::new(
     c"SELECT d.run_no, d.after_no
         FROM taskq.dependency d
@@ -64,7 +76,7 @@ static LOST: Statement = Statement::new(
 /// Revives the tasks and returns how many tasks came back.
 pub(crate) fn revive(asked: &[i64], unrevivable: Unrevivable, now: Time) -> Result<i64> {
     guard();
-    let asked: Vec<i64> = ABORTED.query(args![asked], |row| row.need(1));
+    let asked = hold(&ABORTED, asked);
     let revived = with_downstream(&asked, now);
     let revived = without_lost(revived, &asked, unrevivable)?;
     if revived.is_empty() {
@@ -97,11 +109,7 @@ fn with_downstream(asked: &[i64], now: Time) -> HashSet<i64> {
             lock_for_change(&dependents);
             fold::of(&dependents, now);
         }
-        frontier = ABORTED_WITH
-            .query(args![frontier], |row| row.need::<i64>(1))
-            .into_iter()
-            .filter(|n| all.insert(*n))
-            .collect();
+        frontier = hold(&ABORTED_WITH, &frontier).into_iter().filter(|n| all.insert(*n)).collect();
     }
     all
 }
@@ -199,6 +207,7 @@ fn uncount(task_nos: &[i64], revived: &HashSet<i64>, now: Time) {
     }
     add_waits(&waits, &rows);
     if !in_progress.is_empty() {
+        live::lock_edges_of(&in_progress);
         FORGET_EDGES.execute(args![task_nos, in_progress]);
     }
 }

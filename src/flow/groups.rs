@@ -13,6 +13,7 @@ use crate::revive::{Unrevivable, lock_neighbours, place, revive};
 use crate::settle::fold;
 use crate::state::Outcome;
 use crate::store::live::{self, Live};
+use crate::store::order::restartable;
 use crate::store::{attempts, parked, ready};
 use crate::verbs::cancel::cancel_locked;
 use crate::verbs::delete::delete_locked;
@@ -32,25 +33,29 @@ fn taskq_resume_group(group_id: Option<&str>) -> i64 {
 /// `taskq.cancel_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).map(|group| cancel_locked(&lock_for_change(&members(group)), None)))
+    or_throw(known(group_id).and_then(|group| {
+        restartable(|| Ok(cancel_locked(&lock_for_change(&members(group)), None)))
+    }))
 }
 
 /// `taskq.delete_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_delete_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(delete))
+    or_throw(known(group_id).and_then(|group| restartable(|| delete(group))))
 }
 
 /// `taskq.retry_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_retry_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| revive(&members(group), Unrevivable::Leave, clock::now())))
+    or_throw(known(group_id).and_then(|group| {
+        restartable(|| revive(&members(group), Unrevivable::Leave, clock::now()))
+    }))
 }
 
 /// `taskq.reset_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_reset_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| reset(group, clock::now())))
+    or_throw(known(group_id).and_then(|group| restartable(|| reset(group, clock::now()))))
 }
 
 static KNOWN: Statement = Statement::new(

@@ -12,6 +12,7 @@ use super::edges::{EdgeSet, Stored};
 use crate::error::{Refusal, Result};
 use crate::pg::statement::{Statement, args};
 use crate::store::numbers;
+use crate::store::order;
 
 /// `(after, run)`, by number.
 pub(crate) type Arc = (i64, i64);
@@ -23,6 +24,7 @@ static GUARD: Statement = Statement::new(c"UPDATE taskq.graph_guard SET version 
 /// Makes this transaction the only one that may close cycles through stored tasks. Two calls that only
 /// together close a cycle run one after the other, and the second sees what the first has stored.
 pub(crate) fn guard() {
+    order::before_guard();
     GUARD.execute(args![]);
 }
 

@@ -83,22 +83,23 @@ pub(super) fn lock_stored(tasks: &[NewTask], outside: &[String], replaced: &[&st
     };
     let firmness =
         if signalled.is_empty() && replaced.is_empty() { Firmness::Hold } else { Firmness::Change };
-    stored.lock(firmness);
+    // What is replaced goes, also if it is settled.
+    stored.lock(firmness, if replaced.is_empty() { Firmness::Hold } else { Firmness::Change });
     stored
 }
 
 impl Stored {
-    fn lock(&mut self, firmness: Firmness) {
+    fn lock(&mut self, firmness: Firmness, of_settled: Firmness) {
         let ids: Vec<String> = self.numbers.keys().cloned().collect();
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, firmness, Firmness::Hold);
+            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, firmness, of_settled);
         }
     }
 
     /// Looks again where the tasks are; their rows, or the rows that took their place, are ours already.
     pub(super) fn refresh(&mut self) {
-        self.lock(Firmness::Change);
+        self.lock(Firmness::Change, Firmness::Hold);
     }
 
     /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
@@ -109,7 +110,7 @@ impl Stored {
         }
         self.numbers.extend(numbers::by_id(ids));
         self.referred.extend(ids.iter().map(|id| (*id).to_owned()));
-        self.lock(Firmness::Change);
+        self.lock(Firmness::Change, Firmness::Hold);
     }
 
     /// The number of a stored task that a dependency names; `None` if it is gone.

@@ -12,7 +12,7 @@ mod rows;
 pub(crate) use cycle::{acyclic, guard, refusal as cycle_refusal, stored_arcs};
 pub(crate) use edges::{Edge, EdgeSet, Stored, Waits, add_waits, block_new, may_wait, store as store_edges};
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::claim::merge;
 use crate::error::{Refusal, Result};
@@ -20,6 +20,7 @@ use crate::pg::clock;
 use crate::spec::TaskSpec;
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
+use crate::store::order::{self, Rank, restartable};
 use crate::store::{numbers, tally};
 use crate::verbs::replace;
 
@@ -72,6 +73,27 @@ pub(crate) struct NewTask {
 
 /// Inserts the tasks and returns the ids of those inserted, in the order given.
 pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
+    if !locks_stored(&specs, options) {
+        return insert_once(specs, options);
+    }
+    restartable(|| insert_once(specs.clone(), options))
+}
+
+/// Whether the call may lock rows of stored tasks.
+fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
+    if options.on_conflict == OnConflict::Replace {
+        return true;
+    }
+    let ids: HashSet<&str> = specs.iter().filter_map(|spec| spec.id.as_deref()).collect();
+    // What is skipped is a stored task, too.
+    let skips = options.on_conflict == OnConflict::Skip;
+    specs
+        .iter()
+        .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
+        .any(|reference| skips || !ids.contains(reference.id.as_str()))
+}
+
+fn insert_once(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
     if specs.is_empty() {
         return Ok(Vec::new());
     }
@@ -104,6 +126,7 @@ pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Strin
     }
     loop {
         let refused = rows::insert(&tasks, now);
+        order::holds(Rank::Ids);
         if refused.is_empty() {
             break;
         }
@@ -168,7 +191,7 @@ fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict) -> Result<Vec<NewTask>>
 
 /// Ids that the tasks' dependencies name and that are not in the call itself.
 fn outside_ids(tasks: &[NewTask]) -> Vec<String> {
-    let inside: std::collections::HashSet<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
+    let inside: HashSet<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
     let mut outside: BTreeSet<&str> = BTreeSet::new();
     for task in tasks {
         for reference in task.spec.depends_on.iter().chain(&task.spec.to_signal_after) {

@@ -1,5 +1,8 @@
 //! Facts about this backend and its transaction.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use pgrx::pg_sys;
 
 /// Gives the transaction its id now. Whoever takes a position from the sequence must have one first:
@@ -39,25 +42,67 @@ pub(crate) fn has_prepared_transactions() -> bool {
     unsafe { max_prepared_xacts > 0 }
 }
 
-/// Runs `work` in a subtransaction: what it changed is undone if it refuses. An error raised in it ends the
-/// whole transaction as anywhere else.
-pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    // SAFETY: the subtransaction is ended on both ways out; memory context and resource owner are put back
-    // as they were, as PL/pgSQL does.
+/// How many subtransactions one transaction begins here at most: with more than 64 ids of subtransactions a
+/// backend's list of them overflows, and every snapshot taken anywhere has to look them up on disk.
+const MOST_NESTED: u32 = 32;
+
+/// Whether this transaction has begun few enough subtransactions for one more; counts that one.
+pub(crate) fn may_nest() -> bool {
+    thread_local! {
+        /// When the transaction began, which tells it from others well enough for a count, and the count.
+        static NESTED: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
+    }
+    // SAFETY: reads a variable.
+    let began = unsafe { pg_sys::GetCurrentTransactionStartTimestamp() };
+    let count = Some(NESTED.get()).filter(|(of, _)| *of == began).map_or(0, |(_, count)| count);
+    NESTED.set((began, count + 1));
+    count < MOST_NESTED
+}
+
+/// What [`undo`] unwinds with.
+struct Undo;
+
+/// Rolls back the innermost [`undoable`] work.
+pub(crate) fn undo() -> ! {
+    // Not a panic: no hook runs, and nothing is written anywhere.
+    resume_unwind(Box::new(Undo))
+}
+
+/// Runs `work` in a subtransaction. `None` if it called [`undo`]: what it did is undone then, and its locks are
+/// given up. What it did is undone as well if it refuses.
+pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
+    // SAFETY: the subtransaction is ended on every way out; memory context and resource owner are put back as
+    // they were, as PL/pgSQL does. An error of Postgres arrives here as a panic (it has been taken off
+    // Postgres' stack by then), and goes on as one once the subtransaction is rolled back: left open it would
+    // take the transaction for a savepoint that the client has to roll back.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
-        let result = work();
-        if result.is_ok() {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        pg_sys::MemoryContextSwitchTo(context);
+        if matches!(result, Ok(Ok(_))) {
             pg_sys::ReleaseCurrentSubTransaction();
         } else {
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;
-        result
+        match result {
+            Ok(result) => Some(result),
+            Err(payload) if payload.is::<Undo>() => None,
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+}
+
+/// Runs `work` in a subtransaction: what it changed is undone if it refuses.
+pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    match undoable(work) {
+        Some(result) => result,
+        // It was for a call further out.
+        None => undo(),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, INT8OID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{INT8ARRAYOID, TIMESTAMPTZOID};
 
 use super::{Codes, Entry, Return, take};
 use crate::error::Result;
-use crate::insert::{OnConflict, Options, guard, insert, lock_for_change};
+use crate::insert::{OnConflict, Options, insert, lock_for_change};
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, deltas, propagate_deltas, store_all};
@@ -28,6 +28,11 @@ pub(crate) struct Children {
 }
 
 impl Children {
+    /// Whether inserting them may close a cycle through stored tasks.
+    pub(super) fn needs_guard(&self) -> bool {
+        self.block && self.tasks.iter().any(|task| !task.depends_on.is_empty())
+    }
+
     /// `None` if there are no children and nothing to delay.
     pub(crate) fn new(tasks: Vec<TaskSpec>, block: bool, delay: Option<Interval>) -> Result<Option<Self>> {
         check_interval("delay_children", delay)?;
@@ -36,82 +41,101 @@ impl Children {
     }
 }
 
-static DEPENDENTS: Statement =
-    Statement::new(c"SELECT d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = $1", &[INT8OID]);
+static DEPENDENTS: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
 static POSTPONE: Statement = Statement::new(
     c"UPDATE taskq.blocked b SET not_before = GREATEST(b.not_before, $2) WHERE b.task_no = ANY ($1)",
     &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
-/// Settles one task whose return brings children.
+/// Settles the tasks whose returns bring children.
 ///
-/// The order within the transaction: the parent's row is removed (which decides whether the token is
-/// good), its end is stored, the children are inserted with their edges to the dependents, and only then
+/// The order within the transaction: the parents' rows are removed (which decides whether the tokens are
+/// good), their ends are stored, the children are inserted with their edges to the dependents, and only then
 /// the dependents are signalled. None of them can be free in between.
 ///
-/// The dependents that are to wait for the children are locked, waiting for whoever holds one: they come
-/// after the parent in the global order (`run` before `blocked`).
+/// The dependents that are to wait for the children are locked after the parents, and what the children name
+/// after that: the caller is restartable.
 pub(super) fn settle_with(
-    (i, token): (usize, Token),
+    settling: &[(usize, Token)],
     returns: &[Entry],
     now: Time,
     codes: &mut Codes,
 ) -> Result<()> {
-    let Return::Settle { outcome, status, result, children: Some(children) } = &returns[i].2 else {
+    if settling.is_empty() {
         return Ok(());
-    };
-    let mut tasks = children.tasks.clone();
-    if children.block && tasks.iter().any(|t| !t.depends_on.is_empty()) {
-        // Children that depend on stored tasks and block stored tasks may close a cycle; the guard comes
-        // first in the global order.
-        guard();
     }
-    let gone = take(&[(i, token)]);
-    let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce }) else {
-        return Ok(());
-    };
-    codes.insert(i, outcome.name());
-    let ending = Ending {
-        outcome: *outcome,
-        result: result.clone(),
-        ..Ending::abort(live, Cause::Worker, status.clone())
-    };
+    let parents = end(settling, returns, codes);
     // Signals go to the dependents there are now: a child that depends on its parent finds it settled.
-    let signals = deltas(&store_all(&[ending], now));
+    let signals = deltas(&store_all(&parents.iter().map(|(ending, _)| ending.clone()).collect::<Vec<_>>(), now));
 
-    let due = children.delay.map(|delay| now.plus(delay));
-    if children.block || due.is_some() {
-        let dependents = blocked_dependents(token.task_no);
+    let dependents = blocked_dependents(
+        parents.iter().filter(|(_, c)| c.block || c.delay.is_some()).map(|(ending, _)| ending.task_no),
+    );
+    let ids = numbers::ids(&dependents.values().flat_map(BTreeMap::keys).copied().collect::<Vec<_>>());
+    let none = BTreeMap::new();
+    let mut tasks = Vec::new();
+    for (ending, children) in &parents {
+        let dependents = dependents.get(&ending.task_no).unwrap_or(&none);
+        let due = children.delay.map(|delay| now.plus(delay));
         if let Some(due) = due {
-            let task_nos: Vec<i64> = dependents.keys().copied().collect();
-            POSTPONE.execute(args![task_nos, due]);
+            POSTPONE.execute(args![dependents.keys().copied().collect::<Vec<_>>(), due]);
         }
-        if children.block {
-            let ids = numbers::ids(&dependents.keys().copied().collect::<Vec<_>>());
-            for task in &mut tasks {
-                wait_for_child(task, &dependents, &ids);
+        for mut task in children.tasks.iter().cloned() {
+            if children.block {
+                wait_for_child(&mut task, dependents, &ids);
             }
+            task.not_before = task.not_before.max(due);
+            tasks.push(task);
         }
-    }
-    for task in &mut tasks {
-        task.not_before = task.not_before.max(due);
     }
     insert(tasks, Options { on_conflict: OnConflict::Error, ignore_missing: false })?;
     propagate_deltas(signals, now);
     Ok(())
 }
 
-/// The blocked dependents of a task, locked, with their conditions.
-fn blocked_dependents(task_no: i64) -> BTreeMap<i64, Condition> {
-    let edges: BTreeMap<i64, Condition> = DEPENDENTS
-        .query(args![task_no], |row| (row.need(1), Condition::from_stored(row.need(2))))
-        .into_iter()
-        .collect();
-    let rows: HashMap<i64, Live> = lock_for_change(&edges.keys().copied().collect::<Vec<_>>());
-    edges
-        .into_iter()
-        .filter(|(n, _)| rows.get(n).is_some_and(|row| matches!(row.place, Place::Blocked { .. })))
-        .collect()
+/// Removes the rows of those whose tokens are good; how they end, and what they bring.
+fn end<'a>(
+    settling: &[(usize, Token)],
+    returns: &'a [Entry],
+    codes: &mut Codes,
+) -> Vec<(Ending, &'a Children)> {
+    let gone = take(settling);
+    let mut parents = Vec::with_capacity(gone.len());
+    for (i, token) in settling {
+        let Return::Settle { outcome, status, result, children: Some(children) } = &returns[*i].2 else { continue };
+        let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce }) else {
+            continue;
+        };
+        codes.insert(*i, outcome.name());
+        let ending = Ending {
+            outcome: *outcome,
+            result: result.clone(),
+            ..Ending::abort(live, Cause::Worker, status.clone())
+        };
+        parents.push((ending, children.as_ref()));
+    }
+    parents
+}
+
+/// The blocked dependents of each of the tasks, locked, with their conditions.
+fn blocked_dependents(parents: impl Iterator<Item = i64>) -> HashMap<i64, BTreeMap<i64, Condition>> {
+    let parents: Vec<i64> = parents.collect();
+    if parents.is_empty() {
+        return HashMap::new();
+    }
+    let edges: Vec<(i64, i64, Condition)> = DEPENDENTS
+        .query(args![parents], |row| (row.need(1), row.need(2), Condition::from_stored(row.need(3))));
+    let rows: HashMap<i64, Live> = lock_for_change(&edges.iter().map(|(_, run, _)| *run).collect::<Vec<_>>());
+    let mut dependents: HashMap<i64, BTreeMap<i64, Condition>> = HashMap::new();
+    for (after, run, condition) in edges {
+        if rows.get(&run).is_some_and(|row| matches!(row.place, Place::Blocked { .. })) {
+            dependents.entry(after).or_default().insert(run, condition);
+        }
+    }
+    dependents
 }
 
 /// Adds edges from a child to the dependents of its parent. Who needs the parent to complete needs the

@@ -23,8 +23,10 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
 use crate::state::Outcome;
-use crate::store::live::{Live, Place};
+use crate::insert::guard;
+use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
+use crate::store::order::restartable;
 use crate::token::Token;
 use crate::verbs::extend::{columns, valid};
 
@@ -99,14 +101,38 @@ impl Return {
 }
 
 /// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
+///
+/// Whatever a call returns in one and the same way takes one statement, which locks the rows in order; children
+/// make the call a restartable one (see `store::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
+    let children = || {
+        returns.iter().filter_map(|(.., ending)| match ending {
+            Return::Settle { children, .. } => children.as_deref(),
+            Return::GiveBack { .. } => None,
+        })
+    };
+    let codes = if children().next().is_none() {
+        return_once(&returns)?
+    } else {
+        restartable(|| {
+            if children().any(Children::needs_guard) {
+                // First in the global order.
+                guard();
+            }
+            return_once(&returns)
+        })?
+    };
+    Ok(given(returns, &codes))
+}
+
+fn return_once(returns: &[Entry]) -> Result<Codes> {
     let now = clock::now();
     let tokens = {
         let pairs: Vec<(Option<String>, Option<Uuid>)> =
             returns.iter().map(|(id, token, _)| (id.clone(), *token)).collect();
         first_of_each(valid(&pairs))
     };
-    let mut codes: HashMap<usize, &'static str> = HashMap::with_capacity(tokens.len());
+    let mut codes: Codes = HashMap::with_capacity(tokens.len());
 
     let (mut settling, mut with_children, mut giving) = (vec![], vec![], vec![]);
     for (i, token) in tokens {
@@ -116,16 +142,22 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
             Return::GiveBack { .. } => giving.push((i, token)),
         }
     }
+    let ways = [&settling, &with_children, &giving].iter().filter(|ways| !ways.is_empty()).count();
+    if ways > 1 || !with_children.is_empty() {
+        let all = settling.iter().chain(&with_children).chain(&giving);
+        live::lock(&all.map(|(_, token)| token.task_no).collect::<Vec<_>>(), Firmness::Change);
+    }
     if settling.windows(2).all(|w| returns[w[0].0].2.same_as(&returns[w[1].0].2)) {
-        settling::alike(&settling, &returns, now, &mut codes);
+        settling::alike(&settling, returns, now, &mut codes);
     } else {
-        settling::each(&settling, &returns, now, &mut codes);
+        settling::each(&settling, returns, now, &mut codes);
     }
-    for entry in with_children {
-        children::settle_with(entry, &returns, now, &mut codes)?;
-    }
-    give_back::give_back(&giving, &returns, now, &mut codes);
+    children::settle_with(&with_children, returns, now, &mut codes)?;
+    give_back::give_back(&giving, returns, now, &mut codes);
+    Ok(codes)
+}
 
+fn given(returns: Vec<Entry>, codes: &Codes) -> Vec<Given> {
     let failed = returns.len() > codes.len();
     let known: HashSet<String> = if failed {
         let ids: Vec<&str> = returns.iter().filter_map(|(id, ..)| id.as_deref()).collect();
@@ -133,7 +165,7 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     } else {
         HashSet::new()
     };
-    Ok(returns
+    returns
         .into_iter()
         .enumerate()
         .map(|(i, (task_id, ..))| {
@@ -144,7 +176,7 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
             };
             Given { task_id, code }
         })
-        .collect())
+        .collect()
 }
 
 /// In the order of the call; of a pair that stands twice only the first is good.

@@ -1,10 +1,11 @@
 //! Locking and removing the live rows of tasks: those in `run`, `blocked`, `scheduled` and `parked`.
 //!
-//! **Lock order.** Whoever locks live rows of tasks that its caller named locks them here, all in one go:
-//! first `run`, then `blocked`, `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take
-//! theirs with SKIP LOCKED and wait for nobody.
+//! Whoever locks live rows of tasks that its caller named locks them here, in the order that [`super::order`] has: first
+//! `run`, then `blocked`, `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take theirs
+//! with SKIP LOCKED and wait for nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 
 use pgrx::pg_sys::INT8ARRAYOID;
 
@@ -14,6 +15,7 @@ use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Row, Statement, args};
 use crate::state::Outcome;
 use crate::store::numbers;
+use crate::store::order::{self, Rank};
 
 /// Where a live task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,46 +67,74 @@ pub(crate) enum Firmness {
     Hold,
 }
 
-static CHANGE_RUN: Statement = Statement::new(
-    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
-             r.keyed
-        FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
+/// A statement that locks rows, in four ways.
+struct Lock {
+    change: Statement,
+    hold: Statement,
+    /// The same without waiting: rows that somebody else has locked are left out.
+    try_change: Statement,
+    try_hold: Statement,
+}
+
+impl Lock {
+    fn statement(&self, firmness: Firmness, waiting: bool) -> &Statement {
+        match (firmness, waiting) {
+            (Firmness::Change, true) => &self.change,
+            (Firmness::Hold, true) => &self.hold,
+            (Firmness::Change, false) => &self.try_change,
+            (Firmness::Hold, false) => &self.try_hold,
+        }
+    }
+}
+
+/// The four forms of a statement over tasks by number.
+macro_rules! lock {
+    ($sql:literal) => {
+        Lock {
+            change: lock!($sql, " FOR UPDATE\0"),
+            hold: lock!($sql, " FOR KEY SHARE\0"),
+            try_change: lock!($sql, " FOR UPDATE SKIP LOCKED\0"),
+            try_hold: lock!($sql, " FOR KEY SHARE SKIP LOCKED\0"),
+        }
+    };
+    ($sql:literal, $clause:literal) => {
+        Statement::new(
+            match CStr::from_bytes_with_nul(concat!($sql, $clause).as_bytes()) {
+                Ok(sql) => sql,
+                Err(_) => panic!("one NUL, at the end"),
+            },
+            &[INT8ARRAYOID],
+        )
+    };
+}
+
+static RUN: Lock = lock!(
+    "SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
+            r.keyed
+       FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no"
 );
-static CHANGE_BLOCKED: Statement = Statement::new(
-    c"SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
-        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
+static BLOCKED: Lock = lock!(
+    "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
+       FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
 );
-static CHANGE_SCHEDULED: Statement = Statement::new(
-    c"SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due
-        FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
+static SCHEDULED: Lock = lock!(
+    "SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due
+       FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
 );
-static HOLD_RUN: Statement = Statement::new(
-    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
-             r.keyed
-        FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no FOR KEY SHARE",
-    &[INT8ARRAYOID],
+static PARKED: Lock = lock!(
+    "SELECT p.task_no, p.tries, p.failures, p.dependencies
+       FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no"
 );
-static HOLD_BLOCKED: Statement = Statement::new(
-    c"SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
-        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR KEY SHARE",
-    &[INT8ARRAYOID],
-);
-static HOLD_SCHEDULED: Statement = Statement::new(
-    c"SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due
-        FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR KEY SHARE",
-    &[INT8ARRAYOID],
-);
-static CHANGE_PARKED: Statement = Statement::new(
-    c"SELECT p.task_no, p.tries, p.failures, p.dependencies
-        FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
-);
-static HOLD_PARKED: Statement = Statement::new(
-    c"SELECT p.task_no, p.tries, p.failures, p.dependencies
-        FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR KEY SHARE",
+static SETTLED_ROWS: Lock =
+    lock!("SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no");
+
+/// Which of the tasks have a live row.
+static LIVING: Statement = Statement::new(
+    c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
+       WHERE EXISTS (SELECT FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0)
+          OR EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0)
+          OR EXISTS (SELECT FROM taskq.scheduled s WHERE s.task_no = u.task_no OFFSET 0)
+          OR EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = u.task_no OFFSET 0)",
     &[INT8ARRAYOID],
 );
 static UNSETTLED: Statement = Statement::new(
@@ -156,30 +186,35 @@ fn counted(row: Row) -> Live {
 /// A task may move from one table to another between two of the statements (each sees what was committed
 /// when it began). What is in no table and not settled is looked for again: whoever moved it has
 /// committed by then, since we waited for it or saw its effect.
+///
+/// A restartable call waits only in the first round, and only if it holds no row yet (see [`super::order`]).
 pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
-    let [run, blocked, scheduled, parked] = match firmness {
-        Firmness::Change => [&CHANGE_RUN, &CHANGE_BLOCKED, &CHANGE_SCHEDULED, &CHANGE_PARKED],
-        Firmness::Hold => [&HOLD_RUN, &HOLD_BLOCKED, &HOLD_SCHEDULED, &HOLD_PARKED],
-    };
     let mut found: HashMap<i64, Live> = HashMap::with_capacity(task_nos.len());
     let mut missing: Vec<i64> = task_nos.to_vec();
     missing.sort_unstable();
     missing.dedup();
     while !missing.is_empty() {
         check_for_interrupts();
-        for (statement, read) in [
-            (run, in_run as fn(Row) -> Live),
-            (blocked, in_blocked as fn(Row) -> Live),
-            (scheduled, in_scheduled as fn(Row) -> Live),
-            (parked, in_parked as fn(Row) -> Live),
+        let waiting = order::may_wait(Rank::Live);
+        for (table, read) in [
+            (&RUN, in_run as fn(Row) -> Live),
+            (&BLOCKED, in_blocked as fn(Row) -> Live),
+            (&SCHEDULED, in_scheduled as fn(Row) -> Live),
+            (&PARKED, in_parked as fn(Row) -> Live),
         ] {
             if !missing.is_empty() {
-                found.extend(statement.query(args![missing.as_slice()], |row| {
+                found.extend(table.statement(firmness, waiting).query(args![missing.as_slice()], |row| {
                     let live = read(row);
                     (live.task_no, live)
                 }));
                 missing.retain(|task_no| !found.contains_key(task_no));
             }
+        }
+        if !found.is_empty() {
+            order::holds(Rank::Live);
+        }
+        if !missing.is_empty() && !waiting && LIVING.execute(args![missing.as_slice()]) > 0 {
+            order::restart_with_live(task_nos, firmness);
         }
         if !missing.is_empty() {
             missing = UNSETTLED.query(args![missing.as_slice()], |row| row.need(1));
@@ -275,23 +310,22 @@ static SETTLED: Statement = Statement::new(
     &[INT8ARRAYOID],
 );
 
-static CHANGE_SETTLED: Statement = Statement::new(
-    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
-);
-static HOLD_SETTLED: Statement = Statement::new(
-    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR KEY SHARE",
-    &[INT8ARRAYOID],
-);
-
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
-fn hold_outcomes(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Outcome> {
-    let statement = if firmness == Firmness::Hold { &HOLD_SETTLED } else { &CHANGE_SETTLED };
-    statement
+pub(crate) fn hold_outcomes(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Outcome> {
+    let waiting = order::may_wait(Rank::Settled);
+    let held: HashMap<i64, Outcome> = SETTLED_ROWS
+        .statement(firmness, waiting)
         .query(args![task_nos], |row| (row.need(1), Outcome::from_stored(row.need(2))))
         .into_iter()
-        .collect()
+        .collect();
+    if !held.is_empty() {
+        order::holds(Rank::Settled);
+    }
+    if !waiting && outcomes(task_nos).keys().any(|task_no| !held.contains_key(task_no)) {
+        order::restart_with_settled(task_nos, firmness);
+    }
+    held
 }
 
 /// How those of the tasks that are settled ended.
@@ -300,4 +334,73 @@ pub(crate) fn outcomes(task_nos: &[i64]) -> HashMap<i64, Outcome> {
         .query(args![task_nos], |row| (row.need(1), Outcome::from_stored(row.need(2))))
         .into_iter()
         .collect()
+}
+
+/// Edges by number; the rows are found first and then locked in the order of numbers.
+static LOCK_EDGES: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d
+       WHERE d.ctid = ANY (ARRAY(
+               SELECT e.ctid FROM pg_catalog.unnest($1, $2) AS u(after_no, run_no)
+                CROSS JOIN LATERAL (SELECT e.ctid FROM taskq.dependency e
+                                     WHERE e.after_no = u.after_no AND e.run_no = u.run_no OFFSET 0) AS e))
+       ORDER BY d.after_no, d.run_no FOR UPDATE",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// Locks dependencies that are about to be removed.
+pub(crate) fn lock_edges(edges: &[(i64, i64)]) {
+    let (after, run): (Vec<i64>, Vec<i64>) = edges.iter().copied().unzip();
+    LOCK_EDGES.execute(args![after, run]);
+    order::holds(Rank::Edges);
+}
+
+static EDGES: Lock = lock!(
+    "SELECT d.after_no, d.run_no FROM taskq.dependency d
+      WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM taskq.dependency a WHERE a.after_no = ANY ($1)
+                          UNION SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))
+      ORDER BY d.after_no, d.run_no"
+);
+static SEEN_EDGES: Statement = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
+      UNION SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
+
+/// Locks the dependencies of the tasks, on others and of others on them, before they are removed: the other end of
+/// each may be on its way out as well, by somebody who removes its dependencies in another order.
+pub(crate) fn lock_edges_of(task_nos: &[i64]) {
+    let read = |row: Row| (row.need::<i64>(1), row.need::<i64>(2));
+    let waiting = order::may_wait(Rank::Edges);
+    let locked = EDGES.statement(Firmness::Change, waiting).query(args![task_nos], read);
+    if !locked.is_empty() {
+        order::holds(Rank::Edges);
+    }
+    if !waiting {
+        let locked: HashSet<(i64, i64)> = locked.into_iter().collect();
+        let seen = SEEN_EDGES.query(args![task_nos], read);
+        if seen.iter().any(|edge| !locked.contains(edge)) {
+            order::restart_with_edges(&seen);
+        }
+    }
+}
+
+/// What [`try_lock_edges_of`] came to.
+pub(crate) struct TriedEdges {
+    /// There are some.
+    pub(crate) any: bool,
+    /// Tasks at the ends of those that somebody else has locked.
+    pub(crate) busy: HashSet<i64>,
+}
+
+/// Locks the dependencies of the tasks as far as nobody else has, waiting for none.
+pub(crate) fn try_lock_edges_of(task_nos: &[i64]) -> TriedEdges {
+    let read = |row: Row| (row.need::<i64>(1), row.need::<i64>(2));
+    let seen = SEEN_EDGES.query(args![task_nos], read);
+    let mut busy = HashSet::new();
+    if !seen.is_empty() {
+        let locked: HashSet<(i64, i64)> =
+            EDGES.statement(Firmness::Change, false).query(args![task_nos], read).into_iter().collect();
+        busy.extend(seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]));
+    }
+    TriedEdges { any: !seen.is_empty(), busy }
 }

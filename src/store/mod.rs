@@ -1,9 +1,11 @@
-//! Statements on the tables that more than one verb needs: names of actions, live rows, ready rows.
+//! Statements on the tables that more than one verb needs: names of actions, live rows and the order in which
+//! they are locked, ready rows.
 
 pub(crate) mod actions;
 pub(crate) mod attempts;
 pub(crate) mod live;
 pub(crate) mod numbers;
+pub(crate) mod order;
 pub(crate) mod parked;
 pub(crate) mod ready;
 pub(crate) mod tally;

@@ -10,17 +10,16 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::forget_progress;
 use crate::state::Outcome;
-use crate::store::{attempts, tally};
+use crate::store::{attempts, live, tally};
 
 /// Walks `settled_expires_idx`.
-static TAKE: Statement = Statement::new(
-    c"DELETE FROM taskq.settled d
-       WHERE d.ctid = ANY (ARRAY(
-               SELECT s.ctid FROM taskq.settled s WHERE s.expires_at <= $1
-                ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-      RETURNING d.task_no, d.code",
+static EXPIRED: Statement = Statement::new(
+    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at <= $1
+       ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
     &[TIMESTAMPTZOID, INT4OID],
 );
+static REMOVE_SETTLED: Statement =
+    Statement::new(c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =
@@ -45,19 +44,29 @@ pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: 
     count
 }
 
-/// Removes up to `bound` tasks whose retention is over; returns how many.
+/// Removes up to `bound` tasks whose retention is over; returns how many. Waits for nobody: a task with a dependency that
+/// somebody else is removing is left for later.
 pub(crate) fn sweep(bound: i32, now: Time) -> usize {
-    let ends: HashMap<i64, Outcome> = TAKE
+    let mut ends: HashMap<i64, Outcome> = EXPIRED
         .query(args![now, bound], |row| (row.need(1), Outcome::from_stored(row.need(2))))
         .into_iter()
         .collect();
+    if ends.is_empty() {
+        return 0;
+    }
+    // Nobody can add a dependency from here on: he would hold the task's row.
+    let edges = live::try_lock_edges_of(&ends.keys().copied().collect::<Vec<_>>());
+    if !edges.busy.is_empty() {
+        ends.retain(|task_no, _| !edges.busy.contains(task_no));
+    }
     let task_nos: Vec<i64> = ends.keys().copied().collect();
-    if !task_nos.is_empty() {
+    if edges.any {
         REMOVE_EDGES_AFTER.execute(args![task_nos.as_slice()]);
         REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
-        forget_progress(&task_nos);
-        attempts::forget(&task_nos);
-        remove_tasks(&task_nos, &ends, now);
     }
+    REMOVE_SETTLED.execute(args![task_nos.as_slice()]);
+    forget_progress(&task_nos);
+    attempts::forget(&task_nos);
+    remove_tasks(&task_nos, &ends, now);
     task_nos.len()
 }

@@ -9,6 +9,7 @@ use crate::pg::clock;
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Firmness, Live};
+use crate::store::order::restartable;
 
 /// `taskq.cancel_tasks(task_ids, status) -> bigint`
 #[pg_extern(sql = "")]
@@ -21,8 +22,10 @@ fn taskq_cancel_tasks(task_ids: Option<Vec<Option<String>>>, status: Option<Stri
 fn cancel(task_ids: Option<Vec<Option<String>>>, status: Option<String>) -> Result<i64> {
     let task_ids = required("task_ids", task_ids)?;
     let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
-    let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
-    Ok(cancel_locked(&rows, status))
+    restartable(|| {
+        let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
+        Ok(cancel_locked(&rows, status.clone()))
+    })
 }
 
 /// Aborts tasks whose live rows are locked; returns how many.

@@ -15,6 +15,7 @@ use crate::settle::{forget_progress, propagate, release_or_complete, store};
 use crate::state::Outcome;
 use crate::store::attempts;
 use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::order::restartable;
 use crate::upkeep::retention::remove_tasks;
 use crate::wake;
 
@@ -24,7 +25,7 @@ fn taskq_delete_tasks(task_ids: Option<Vec<Option<String>>>) -> i64 {
     or_throw((|| {
         let task_ids = required("task_ids", task_ids)?;
         let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
-        delete(&ids, clock::now())
+        restartable(|| delete(&ids, clock::now()))
     })())
 }
 
@@ -75,6 +76,7 @@ fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
         .collect();
     forget_progress(wave);
     attempts::forget(wave);
+    live::lock_edges_of(wave);
     REMOVE_EDGES_RUN.execute(args![wave]);
     for task_no in wave {
         wake::settled(*task_no);

@@ -17,6 +17,7 @@ use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::{Cause, Condition, Signal};
 use crate::store::live::Firmness;
+use crate::store::order::restartable;
 use crate::store::{live, numbers};
 use crate::verbs::insert::json;
 
@@ -25,7 +26,8 @@ use crate::verbs::insert::json;
 fn taskq_add_dependencies_json(dependencies: Option<AnyElement>, if_missing: Option<&str>) -> i64 {
     or_throw((|| {
         let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
-        add(spec::parse_dependencies(&json("dependencies", dependencies)?)?, ignore_missing)
+        let dependencies = spec::parse_dependencies(&json("dependencies", dependencies)?)?;
+        restartable(|| add(&dependencies, ignore_missing))
     })())
 }
 
@@ -58,7 +60,7 @@ fn taskq_add_dependencies(
                 Ok(DependencySpec { after: required("after", after)?, run: required("run", run)?, condition })
             })
             .collect::<Result<Vec<_>>>()?;
-        add(dependencies, ignore_missing)
+        restartable(|| add(&dependencies, ignore_missing))
     })())
 }
 
@@ -73,7 +75,7 @@ static STORED: Statement = Statement::new(
 /// Takes the graph guard (two calls that only together close a cycle run one after the other), then the
 /// rows of both ends in the global order. As `after` is locked, it either has settled, and counts at once,
 /// or settles after this transaction's commit and finds the edge.
-fn add(dependencies: Vec<DependencySpec>, ignore_missing: bool) -> Result<i64> {
+fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     if dependencies.is_empty() {
         return Ok(0);
     }
@@ -85,7 +87,7 @@ fn add(dependencies: Vec<DependencySpec>, ignore_missing: bool) -> Result<i64> {
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
 
     let mut asked = EdgeSet::default();
-    for d in &dependencies {
+    for d in dependencies {
         let (after, run) = match (find(&d.after), find(&d.run)) {
             (Some(after), Some(run)) => (after, run),
             _ if ignore_missing => continue,

@@ -27,7 +27,13 @@ fn taskq_extend_tasks_ownership(
     TableIterator::new(or_throw(extend(actor_id, task_ids, tokens, max_duration)))
 }
 
-/// Locks the rows in the order of task numbers, and waits for whoever holds one.
+/// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
+/// whose deadline has passed.
+static LOCK: Statement = Statement::new(
+    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
+       ORDER BY r.task_no FOR NO KEY UPDATE",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
 static EXTEND: Statement = Statement::new(
     c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable
@@ -54,6 +60,9 @@ fn extend(
         HashMap::new()
     } else {
         let (task_nos, nonces) = columns(held.values());
+        if held.len() > 1 {
+            LOCK.execute(args![task_nos.clone(), nonces.clone()]);
+        }
         EXTEND
             .query(args![task_nos, nonces, deadline, actor_id], |row| (row.need(1), row.need(2)))
             .into_iter()
@@ -88,7 +97,7 @@ static LATE: Statement = Statement::new(
         JOIN taskq.action a ON a.action_no = r.action_no
         LEFT JOIN taskq.action_setting s ON s.name = a.name
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.grantable
-       ORDER BY r.task_no FOR UPDATE OF r",
+       ORDER BY r.task_no FOR NO KEY UPDATE OF r",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
 static HOLD: Statement = Statement::new(

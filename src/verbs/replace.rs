@@ -4,18 +4,19 @@
 use pgrx::pg_sys::{INT8ARRAYOID, INTERVALOID, TIMESTAMPTZOID};
 
 use crate::error::{Refusal, Result};
-use crate::insert::{Stored, lock_for_change};
+use crate::insert::Stored;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, forget_progress, settle};
 use crate::state::Cause;
-use crate::store::live::{self, Live};
-use crate::store::{attempts, numbers, tally};
+use crate::store::live::{self, Firmness, Live};
+use crate::store::{attempts, tally};
 
 /// How long the end of a replaced task can be learnt by those who wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
 
-/// Removes the tasks with these ids, whose rows the call has locked with the others it names.
+/// Removes the tasks with these ids, whose rows, live or settled, the call has locked for a change with the others it
+/// names: whoever is adding an edge to one of them that has settled holds that row.
 pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result<()> {
     let old: Vec<(String, i64, Option<Live>)> = ids
         .iter()
@@ -26,9 +27,7 @@ pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result
 
 /// Removes tasks with these ids that were inserted since the call looked.
 pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
-    let numbers = numbers::by_id(ids);
-    let task_nos: Vec<i64> = numbers.values().copied().collect();
-    let mut live = lock_for_change(&task_nos);
+    let (numbers, mut live, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 
@@ -38,10 +37,6 @@ static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_TASKS: Statement = Statement::new(
     c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1) RETURNING t.task_no, t.group_id",
-    &[INT8ARRAYOID],
-);
-static LOCK_SETTLED: Statement = Statement::new(
-    c"SELECT FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no FOR UPDATE",
     &[INT8ARRAYOID],
 );
 static KEEP_EPITAPHS: Statement = Statement::new(
@@ -61,8 +56,6 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
             "Wait until it is returned, or cancel it first.",
         ));
     }
-    // Whoever is adding an edge to one of them that has settled holds its row.
-    LOCK_SETTLED.execute(args![old.iter().map(|(_, number, _)| *number).collect::<Vec<_>>()]);
     live::remove(old.iter().filter_map(|(_, _, live)| live.as_ref()));
     let endings = old
         .iter()
@@ -71,6 +64,7 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
         .collect();
     settle(endings, now);
     let task_nos: Vec<i64> = old.iter().map(|(_, number, _)| *number).collect();
+    live::lock_edges_of(&task_nos);
     REMOVE_EDGES_AFTER.execute(args![task_nos.as_slice()]);
     REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
     forget_progress(&task_nos);

@@ -8,6 +8,7 @@ use crate::pg::clock;
 use crate::pg::statement::{Statement, args};
 use crate::revive::{Unrevivable, revive};
 use crate::store::numbers;
+use crate::store::order::restartable;
 
 /// `taskq.retry_tasks(task_ids, actions, groups, status_like) -> bigint`
 #[pg_extern(sql = "")]
@@ -47,12 +48,12 @@ fn retry(
         (Some(ids), None, None, None) => {
             let ids: Vec<&str> = ids.iter().flatten().map(String::as_str).collect();
             let task_nos: Vec<i64> = numbers::by_id(&ids).into_values().collect();
-            revive(&task_nos, Unrevivable::Refuse, now)
+            restartable(|| revive(&task_nos, Unrevivable::Refuse, now))
         }
         _ => {
             let task_nos: Vec<i64> =
                 MATCHING.query(args![task_ids, actions, groups, status_like], |row| row.need(1));
-            revive(&task_nos, Unrevivable::Leave, now)
+            restartable(|| revive(&task_nos, Unrevivable::Leave, now))
         }
     }
 }

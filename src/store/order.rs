@@ -1,0 +1,172 @@
+//! Locks are waited for in one global order, by every call: deadlocks between single calls cannot come up.
+//!
+//! The order is [`Rank`], and within a rank by number. A call that knows from the start what it has to lock keeps to
+//! it. One that finds out wave by wave (which dependents a deleted task leaves alone, what aborted because of a task
+//! that is retried) cannot; and a task may move from one table to another while it is waited for. So such a call runs
+//! as [`restartable`]: *it waits for a row only if it holds nothing of that rank or a later one*. Where it would have to, it
+//! gives up all it holds, by rolling back to where it began, and begins anew: it then locks first, in the order, all it
+//! has seen so far. Each new beginning has waited for whoever was in the way, so that the call gets on.
+//!
+//! Whoever waits for one of its rows therefore waits for a transaction that either waits itself for something later in
+//! the order, or for nothing. A transaction of several calls keeps the locks of all of them: two such transactions may
+//! still meet in a deadlock, as any others in PostgreSQL, and the one that gets `40P01` is to be run again.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::error::Result;
+use crate::insert::guard;
+use crate::pg::session::{self, check_for_interrupts};
+use crate::store::live::{self, Firmness};
+
+/// What is locked, in the order of locking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    #[default]
+    Nothing,
+    /// The row of `graph_guard`.
+    Guard,
+    /// Rows of `run`, then `blocked`, `scheduled`, `parked`; in each by number.
+    Live,
+    /// Rows of `settled`, by number.
+    Settled,
+    /// Rows of `dependency` that are about to be removed, by number.
+    Edges,
+    /// Ids of tasks being inserted, in their order. Rows of merge keys come after all.
+    Ids,
+}
+
+/// What a call had to give up, and locks from the start the next time.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    guard: bool,
+    live: BTreeSet<i64>,
+    settled: BTreeSet<i64>,
+    edges: BTreeSet<(i64, i64)>,
+    change_live: bool,
+    change_settled: bool,
+}
+
+/// One run of a restartable call.
+#[derive(Debug, Default)]
+struct Attempt {
+    held: Rank,
+    guarded: bool,
+    wanted: Wanted,
+}
+
+thread_local! {
+    /// The restartable call under way. Never outlives the call.
+    static ATTEMPT: RefCell<Option<Attempt>> = const { RefCell::new(None) };
+}
+
+/// After so many new beginnings the call waits out of order. Each has waited for another transaction to end, so
+/// only a queue that is stormed all the while gets there.
+const MOST_ATTEMPTS: usize = 100;
+
+/// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
+///
+/// Each such call is a subtransaction. A transaction that makes many of them stops using them in time (see
+/// [`session::may_nest`]), and its calls then wait in the order in which they come.
+pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
+    if ATTEMPT.with_borrow(Option::is_some) || !session::may_nest() {
+        return call();
+    }
+    let mut wanted = Wanted::default();
+    for _ in 0..MOST_ATTEMPTS {
+        check_for_interrupts();
+        ATTEMPT.set(Some(Attempt { wanted: wanted.clone(), ..Attempt::default() }));
+        let _over = Over;
+        let done = session::undoable(|| {
+            lock_wanted(&wanted);
+            call()
+        });
+        if let Some(result) = done {
+            return result;
+        }
+        wanted = ATTEMPT.take().unwrap_or_default().wanted;
+    }
+    call()
+}
+
+/// Forgets the attempt, whichever way the call ends.
+struct Over;
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        ATTEMPT.take();
+    }
+}
+
+fn lock_wanted(wanted: &Wanted) {
+    let firmness = |change: bool| if change { Firmness::Change } else { Firmness::Hold };
+    if wanted.guard {
+        guard();
+    }
+    if !wanted.live.is_empty() {
+        live::lock(&wanted.live.iter().copied().collect::<Vec<_>>(), firmness(wanted.change_live));
+    }
+    if !wanted.settled.is_empty() {
+        let task_nos: Vec<i64> = wanted.settled.iter().copied().collect();
+        live::hold_outcomes(&task_nos, firmness(wanted.change_settled));
+    }
+    if !wanted.edges.is_empty() {
+        live::lock_edges(&wanted.edges.iter().copied().collect::<Vec<_>>());
+    }
+}
+
+/// Whether the call under way may wait for a lock of this rank: always, if it is not restartable.
+pub(crate) fn may_wait(rank: Rank) -> bool {
+    ATTEMPT.with_borrow(|attempt| attempt.as_ref().is_none_or(|attempt| attempt.held < rank))
+}
+
+/// The call under way has locks of this rank from now on.
+pub(crate) fn holds(rank: Rank) {
+    ATTEMPT.with_borrow_mut(|attempt| {
+        if let Some(attempt) = attempt {
+            attempt.held = attempt.held.max(rank);
+        }
+    });
+}
+
+/// Asks for the guard. What has it already may ask again whenever it likes; what holds anything else begins anew.
+pub(crate) fn before_guard() {
+    let late = ATTEMPT.with_borrow(|attempt| {
+        attempt.as_ref().is_some_and(|attempt| !attempt.guarded && attempt.held >= Rank::Guard)
+    });
+    if late {
+        restart(|wanted| wanted.guard = true);
+    }
+    ATTEMPT.with_borrow_mut(|attempt| {
+        if let Some(attempt) = attempt {
+            attempt.guarded = true;
+            attempt.held = attempt.held.max(Rank::Guard);
+        }
+    });
+}
+
+/// Begins anew, with these live rows.
+pub(crate) fn restart_with_live(task_nos: &[i64], firmness: Firmness) -> ! {
+    restart(|wanted| {
+        wanted.live.extend(task_nos);
+        wanted.change_live |= firmness == Firmness::Change;
+    })
+}
+
+/// Begins anew, with these rows of settled tasks.
+pub(crate) fn restart_with_settled(task_nos: &[i64], firmness: Firmness) -> ! {
+    restart(|wanted| {
+        wanted.settled.extend(task_nos);
+        wanted.change_settled |= firmness == Firmness::Change;
+    })
+}
+
+/// Begins anew, with these dependencies.
+pub(crate) fn restart_with_edges(edges: &[(i64, i64)]) -> ! {
+    restart(|wanted| wanted.edges.extend(edges))
+}
+
+fn restart(add: impl FnOnce(&mut Wanted)) -> ! {
+    ATTEMPT.with_borrow_mut(|attempt| add(&mut attempt.get_or_insert_default().wanted));
+    session::undo()
+}
