@@ -33,9 +33,10 @@ fn taskq_resume_group(group_id: Option<&str>) -> i64 {
 /// `taskq.cancel_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| {
-        restartable(|| Ok(cancel_locked(&lock_for_change(&members(group)), None)))
-    }))
+    or_throw(
+        known(group_id)
+            .and_then(|group| restartable(|| Ok(cancel_locked(&lock_for_change(&members(group)), None)))),
+    )
 }
 
 /// `taskq.delete_group(group_id) -> bigint`
@@ -47,9 +48,10 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
 /// `taskq.retry_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_retry_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| {
-        restartable(|| revive(&members(group), Unrevivable::Leave, clock::now()))
-    }))
+    or_throw(
+        known(group_id)
+            .and_then(|group| restartable(|| revive(&members(group), Unrevivable::Leave, clock::now()))),
+    )
 }
 
 /// `taskq.reset_group(group_id) -> bigint`

@@ -69,7 +69,8 @@ pub(super) fn settle_with(
     }
     let parents = end(settling, returns, codes);
     // Signals go to the dependents there are now: a child that depends on its parent finds it settled.
-    let signals = deltas(&store_all(&parents.iter().map(|(ending, _)| ending.clone()).collect::<Vec<_>>(), now));
+    let signals =
+        deltas(&store_all(&parents.iter().map(|(ending, _)| ending.clone()).collect::<Vec<_>>(), now));
 
     let dependents = blocked_dependents(
         parents.iter().filter(|(_, c)| c.block || c.delay.is_some()).map(|(ending, _)| ending.task_no),
@@ -105,8 +106,11 @@ fn end<'a>(
     let gone = take(settling);
     let mut parents = Vec::with_capacity(gone.len());
     for (i, token) in settling {
-        let Return::Settle { outcome, status, result, children: Some(children) } = &returns[*i].2 else { continue };
-        let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce }) else {
+        let Return::Settle { outcome, status, result, children: Some(children) } = &returns[*i].2 else {
+            continue;
+        };
+        let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce })
+        else {
             continue;
         };
         codes.insert(*i, outcome.name());

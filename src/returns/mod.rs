@@ -18,12 +18,12 @@ use pgrx::pg_sys::INT8ARRAYOID;
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::flow::limits;
+use crate::insert::guard;
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
 use crate::state::Outcome;
-use crate::insert::guard;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
 use crate::store::order::restartable;

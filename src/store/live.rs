@@ -400,7 +400,9 @@ pub(crate) fn try_lock_edges_of(task_nos: &[i64]) -> TriedEdges {
     if !seen.is_empty() {
         let locked: HashSet<(i64, i64)> =
             EDGES.statement(Firmness::Change, false).query(args![task_nos], read).into_iter().collect();
-        busy.extend(seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]));
+        busy.extend(
+            seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]),
+        );
     }
     TriedEdges { any: !seen.is_empty(), busy }
 }
