@@ -17,7 +17,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/views.sql sql/grants.sql
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell command -v $(PG_CONFIG))
 
-.PHONY: help setup build install uninstall package demo test lint unit-test pg-test outside-test bench clean
+.PHONY: help setup build install install-local uninstall package demo test lint unit-test pg-test outside-test bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,10 +31,18 @@ build: ## build the library and the extension's files
 	@sed 's/@CARGO_VERSION@/$(VERSION)/' taskq.control > $(STAGE)/taskq.control
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION taskq" to load this file. \quit'; cat $(SQL_PARTS); } > $(STAGE)/taskq--$(VERSION).sql
 
+# For whoever may not write into the server's folders: built as that user, copied as root.
+SUDO       = $(shell test -w "$(PKGLIBDIR)" -a -w "$(EXTDIR)" || echo sudo)
+
 install: build ## install into the server that PG_CONFIG belongs to
 	install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
 	install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
 	install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(DESTDIR)$(EXTDIR)/'
+
+# The same into the machine's own server, with sudo where that takes it.
+install-local: build
+	$(SUDO) install -m 755 $(LIBRARY) '$(PKGLIBDIR)/taskq.so'
+	$(SUDO) install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(EXTDIR)/'
 
 uninstall: ## remove what install has put there
 	rm -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so' '$(DESTDIR)$(EXTDIR)/taskq.control' '$(DESTDIR)$(EXTDIR)'/taskq--*.sql
@@ -47,9 +55,9 @@ package: build ## a tar archive of the installed files, in target/
 
 demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
-	@$(MAKE) --no-print-directory install
+	@$(MAKE) --no-print-directory install-local
 	@cargo build --release --locked -p branch_export
-	@.ci/demo.sh
+	@PG_CONFIG=$(PG_CONFIG) .ci/demo.sh
 
 # The tests' feature set: that of the build, and pg_test, which is this crate's alone.
 TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
@@ -73,7 +81,7 @@ outside-test: ## tests from outside, over connections (tests/)
 	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh outside
 
 bench: ## measure, and print a table of ratios (takes some minutes)
-	@$(MAKE) --no-print-directory install
+	@$(MAKE) --no-print-directory install-local
 	@PG_CONFIG=$(PG_CONFIG) benches/run.sh
 
 clean: ## remove what was built

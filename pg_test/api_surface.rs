@@ -22,6 +22,7 @@ function _rights(part text) -> TABLE(kind text, name text)
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
+function add_dependencies(after text, run text, condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(after text[], run text[], condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(dependencies jsonb, if_missing text DEFAULT 'error'::text) -> bigint
 function ancestors(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)

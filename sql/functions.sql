@@ -246,6 +246,19 @@ CREATE FUNCTION taskq.add_dependencies(
 COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], taskq.dependency_condition, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
 
+-- Literals without a type, '{a}' and '{b}', fit both forms above, and PostgreSQL would call that ambiguous.
+-- It prefers text where it knows nothing.
+CREATE FUNCTION taskq.add_dependencies(
+        after text,
+        run text,
+        condition taskq.dependency_condition = 'completed',
+        if_missing text = 'error')
+    RETURNS bigint
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+    AS $$ SELECT taskq.add_dependencies(after::pg_catalog.text[], run::pg_catalog.text[], condition, if_missing) $$;
+COMMENT ON FUNCTION taskq.add_dependencies(text, text, taskq.dependency_condition, text) IS
+    'the same with both arrays as literals without a type';
+
 CREATE FUNCTION taskq.cancel_tasks(task_ids text[], status text = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100

@@ -47,13 +47,21 @@ pub(crate) fn has_prepared_transactions() -> bool {
 const MOST_NESTED: u32 = 32;
 
 /// Whether this transaction has begun few enough subtransactions for one more; counts that one.
+///
+/// Not below a savepoint of the caller: who waits for a subtransaction that ends well goes on to wait for the whole
+/// transaction. If a savepoint above is then rolled back the row is free, but he still waits, first in its queue,
+/// and the one who rolled back would meet him there when doing the same again.
 pub(crate) fn may_nest() -> bool {
     thread_local! {
         /// When the transaction began, which tells it from others well enough for a count, and the count.
         static NESTED: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
     }
-    // SAFETY: reads a variable.
-    let began = unsafe { pg_sys::GetCurrentTransactionStartTimestamp() };
+    // SAFETY: both read a variable.
+    let (level, began) =
+        unsafe { (pg_sys::GetCurrentTransactionNestLevel(), pg_sys::GetCurrentTransactionStartTimestamp()) };
+    if level > 1 {
+        return false;
+    }
     let count = Some(NESTED.get()).filter(|(of, _)| *of == began).map_or(0, |(_, count)| count);
     NESTED.set((began, count + 1));
     count < MOST_NESTED

@@ -29,7 +29,10 @@ static FIND: Statement =
     Statement::new(c"SELECT 'taskq._before_commit()'::pg_catalog.regprocedure::pg_catalog.oid", &[]);
 
 /// Looks at the deferred signals of these tasks again before the transaction commits.
-pub(super) fn look_again(task_nos: Vec<i64>) {
+pub(crate) fn look_again(task_nos: Vec<i64>) {
+    if task_nos.is_empty() {
+        return;
+    }
     let first = TOUCHED.with_borrow_mut(|touched| {
         let first = touched.is_empty();
         touched.extend(task_nos);

@@ -13,6 +13,7 @@ use crate::flow::limits;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Row, Statement, args};
+use crate::settle::commit;
 use crate::state::Outcome;
 use crate::store::numbers;
 use crate::store::order::{self, Rank};
@@ -220,6 +221,10 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
             missing = UNSETTLED.query(args![missing.as_slice()], |row| row.need(1));
         }
     }
+    // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
+    commit::look_again(
+        found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no).collect(),
+    );
     found
 }
 
@@ -257,7 +262,8 @@ pub(crate) fn lock_any(
             return (found, rows, HashMap::new());
         }
         let ended = hold_outcomes(&rest, of_settled);
-        if ended.len() == rest.len() {
+        // The end of a task that was replaced while we waited for it is still there to be read, and the id another's.
+        if ended.len() == rest.len() && numbers::by_id(ids) == found {
             return (found, rows, ended);
         }
         check_for_interrupts();
@@ -336,14 +342,15 @@ pub(crate) fn outcomes(task_nos: &[i64]) -> HashMap<i64, Outcome> {
         .collect()
 }
 
-/// Edges by number; the rows are found first and then locked in the order of numbers.
+/// Edges by number. They are found first and then locked in the order in which they are stored, as below: a scan by
+/// `ctid` sorts, and no edge is ever moved.
 static LOCK_EDGES: Statement = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.ctid = ANY (ARRAY(
-               SELECT e.ctid FROM pg_catalog.unnest($1, $2) AS u(after_no, run_no)
+               SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
                 CROSS JOIN LATERAL (SELECT e.ctid FROM taskq.dependency e
                                      WHERE e.after_no = u.after_no AND e.run_no = u.run_no OFFSET 0) AS e))
-       ORDER BY d.after_no, d.run_no FOR UPDATE",
+         FOR UPDATE",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
@@ -354,11 +361,11 @@ pub(crate) fn lock_edges(edges: &[(i64, i64)]) {
     order::holds(Rank::Edges);
 }
 
+/// Edges at either end of the tasks, in the order in which they are stored.
 static EDGES: Lock = lock!(
     "SELECT d.after_no, d.run_no FROM taskq.dependency d
       WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM taskq.dependency a WHERE a.after_no = ANY ($1)
-                          UNION SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))
-      ORDER BY d.after_no, d.run_no"
+                      UNION ALL SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))"
 );
 static SEEN_EDGES: Statement = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)

@@ -30,7 +30,7 @@ pub(crate) enum Rank {
     Live,
     /// Rows of `settled`, by number.
     Settled,
-    /// Rows of `dependency` that are about to be removed, by number.
+    /// Rows of `dependency` that are about to be removed, as they are stored.
     Edges,
     /// Ids of tasks being inserted, in their order. Rows of merge keys come after all.
     Ids,
@@ -66,8 +66,8 @@ const MOST_ATTEMPTS: usize = 100;
 
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///
-/// Each such call is a subtransaction. A transaction that makes many of them stops using them in time (see
-/// [`session::may_nest`]), and its calls then wait in the order in which they come.
+/// Each such call is a subtransaction. A transaction that makes many of them stops using them in time, and one with
+/// savepoints has none (see [`session::may_nest`]): their calls wait in the order in which they come.
 pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
     if ATTEMPT.with_borrow(Option::is_some) || !session::may_nest() {
         return call();

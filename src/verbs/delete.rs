@@ -11,7 +11,7 @@ use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
-use crate::settle::{forget_progress, propagate, release_or_complete, store};
+use crate::settle::{fold, forget_progress, propagate, release_or_complete, store};
 use crate::state::Outcome;
 use crate::store::attempts;
 use crate::store::live::{self, Firmness, Live, Place};
@@ -112,6 +112,10 @@ fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<
         return Vec::new();
     }
     let dependents: Vec<i64> = losses.keys().copied().collect();
+    // A deleted task that had settled may have left a signal that nobody has counted yet. It is counted first: what is
+    // taken away below was counted then. The counters are ours, so that nothing stays deferred.
+    lock_for_change(&dependents);
+    fold::of(&dependents, now);
     let blocked: Vec<Live> = lock_for_change(&dependents)
         .into_values()
         .filter(|row| matches!(row.place, Place::Blocked { .. }))

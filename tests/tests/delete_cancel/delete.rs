@@ -215,3 +215,30 @@ fn a_delete_races_with_a_return_that_frees_the_dependent() {
         assert_eq!(watcher.own_one("x").task_id, "child", "delete first: {delete_first}");
     }
 }
+
+#[test]
+fn a_signal_that_was_deferred_is_counted_before_its_dependency_goes() {
+    let db = Db::new();
+    let (mut busy, mut session) = (db.connect(), db.connect());
+    let settled = |id: &str| json!({"id": id, "condition": "settled"});
+    session
+        .insert(json!([
+            {"id": "a", "action": "x"}, {"id": "b", "action": "y"}, {"id": "c", "action": "z"},
+            {"id": "last", "action": "w", "depends_on": [settled("a"), settled("b"), settled("c")]},
+        ]))
+        .unwrap();
+    let (a, b) = (session.own_one("x"), session.own_one("y"));
+    // The counter is locked while "a" aborts, so that its signal is deferred; and nobody comes by to count it.
+    busy.run("BEGIN");
+    busy.complete(&b);
+    session.give("a", a.token, "aborted").unwrap();
+    busy.run("ROLLBACK");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
+    assert_eq!(session.delete(&["a"]).unwrap(), 1);
+    let last = session.task("last").unwrap();
+    assert_eq!((last.num_signals, last.total_dependencies, last.num_failures), (0, 2, 0));
+    assert_eq!(session.broken(), [""; 0]);
+    session.give("b", b.token, "completed").unwrap();
+    session.perform("z", "completed");
+    assert_eq!(session.own_one("w").task_id, "last");
+}

@@ -122,3 +122,27 @@ fn replaces_in_opposite_orders_do_not_deadlock() {
     }
     assert_eq!(session.own("w", 100, &["x"]).unwrap().len(), 30);
 }
+
+#[test]
+fn a_dependency_on_a_settled_task_that_is_being_replaced_is_one_on_the_new_task() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    for link in [
+        r#"SELECT taskq.insert_tasks('[{"id": "b", "action": "y", "depends_on": ["a"]}]')"#,
+        r#"SELECT taskq.insert_task('b', 'y'); SELECT taskq.add_dependencies('{a}', '{b}')"#,
+    ] {
+        db.clear();
+        watcher.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+        watcher.perform("x", "completed");
+        session.run("BEGIN");
+        session.run(NEW);
+        let call = db.connect().background(move |session| session.batch_execute(link));
+        call.settle_down(&mut watcher);
+        session.run("COMMIT");
+        call.join().1.unwrap();
+        assert_eq!(watcher.broken(), [""; 0]);
+        assert_eq!(watcher.state("b"), "blocked");
+        watcher.perform("x", "completed");
+        assert_eq!(watcher.state("b"), "ready");
+    }
+}
