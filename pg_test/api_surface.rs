@@ -45,8 +45,9 @@ function grant_monitor(role regrole) -> void
 function grant_producer(role regrole) -> void
 function grant_worker(role regrole) -> void
 function graph(task_id text, format text DEFAULT 'text'::text, max_tasks integer DEFAULT 500, skip integer DEFAULT 0) -> text
-function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> text
+function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
 function insert_tasks(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> SETOF text
+function insert_tasks_report(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> TABLE(task_id text, outcome text, existing_id text)
 function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
@@ -60,15 +61,15 @@ function reset_group(group_id text) -> bigint
 function resume_action(action text) -> boolean
 function resume_group(group_id text) -> bigint
 function retry_group(group_id text) -> bigint
-function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text) -> bigint
+function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
 function return_task(task_id text, token uuid, status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
-function return_tasks(task_ids text[], tokens uuid[], status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
+function return_tasks(task_ids text[], tokens uuid[], status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function revoke_monitor(role regrole) -> void
 function revoke_producer(role regrole) -> void
 function revoke_worker(role regrole) -> void
-function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text) -> timestamp with time zone
-function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
+function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
+function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval) -> void
 function task_channel(id text) -> text
 function unschedule(name text) -> void
 function wait_for_task(task_id text, timeout interval DEFAULT '00:00:10'::interval) -> TABLE(task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamp with time zone)
@@ -97,17 +98,20 @@ table signal
 table slot
 table task
 table task_group
+table unique_key
 table workgroup
 type dependency_condition
 type status_code
-view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts)
+view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
+view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts)
 view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks)
-view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem)
+view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted)
+view unique_keys(action, key, task_id, state, held, held_until)
 view workgroups(workgroup, not_before, held_back)
 "#;
 

@@ -26,7 +26,9 @@ CREATE FUNCTION taskq.insert_task(
         key text = NULL,
         seed boolean = false,
         on_conflict text = 'error',
-        if_missing text = 'error')
+        if_missing text = 'error',
+        unique_by jsonb = NULL,
+        retention_aborted interval = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
@@ -34,7 +36,7 @@ CREATE FUNCTION taskq.insert_task(
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task IS
-    'insert one task; returns its id, or NULL where on_conflict => ''skip'' left an existing one alone';
+    'insert one task; returns its id, or NULL where an existing one was left alone';
 
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
@@ -45,6 +47,16 @@ CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_m
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks IS
     'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
+
+CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
+    RETURNS TABLE (task_id text, outcome text, existing_id text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_insert_tasks_report_wrapper';
+COMMENT ON FUNCTION taskq.insert_tasks_report IS
+    'insert a JSON array of tasks, all or none; tells of each element what became of it, in the order given';
 
 CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
     RETURNS SETOF text
@@ -123,14 +135,15 @@ CREATE FUNCTION taskq.return_tasks(
         status_code taskq.status_code = 'completed',
         status text = NULL,
         result jsonb = NULL,
-        retry_after interval = NULL)
+        retry_after interval = NULL,
+        delay_workgroup interval = NULL)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
-COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], taskq.status_code, text, jsonb, interval) IS
+COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], taskq.status_code, text, jsonb, interval, interval) IS
     'end many performances alike; a bad token spoils only its own row';
 
 CREATE FUNCTION taskq.return_tasks(returns jsonb)
@@ -351,7 +364,11 @@ CREATE FUNCTION taskq.retry_tasks(
         task_ids text[] = NULL,
         actions text[] = NULL,
         groups text[] = NULL,
-        status_like text = NULL)
+        status_like text = NULL,
+        causes text[] = NULL,
+        settled_since timestamptz = NULL,
+        settled_until timestamptz = NULL,
+        max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp SET jit = off
@@ -419,7 +436,8 @@ CREATE FUNCTION taskq.set_action(
         notify boolean = NULL,
         on_timeout text = NULL,
         max_timeouts integer = NULL,
-        clear text[] = NULL)
+        clear text[] = NULL,
+        retention_aborted interval = NULL)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
@@ -525,7 +543,8 @@ CREATE FUNCTION taskq.schedule(
         task jsonb,
         timezone text = 'UTC',
         overlap text = 'skip',
-        backfill text = 'one')
+        backfill text = 'one',
+        max_backfill integer = NULL)
     RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp

@@ -45,6 +45,7 @@ CREATE TABLE taskq.action_setting (
     rate_limit integer,                         -- grants per rate_period
     rate_period interval,
     retention interval,
+    retention_aborted interval,                 -- of those that abort; NULL: the same
     notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
     on_timeout text NOT NULL DEFAULT 'retry',
     max_timeouts integer,                       -- deadlines that may pass before the task aborts
@@ -87,13 +88,18 @@ CREATE TABLE taskq.task (
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
     max_duration interval,                      -- default lease
-    retention interval,                         -- how long it is kept once settled
+    retention interval,                         -- how long it is kept once completed
+    retention_aborted interval,                 -- or aborted
     backoff jsonb,                              -- delays between tries; NULL: the action's
     seed boolean NOT NULL,                      -- survives a reset of its group
     id text COLLATE "C" NOT NULL,
     group_id text COLLATE "C",
     workgroup text COLLATE "C",                 -- rate-limit domain
     merge_key text COLLATE "C",
+    unique_key text COLLATE "C",                -- see the table unique_key
+    unique_until timestamptz,                   -- end of its period; it is kept until then. NULL: none
+    unique_states smallint,                     -- in which it holds the key: the sum of 1 blocked, 2 scheduled,
+                                                -- 4 ready, 8 in-progress, 16 completed, 32 aborted
     body text,
     metadata jsonb,
     CONSTRAINT task_id_key UNIQUE (id)
@@ -117,7 +123,6 @@ CREATE TABLE taskq.run (
     tries integer NOT NULL,
     failures integer NOT NULL,                  -- dependencies that aborted
     dependencies integer NOT NULL,              -- dependencies in all
-    timeouts integer NOT NULL,                  -- deadlines that have passed
     grantable boolean NOT NULL,                 -- false while a grant holds it
     limited boolean NOT NULL,                   -- it holds a slot
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
@@ -211,6 +216,19 @@ CREATE TABLE taskq.merge_key (
 CREATE INDEX merge_key_holder_idx ON taskq.merge_key (holder_no) WHERE holder_no IS NOT NULL;
 COMMENT ON TABLE taskq.merge_key IS 'which task with a merge key runs';
 
+-- One row per key of unique tasks: which task was inserted with it last. Whether that task holds the key is
+-- worked out from the task; a key whose task is gone is free.
+CREATE TABLE taskq.unique_key (
+    action text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    task_no bigint NOT NULL,
+    behind_no bigint,                           -- the one before, if that had begun
+    since timestamptz NOT NULL,                 -- when the first of those that replaced each other was inserted
+    not_before timestamptz,                     -- the end of the period of the one before
+    CONSTRAINT unique_key_pkey PRIMARY KEY (action, key)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
+
 -- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that whoever
 -- waits for it learns of its end.
 CREATE TABLE taskq.settled (
@@ -282,8 +300,10 @@ CREATE TABLE taskq.schedule (
     last_at timestamptz,                        -- time of the last run that was inserted
     last_task_id text COLLATE "C",
     problem text,                               -- why the last run could not be inserted
+    max_backfill integer,                       -- how many missed runs are inserted, with 'all'; NULL: each
     CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
-    CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all'))
+    CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all')),
+    CONSTRAINT schedule_max_backfill_check CHECK (max_backfill >= 1)
 ) WITH (fillfactor = 50);
 CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
@@ -298,6 +318,7 @@ CREATE TABLE taskq.attempt (
     outcome text NOT NULL,                      -- pending: given back; timeout: the deadline passed
     actor_id text,
     status text,
+    past boolean NOT NULL DEFAULT false,        -- before the last retry
     CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
@@ -338,6 +359,7 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.task_group', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.group_tally', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.workgroup', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.merge_key', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.unique_key', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.settled', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.dependency', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.signal', '');

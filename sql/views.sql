@@ -38,7 +38,9 @@ SELECT t.id,
             WHEN r.nonce <> 0 THEN 'in-progress'
             WHEN b.task_no IS NOT NULL THEN 'blocked'
             WHEN d.due > taskq.clock() THEN 'scheduled'
-            ELSE 'ready' END AS state
+            ELSE 'ready' END AS state,
+       t.unique_key,
+       t.retention_aborted
   FROM taskq.task AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
   LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
@@ -169,14 +171,15 @@ SELECT n.name AS action,
        s.retention,
        COALESCE(s.notify, false) AS notify,
        COALESCE(s.on_timeout, 'retry') AS on_timeout,
-       s.max_timeouts
+       s.max_timeouts,
+       s.retention_aborted
   FROM (SELECT a.name FROM taskq.action AS a UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
 COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
 
 CREATE VIEW taskq.schedules AS
 SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
-       NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem
+       NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem, s.max_backfill
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
@@ -206,6 +209,32 @@ SELECT t.id AS task_id, x.num_try, x.actor_id, x.started_at, x.ended_at, x.outco
   JOIN taskq.task AS t ON t.task_no = x.task_no;
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
 
+CREATE VIEW taskq.dead_ends AS
+SELECT t.id AS task_id,
+       a.name AS action,
+       t.group_id,
+       t.body,
+       CASE s.cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
+                    WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' ELSE 'merged' END AS cause,
+       s.status,
+       s.result,
+       s.tries AS num_tries,
+       s.actor_id,
+       t.inserted_at,
+       s.settled_at,
+       NULLIF(s.expires_at, 'infinity') AS kept_until,
+       h.attempts
+  FROM taskq.settled AS s
+  JOIN taskq.task AS t ON t.task_no = s.task_no
+  JOIN taskq.action AS a ON a.action_no = t.action_no
+ CROSS JOIN LATERAL (
+       SELECT COALESCE(jsonb_agg(jsonb_build_object(
+                  'num_try', x.num_try, 'actor_id', x.actor_id, 'started_at', x.started_at, 'ended_at', x.ended_at,
+                  'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]') AS attempts
+         FROM taskq.attempts AS x WHERE x.task_id = t.id) AS h
+ WHERE s.code = 'a';
+COMMENT ON VIEW taskq.dead_ends IS 'tasks that have aborted: why, and what became of each try';
+
 CREATE VIEW taskq.workgroups AS
 SELECT n.name AS workgroup,
        w.not_before,
@@ -214,6 +243,32 @@ SELECT n.name AS workgroup,
         UNION SELECT t.workgroup FROM taskq.task AS t WHERE t.workgroup IS NOT NULL) AS n
   LEFT JOIN taskq.workgroup AS w ON w.name = n.name;
 COMMENT ON VIEW taskq.workgroups IS 'workgroups and until when they are held back';
+
+CREATE VIEW taskq.unique_keys AS
+SELECT k.action,
+       k.key,
+       t.id AS task_id,
+       x.state,
+       x.bit & t.unique_states <> 0 AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
+       t.unique_until AS held_until
+  FROM taskq.unique_key AS k
+  JOIN taskq.task AS t ON t.task_no = k.task_no
+ CROSS JOIN LATERAL (
+       SELECT v.state, v.bit
+         FROM (SELECT) AS one
+         LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
+         LEFT JOIN taskq.blocked AS b ON b.task_no = t.task_no
+         LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
+         LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
+        CROSS JOIN (VALUES ('blocked', 1), ('scheduled', 2), ('ready', 4), ('in-progress', 8), ('completed', 16),
+                           ('aborted', 32)) AS v(state, bit)
+        WHERE v.state = CASE WHEN s.code = 'c' THEN 'completed'
+                             WHEN s.code = 'a' THEN 'aborted'
+                             WHEN r.nonce <> 0 THEN 'in-progress'
+                             WHEN b.task_no IS NOT NULL THEN 'blocked'
+                             WHEN d.due > taskq.clock() THEN 'scheduled'
+                             ELSE 'ready' END) AS x;
+COMMENT ON VIEW taskq.unique_keys IS 'keys of unique tasks: which task was inserted with one last, and whether it holds it';
 
 CREATE FUNCTION taskq.count_tasks(
         actions text[] = NULL,
@@ -544,6 +599,13 @@ CREATE FUNCTION taskq.check()
           FROM taskq.settled AS s
           JOIN taskq.task AS t ON t.task_no = s.task_no
          WHERE s.grouped <> (t.group_id IS NOT NULL)
+        UNION ALL
+        -- A unique key points to a task that has it, or to one that is gone.
+        SELECT 'unique key points to a task without it', t.id, k.action || ' ' || k.key
+          FROM taskq.unique_key AS k
+          JOIN taskq.task AS t ON t.task_no = k.task_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE (k.action, k.key) IS DISTINCT FROM (a.name, t.unique_key)
         UNION ALL
         -- Claiming looks at the task's own action and priority.
         SELECT 'claiming row differs from its task', t.id, NULL

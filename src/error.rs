@@ -73,6 +73,19 @@ impl Refusal {
         )
     }
 
+    /// `TQ002`: the key of a unique task is held by another.
+    pub(crate) fn key_held(action: &str, key: &str, id: &str) -> Self {
+        Refusal::new(
+            "TQ002",
+            format!("the unique key \"{}\" is held by task \"{}\"", shortened(key), shortened(id)),
+            format!(
+                "Both tasks have the action \"{}\", and \"on_conflict\" is \"error\".",
+                shortened(action)
+            ),
+            "Use \"on_conflict\": \"skip\" to leave such a task out, or \"replace\" to keep the newest.",
+        )
+    }
+
     /// `TQ003`: no such task.
     pub(crate) fn no_such_task(id: &str) -> Self {
         Refusal::new(

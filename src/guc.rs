@@ -4,10 +4,15 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
+use crate::state::Outcome;
+
 /// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Any
 /// user may set it: it is the session that settles a task which decides, as with the action's and the
 /// task's own retention, which go before it. docs/reference.md gives the same number.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
+
+/// `taskq.retention_aborted`: the same for tasks that have aborted; -2, the default, means `taskq.retention`.
+static RETENTION_ABORTED: GucSetting<i32> = GucSetting::<i32>::new(-2);
 
 /// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Superusers only:
 /// it decides who may take whose tasks.
@@ -49,6 +54,16 @@ pub(crate) fn init() {
         GucContext::Suset,
         GucFlags::UNIT_MS,
     );
+    GucRegistry::define_int_guc(
+        c"taskq.retention_aborted",
+        c"How long aborted tasks are kept, unless the task or its action says otherwise.",
+        c"-2 keeps them as long as completed ones, -1 for ever.",
+        &RETENTION_ABORTED,
+        -2,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::UNIT_S,
+    );
     GucRegistry::define_string_guc(
         c"taskq.now",
         c"Replaces the clock of the queue in this session; for tests.",
@@ -64,9 +79,13 @@ pub(crate) fn init() {
     }
 }
 
-/// Seconds that a settled task is kept by default; `None` for ever.
-pub(crate) fn retention_seconds() -> Option<i32> {
-    Some(RETENTION.get()).filter(|seconds| *seconds >= 0)
+/// Seconds that a task which ended like this is kept by default; `None` for ever.
+pub(crate) fn retention_seconds(outcome: Outcome) -> Option<i32> {
+    let seconds = match (outcome, RETENTION_ABORTED.get()) {
+        (Outcome::Completed, _) | (_, -2) => RETENTION.get(),
+        (Outcome::Aborted, seconds) => seconds,
+    };
+    Some(seconds).filter(|seconds| *seconds >= 0)
 }
 
 /// Whether databases get a background worker.

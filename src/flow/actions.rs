@@ -79,7 +79,7 @@ pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
 }
 
 /// `taskq.set_action(action, max_tries, max_duration, backoff, max_concurrency, rate_limit, rate_period,
-/// retention, notify, on_timeout, max_timeouts, clear) -> void`
+/// retention, notify, on_timeout, max_timeouts, clear, retention_aborted) -> void`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_set_action(
@@ -95,6 +95,7 @@ fn taskq_set_action(
     on_timeout: Option<&str>,
     max_timeouts: Option<i32>,
     clear: Option<Vec<Option<String>>>,
+    retention_aborted: Option<Interval>,
 ) {
     or_throw((|| {
         let name = check_name(action)?;
@@ -109,9 +110,12 @@ fn taskq_set_action(
                 return Err(Refusal::out_of_range(argument, &value.unwrap_or(0).to_string(), &hint));
             }
         }
-        for (argument, value) in
-            [("max_duration", max_duration), ("retention", retention), ("rate_period", rate_period)]
-        {
+        for (argument, value) in [
+            ("max_duration", max_duration),
+            ("retention", retention),
+            ("retention_aborted", retention_aborted),
+            ("rate_period", rate_period),
+        ] {
             check_interval(argument, value)?;
         }
         if rate_period.is_some_and(|period| period.as_micros() == 0) {
@@ -131,13 +135,14 @@ fn taskq_set_action(
             })?;
         }
         let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
-        const CLEARABLE: [&str; 8] = [
+        const CLEARABLE: [&str; 9] = [
             "max_tries",
             "max_duration",
             "backoff",
             "max_concurrency",
             "rate_limit",
             "retention",
+            "retention_aborted",
             "max_timeouts",
             "on_timeout",
         ];
@@ -154,6 +159,7 @@ fn taskq_set_action(
             rate_limit,
             rate_period,
             retention,
+            retention_aborted,
             notify,
             on_timeout,
             max_timeouts,
@@ -184,6 +190,7 @@ struct Settings<'a> {
     rate_limit: Option<i32>,
     rate_period: Option<Interval>,
     retention: Option<Interval>,
+    retention_aborted: Option<Interval>,
     notify: Option<bool>,
     on_timeout: Option<&'a str>,
     max_timeouts: Option<i32>,
@@ -212,7 +219,9 @@ static SET: Statement = Statement::new(
              notify = COALESCE($9, s.notify),
              on_timeout = COALESCE($10, CASE WHEN 'on_timeout' = ANY ($12) THEN 'retry' ELSE s.on_timeout END),
              max_timeouts = COALESCE($11, CASE WHEN 'max_timeouts' = ANY ($12) THEN NULL
-                                               ELSE s.max_timeouts END)
+                                               ELSE s.max_timeouts END),
+             retention_aborted = COALESCE($13, CASE WHEN 'retention_aborted' = ANY ($12) THEN NULL
+                                                    ELSE s.retention_aborted END)
        WHERE s.name = $1
       RETURNING s.max_concurrency, s.rate_limit",
     &[
@@ -228,6 +237,7 @@ static SET: Statement = Statement::new(
         TEXTOID,
         INT4OID,
         TEXTARRAYOID,
+        INTERVALOID,
     ],
 );
 /// Slots up to the limit; those above it go once they are free. A task that was granted while there was no
@@ -291,6 +301,7 @@ fn set_action(settings: &Settings) -> Result<()> {
             settings.on_timeout,
             settings.max_timeouts,
             settings.clear.clone(),
+            settings.retention_aborted,
         ],
         |row| (row.get(1), row.get(2)),
     );

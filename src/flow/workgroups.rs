@@ -1,7 +1,9 @@
 //! Workgroups: rate-limit domains that a worker holds back after a refusal from outside (a 429, say).
 
+use std::collections::{BTreeMap, HashMap};
+
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{TEXTOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
@@ -62,24 +64,49 @@ fn set(name: &str, until: Time) {
     }
 }
 
-static OF_TASK: Statement =
-    Statement::new(c"SELECT t.workgroup FROM taskq.task t WHERE t.task_no = $1", &[pg_sys::INT8OID]);
+static OF_TASKS: Statement = Statement::new(
+    c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)",
+    &[INT8ARRAYOID],
+);
 static DELAY_FURTHER: Statement = Statement::new(
-    c"INSERT INTO taskq.workgroup AS w (name, not_before) VALUES ($1, $2)
+    c"INSERT INTO taskq.workgroup AS w (name, not_before) SELECT * FROM unnest($1, $2)
       ON CONFLICT (name) DO UPDATE SET not_before = GREATEST(w.not_before, EXCLUDED.not_before)",
-    &[TEXTOID, TIMESTAMPTZOID],
+    &[TEXTARRAYOID, TIMESTAMPTZARRAYOID],
 );
 
-/// Holds back the workgroup of a task that is being returned, at least until the delay is over: of several
-/// workers that were refused the one that was told to wait longest decides.
-pub(crate) fn delay_of(task_no: i64, id: &str, delay: Interval, now: Time) -> Result<()> {
-    let Some(name) = OF_TASK.first(args![task_no], |row| row.get::<String>(1)).flatten() else {
-        return Err(Refusal::out_of_range(
-            "delay_workgroup",
-            &format!("given for task \"{id}\", which has no workgroup"),
-            "Insert the task with a workgroup, or leave the argument out.",
-        ));
-    };
-    DELAY_FURTHER.execute(args![name, now.plus(delay)]);
+/// A task that is being returned, its id, and for how long its workgroup is to be held back.
+pub(crate) struct Delayed<'a> {
+    pub(crate) task_no: i64,
+    pub(crate) id: &'a str,
+    pub(crate) delay: Interval,
+}
+
+/// Holds back the workgroups of tasks that are being returned, at least until the delays are over: of several
+/// workers that were refused the one that was told to wait longest decides. The rows are changed in the order
+/// of names, so that two calls wait for each other in one direction only.
+pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
+    if delayed.is_empty() {
+        return Ok(());
+    }
+    let task_nos: Vec<i64> = delayed.iter().map(|d| d.task_no).collect();
+    let names: HashMap<i64, String> = OF_TASKS
+        .query(args![task_nos], |row| Some((row.need::<i64>(1), row.get::<String>(2)?)))
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut until: BTreeMap<&str, Time> = BTreeMap::new();
+    for task in delayed {
+        let Some(name) = names.get(&task.task_no) else {
+            return Err(Refusal::out_of_range(
+                "delay_workgroup",
+                &format!("given for task \"{}\", which has no workgroup", task.id),
+                "Insert the task with a workgroup, or leave the argument out.",
+            ));
+        };
+        let time = until.entry(name).or_insert(now);
+        *time = now.plus(task.delay).max(*time);
+    }
+    let (names, times): (Vec<&str>, Vec<Time>) = until.into_iter().unzip();
+    DELAY_FURTHER.execute(args![names, times]);
     Ok(())
 }

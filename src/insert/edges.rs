@@ -57,7 +57,15 @@ pub(crate) struct Stored {
 /// A call that links stored tasks in both directions may close a cycle through them and takes the graph
 /// guard first. (Edges only from stored tasks to new ones, or only from new ones to stored, cannot: a new
 /// task then has no way in or no way out.)
-pub(super) fn lock_stored(tasks: &[NewTask], outside: &[String], replaced: &[&str]) -> Stored {
+///
+/// `watched` are tasks that hold keys of new ones: they may be replaced, and dependencies may come to name
+/// them.
+pub(super) fn lock_stored(
+    tasks: &[NewTask],
+    outside: &[String],
+    replaced: &[&str],
+    watched: &[String],
+) -> Stored {
     let outside_set: HashSet<&str> = outside.iter().map(String::as_str).collect();
     let named = |list: fn(&NewTask) -> &Vec<crate::spec::Reference>| -> HashSet<String> {
         tasks
@@ -69,20 +77,25 @@ pub(super) fn lock_stored(tasks: &[NewTask], outside: &[String], replaced: &[&st
     };
     let waited_for = named(|t| &t.spec.depends_on);
     let signalled = named(|t| &t.spec.to_signal_after);
-    let guarded = !waited_for.is_empty() && !signalled.is_empty();
+    let guarded = (!waited_for.is_empty() && !signalled.is_empty())
+        || (!watched.is_empty() && tasks.iter().any(|t| !t.spec.to_signal_after.is_empty()));
     if guarded {
         cycle::guard();
     }
-    let ids: Vec<&str> = outside.iter().map(String::as_str).chain(replaced.iter().copied()).collect();
+    let ids: Vec<&str> =
+        outside.iter().chain(watched).map(String::as_str).chain(replaced.iter().copied()).collect();
     let mut stored = Stored {
         numbers: numbers::by_id(&ids),
         live: HashMap::new(),
         outcomes: HashMap::new(),
-        referred: waited_for.union(&signalled).cloned().collect(),
+        referred: waited_for.union(&signalled).chain(watched).cloned().collect(),
         guarded,
     };
-    let firmness =
-        if signalled.is_empty() && replaced.is_empty() { Firmness::Hold } else { Firmness::Change };
+    let firmness = if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
+        Firmness::Hold
+    } else {
+        Firmness::Change
+    };
     // What is replaced goes, also if it is settled.
     stored.lock(firmness, if replaced.is_empty() { Firmness::Hold } else { Firmness::Change });
     stored

@@ -1,13 +1,14 @@
 //! Inserting tasks, whichever verb asks for it.
 //!
-//! The stages, in this order: find out which ids exist; lock the stored tasks that are referred to;
-//! insert the `task` rows; resolve the dependencies; look for cycles; store the edges; put each new task
-//! where it belongs; settle those that are settled from the start.
+//! The stages, in this order: find out which ids exist; lock the keys of unique tasks; lock the stored tasks
+//! that are referred to; insert the `task` rows; resolve the dependencies; look for cycles; store the edges;
+//! put each new task where it belongs; settle those that are settled from the start.
 
 mod cycle;
 mod edges;
 mod place;
 mod rows;
+pub(crate) mod unique;
 
 pub(crate) use cycle::{acyclic, guard, refusal as cycle_refusal, stored_arcs};
 pub(crate) use edges::{Edge, EdgeSet, Stored, Waits, add_waits, block_new, may_wait, store as store_edges};
@@ -17,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::claim::merge;
 use crate::error::{Refusal, Result};
 use crate::pg::clock;
-use crate::spec::TaskSpec;
+use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
 use crate::store::order::{self, Rank, restartable};
@@ -68,15 +69,60 @@ pub(crate) struct NewTask {
     /// Whether its action is set to `notify`.
     pub(crate) notify: bool,
     pub(crate) id: String,
+    /// Its place in the call, from 0.
+    element: usize,
     pub(crate) spec: TaskSpec,
+}
+
+/// What became of an element that was not simply inserted.
+#[derive(Clone, Debug)]
+enum Fate {
+    /// It comes after the task that holds its key.
+    After { existing: String },
+    /// It took the place of another task.
+    Replaced { existing: String },
+    /// It was left out, for the sake of this task.
+    Skipped { existing: String },
+}
+
+/// Fates by the places of elements in the call.
+type Fates = HashMap<usize, Fate>;
+
+/// What a call has come to.
+struct Inserted {
+    /// The tasks inserted, in the order of the call.
+    tasks: Vec<NewTask>,
+    fates: Fates,
+    elements: usize,
+}
+
+/// What became of one element of a call.
+pub(crate) struct Report {
+    /// The task that does its work.
+    pub(crate) id: String,
+    pub(crate) outcome: &'static str,
+    /// The task that was there before.
+    pub(crate) existing: Option<String>,
 }
 
 /// Inserts the tasks and returns the ids of those inserted, in the order given.
 pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
-    if !locks_stored(&specs, options) {
-        return insert_once(specs, options);
+    Ok(insert_all(specs, options)?.tasks.into_iter().map(|t| t.id).collect())
+}
+
+/// Inserts the tasks, in one go or as often as the locks make it necessary.
+///
+/// Keys come first in the global order, and a call that begins anew locks what it has seen before anything else:
+/// so the keys of one that may do so are locked before it begins.
+fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
+    let unique = specs.iter().filter_map(|spec| spec.unique.as_deref()).any(Unique::locks_holder);
+    if !unique && !locks_stored(&specs, options) {
+        return run(specs, options);
     }
-    restartable(|| insert_once(specs.clone(), options))
+    let keys = unique::lock_keys(specs.iter(), clock::now());
+    let inserted = restartable(|| run(specs.clone(), options))?;
+    unique::unlock(&keys);
+    Ok(inserted)
 }
 
 /// Whether the call may lock rows of stored tasks.
@@ -93,37 +139,75 @@ fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
         .any(|reference| skips || !ids.contains(reference.id.as_str()))
 }
 
-fn insert_once(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
+/// Inserts the tasks and returns what became of each, in the order given.
+pub(crate) fn insert_reporting(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Report>> {
+    let Inserted { tasks, mut fates, elements } = insert_all(specs, options)?;
+    let mut ids: HashMap<usize, String> = tasks.into_iter().map(|t| (t.element, t.id)).collect();
+    Ok((0..elements)
+        .map(|element| {
+            let (outcome, existing) = match fates.remove(&element) {
+                None => ("inserted", None),
+                Some(Fate::After { existing }) => ("inserted", Some(existing)),
+                Some(Fate::Replaced { existing }) => ("replaced", Some(existing)),
+                Some(Fate::Skipped { existing }) => ("skipped", Some(existing)),
+            };
+            let id = ids.remove(&element).or_else(|| existing.clone()).unwrap_or_default();
+            Report { id, outcome, existing }
+        })
+        .collect())
+}
+
+fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
+    let elements = specs.len();
+    let mut fates = Fates::new();
     if specs.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Inserted { tasks: Vec::new(), fates, elements });
     }
     let now = clock::now();
-    let mut tasks = number(specs, options.on_conflict)?;
+    let mut tasks = number(specs, options.on_conflict, &mut fates)?;
 
     if options.on_conflict == OnConflict::Skip {
         // What is there already is named, not inserted; only what appears from now on is found out later.
         let ids: Vec<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
         let existing = numbers::by_id(&ids);
-        tasks.retain(|t| !existing.contains_key(&t.id));
-        if tasks.is_empty() {
-            return Ok(Vec::new());
-        }
+        skip(&mut tasks, &mut fates, |id| existing.contains_key(id));
+    }
+
+    // Keys come first in the global order.
+    let mut keys = unique::Keys::default();
+    if tasks.iter().any(|t| t.spec.unique.is_some()) {
+        keys = unique::Keys::lock(&tasks, now);
+    }
+    let by_id = options.on_conflict == OnConflict::Replace;
+    keys.decide_early(&mut tasks, &mut unique::Call { now, by_id, fates: &mut fates })?;
+    if tasks.is_empty() {
+        return Ok(Inserted { tasks, fates, elements });
     }
 
     // Everything stored that the call names is locked in one go, in the global order, before anything is
     // changed: see `store::live`.
     let outside = outside_ids(&tasks);
-    let replaced: Vec<&str> = match options.on_conflict {
-        OnConflict::Replace => tasks.iter().map(|t| t.id.as_str()).collect(),
-        _ => Vec::new(),
-    };
-    let mut stored = edges::lock_stored(&tasks, &outside, &replaced);
-    let mut skipped = Vec::new();
-    if options.on_conflict == OnConflict::Replace {
-        replace::remove_old(&replaced, &mut stored, now)?;
+    let watched = keys.watched();
+    let namesakes: Vec<&str> = if by_id { tasks.iter().map(|t| t.id.as_str()).collect() } else { Vec::new() };
+    let mut stored = edges::lock_stored(&tasks, &outside, &namesakes, &watched);
+    keys.decide_late(&mut tasks, &stored, &mut unique::Call { now, by_id, fates: &mut fates })?;
+    if by_id {
+        let namesakes: Vec<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
+        for task in &tasks {
+            if stored.numbers.contains_key(&task.id) {
+                fates.insert(task.element, Fate::Replaced { existing: task.id.clone() });
+            }
+        }
+        replace::remove_old(&namesakes, &mut stored, now)?;
         // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
         stored.refresh();
+    } else {
+        let namesakes = keys.replaced_namesakes(&tasks);
+        if !namesakes.is_empty() {
+            replace::remove_old(&namesakes, &mut stored, now)?;
+        }
     }
+    let mut skipped = Vec::new();
     loop {
         let refused = rows::insert(&tasks, now);
         order::holds(Rank::Ids);
@@ -134,9 +218,8 @@ fn insert_once(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
             OnConflict::Error => return Err(Refusal::exists(&refused[0], refused.len() - 1)),
             OnConflict::Skip => {
                 let refused: BTreeSet<String> = refused.into_iter().collect();
-                let (left_out, kept) = tasks.into_iter().partition(|t| refused.contains(&t.id));
-                tasks = kept;
-                skipped = left_out;
+                skip(&mut tasks, &mut fates, |id| refused.contains(id));
+                skipped = refused.into_iter().collect();
                 break;
             }
             OnConflict::Replace => {
@@ -149,8 +232,13 @@ fn insert_once(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
     tally::inserted(tasks.iter().filter_map(|t| t.spec.group.as_deref()), now);
     if !skipped.is_empty() {
         // Others of the call may refer to what was skipped: those are stored tasks now.
-        let known: Vec<&str> = skipped.iter().map(|t: &NewTask| t.id.as_str()).collect();
-        stored.look_up(&known);
+        stored.look_up(&skipped.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    // The keys point to the new tasks before the old ones go, which would take the rows along.
+    let replaced = keys.take(&tasks);
+    if !replaced.is_empty() {
+        replace::remove_old(&replaced, &mut stored, now)?;
+        stored.refresh();
     }
 
     let keys: BTreeSet<(String, String)> = tasks
@@ -165,26 +253,38 @@ fn insert_once(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
     edges::store(&edges);
     edges::block_stored_runs(&edges, &tasks, &stored);
     place::place(&tasks, &edges, &stored, now);
-    Ok(tasks.into_iter().map(|t| t.id).collect())
+    Ok(Inserted { tasks, fates, elements })
+}
+
+/// Leaves out the tasks whose ids exist.
+fn skip(tasks: &mut Vec<NewTask>, fates: &mut Fates, exists: impl Fn(&str) -> bool) {
+    tasks.retain(|task| {
+        let out = exists(&task.id);
+        if out {
+            fates.insert(task.element, Fate::Skipped { existing: task.id.clone() });
+        }
+        !out
+    });
 }
 
 /// Gives every task its number and, where it has none, its id. The number that stands for its action is
 /// looked up once: another may be there the next time one looks.
-fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict) -> Result<Vec<NewTask>> {
+fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict, fates: &mut Fates) -> Result<Vec<NewTask>> {
     let actions = actions::intern(specs.iter().map(|spec| spec.action.as_str()));
     let numbers = numbers::take(specs.len());
     let mut seen: HashMap<String, ()> = HashMap::with_capacity(specs.len());
     let mut tasks = Vec::with_capacity(specs.len());
-    for (mut spec, task_no) in specs.into_iter().zip(numbers) {
+    for (element, (mut spec, task_no)) in specs.into_iter().zip(numbers).enumerate() {
         let id = spec.id.take().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         if seen.insert(id.clone(), ()).is_some() {
             if on_conflict == OnConflict::Skip {
+                fates.insert(element, Fate::Skipped { existing: id });
                 continue;
             }
             return Err(Refusal::repeated(&id));
         }
         let Interned { action_no, notify } = actions[&spec.action];
-        tasks.push(NewTask { task_no, action_no, notify, id, spec });
+        tasks.push(NewTask { task_no, action_no, notify, id, element, spec });
     }
     Ok(tasks)
 }

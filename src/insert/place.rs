@@ -99,8 +99,8 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
 /// transaction had its id.
 static INSERT_READY: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, timeouts, grantable, limited, gated, keyed, max_duration)
-      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, u.priority, 0, u.failures, u.dependencies, 0, true,
+                             dependencies, grantable, limited, gated, keyed, max_duration)
+      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, u.priority, 0, u.failures, u.dependencies, true,
              false, u.gated, false, u.max_duration
         FROM unnest($1, $2, $3, $4, $5, $6, $7)
              AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated)",

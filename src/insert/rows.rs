@@ -1,7 +1,7 @@
 //! The `task` rows of new tasks.
 
 use pgrx::pg_sys::{
-    BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, JSONBARRAYOID, TEXTARRAYOID,
+    BOOLARRAYOID, INT2ARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, JSONBARRAYOID, TEXTARRAYOID,
     TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
 };
 
@@ -15,15 +15,17 @@ use crate::store::numbers;
 static INSERT: Statement = Statement::new(
     c"INSERT INTO taskq.task (task_no, action_no, priority, max_tries, spontaneous, post_result, inserted_at,
                               not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
-                              merge_key, seed)
+                              merge_key, seed, unique_key, unique_until, unique_states,
+                              retention_aborted)
       SELECT u.task_no, u.action_no, u.priority, u.max_tries, u.spontaneous, u.post_result, $18, u.not_before,
              u.max_duration, u.retention, u.backoff, u.id, u.group_id, u.body, u.metadata,
-             u.workgroup, u.merge_key, u.seed
+             u.workgroup, u.merge_key, u.seed, u.unique_key, u.unique_until, u.unique_states,
+             u.retention_aborted
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                    $15, $16, $17)
+                    $15, $16, $17, $19, $20, $21, $22)
              AS u(task_no, action_no, priority, max_tries, spontaneous, post_result, not_before,
                   max_duration, retention, backoff, id, group_id, body, metadata,
-                  workgroup, merge_key, seed)
+                  workgroup, merge_key, seed, unique_key, unique_until, unique_states, retention_aborted)
       ON CONFLICT (id) DO NOTHING",
     &[
         INT8ARRAYOID,
@@ -44,8 +46,18 @@ static INSERT: Statement = Statement::new(
         TEXTARRAYOID,
         BOOLARRAYOID,
         TIMESTAMPTZOID,
+        TEXTARRAYOID,
+        TIMESTAMPTZARRAYOID,
+        INT2ARRAYOID,
+        INTERVALARRAYOID,
     ],
 );
+
+/// The end of a unique task's period, which begins when it may first be owned.
+fn until(task: &NewTask, now: Time) -> Option<Time> {
+    let period = task.spec.unique.as_ref()?.period?;
+    Some(task.spec.not_before.map_or(now, |time| time.max(now)).plus(period))
+}
 
 /// Inserts the rows that are not there yet and returns the ids that belong to other tasks, in the order
 /// of the call.
@@ -74,6 +86,10 @@ pub(super) fn insert(tasks: &[NewTask], now: Time) -> Vec<String> {
         tasks.iter().map(|t| t.spec.key.as_deref()).collect::<Vec<_>>(),
         tasks.iter().map(|t| t.spec.seed).collect::<Vec<_>>(),
         now,
+        tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.key.as_str())).collect::<Vec<_>>(),
+        tasks.iter().map(|t| until(t, now)).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.states)).collect::<Vec<_>>(),
+        tasks.iter().map(|t| t.spec.retention_aborted).collect::<Vec<_>>(),
     ]);
     if inserted as usize == tasks.len() {
         return Vec::new();

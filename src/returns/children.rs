@@ -39,6 +39,11 @@ impl Children {
         let any = !tasks.is_empty() || delay.is_some();
         Ok(any.then_some(Children { tasks, block, delay }))
     }
+
+    /// The tasks.
+    pub(super) fn tasks(&self) -> &[TaskSpec] {
+        &self.tasks
+    }
 }
 
 static DEPENDENTS: Statement = Statement::new(

@@ -18,11 +18,11 @@ use pgrx::pg_sys::INT8ARRAYOID;
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::flow::limits;
-use crate::insert::guard;
+use crate::insert::{guard, unique};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
-use crate::spec::check_interval;
+use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
@@ -88,6 +88,14 @@ impl Return {
         Ok(Return::Settle { outcome, status, result, children: children.map(Box::new) })
     }
 
+    /// Tasks that are to be inserted with the end.
+    fn children(&self) -> &[TaskSpec] {
+        match self {
+            Return::Settle { children: Some(children), .. } => children.tasks(),
+            _ => &[],
+        }
+    }
+
     /// Whether two returns can share a statement.
     fn same_as(&self, other: &Return) -> bool {
         match (self, other) {
@@ -114,13 +122,17 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let codes = if children().next().is_none() {
         return_once(&returns)?
     } else {
-        restartable(|| {
+        // The keys of unique children come first in the global order.
+        let keys = unique::lock_keys(returns.iter().flat_map(|(.., ending)| ending.children()), clock::now());
+        let codes = restartable(|| {
             if children().any(Children::needs_guard) {
                 // First in the global order.
                 guard();
             }
             return_once(&returns)
-        })?
+        })?;
+        unique::unlock(&keys);
+        codes
     };
     Ok(given(returns, &codes))
 }

@@ -21,9 +21,10 @@ use crate::wake;
 /// task numbers (the index returns them so), and waited for if somebody extends or holds one.
 static ALIKE: Statement = Statement::new(
     c"WITH kept AS MATERIALIZED (
-        SELECT a.action_no, s.retention
+        SELECT a.action_no,
+               CASE $5 WHEN 'a' THEN COALESCE(s.retention_aborted, s.retention) ELSE s.retention END AS retention
           FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
-         WHERE s.retention IS NOT NULL),
+         WHERE s.retention IS NOT NULL OR s.retention_aborted IS NOT NULL),
       gone AS (
         DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
         RETURNING r.task_no, r.nonce, r.granted_at, r.tries, r.failures, r.dependencies, r.actor_id,
@@ -31,12 +32,14 @@ static ALIKE: Statement = Statement::new(
       done AS (
         INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures,
                                    dependencies, signals, action_no, grouped, code, cause, actor_id, status, result)
-        SELECT g.task_no, COALESCE($3 OPERATOR(pg_catalog.+) COALESCE(t.retention,
-                   (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $4), $3, g.granted_at, g.tries,
+        SELECT g.task_no, GREATEST(COALESCE($3 OPERATOR(pg_catalog.+) COALESCE(
+                   CASE $5 WHEN 'a' THEN t.retention_aborted ELSE t.retention END,
+                   (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $4), t.unique_until),
+               $3, g.granted_at, g.tries,
                g.failures, g.dependencies, g.dependencies, t.action_no, t.group_id IS NOT NULL, $5, 'w', g.actor_id, $6, $7
           FROM gone AS g
-         CROSS JOIN LATERAL (SELECT t.retention, t.action_no, t.group_id FROM taskq.task t WHERE t.task_no = g.task_no OFFSET 0)
-              AS t),
+         CROSS JOIN LATERAL (SELECT t.retention, t.retention_aborted, t.unique_until, t.action_no, t.group_id FROM taskq.task t
+                              WHERE t.task_no = g.task_no OFFSET 0) AS t),
       forgotten AS (
         DELETE FROM taskq.progress p
          WHERE $5 = 'c' AND p.task_no = ANY (ARRAY(SELECT g.task_no FROM gone AS g)))
@@ -60,7 +63,15 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
     let (task_nos, nonces) = columns(settling.iter().map(|(_, token)| token));
     let gone: HashMap<i64, Gone> = ALIKE
         .query(
-            args![task_nos, nonces, now, expiry(now), outcome.stored(), status.clone(), result.clone()],
+            args![
+                task_nos,
+                nonces,
+                now,
+                expiry(now, *outcome),
+                outcome.stored(),
+                status.clone(),
+                result.clone()
+            ],
             |row| {
                 let (nonce, limited) = (row.need(2), row.need(3));
                 (row.need(1), Gone { nonce, limited, keyed: row.need(4), gated: row.need(5) })

@@ -38,6 +38,43 @@ impl Calendar {
         let next = self.cron.find_next_occurrence(&utc.with_timezone(&self.zone), false).ok()?;
         Some(Time(next.timestamp_micros() - POSTGRES_EPOCH))
     }
+
+    /// The last of the times from `first` to `last`, at most so many, oldest first. `first` is one of them.
+    ///
+    /// Looks back from `last` for where to begin, since there may be millions; the times themselves are those
+    /// that looking forward finds, which is what decides at a change of the clocks.
+    pub(super) fn last(&self, first: Time, last: Time, count: usize) -> Vec<Time> {
+        let mut begin = last;
+        for _ in 0..count {
+            match self.before(begin) {
+                Some(time) if time > first => begin = time,
+                _ => {
+                    begin = first;
+                    break;
+                }
+            }
+        }
+        // The occurrence at `begin` itself counts: it is looked for from right before it.
+        let mut times = std::collections::VecDeque::new();
+        let mut next = if begin == first { Some(first) } else { self.after(Time(begin.0 - 1_000_000)) };
+        while let Some(time) = next.filter(|time| *time <= last) {
+            times.push_back(time);
+            if times.len() > count {
+                times.pop_front();
+            }
+            next = self.after(time);
+        }
+        times.into()
+    }
+
+    /// The last time before the given one.
+    fn before(&self, time: Time) -> Option<Time> {
+        // A time within a second has that second before it.
+        let seconds = time.0.checked_add(POSTGRES_EPOCH)?.checked_add(999_999)?.div_euclid(1_000_000);
+        let utc = DateTime::<Utc>::from_timestamp(seconds, 0)?;
+        let previous = self.cron.find_previous_occurrence(&utc.with_timezone(&self.zone), false).ok()?;
+        Some(Time(previous.timestamp_micros() - POSTGRES_EPOCH))
+    }
 }
 
 /// A time as it stands in ids: ISO 8601, UTC, to the second.
@@ -92,6 +129,47 @@ mod tests {
             next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
             ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
         );
+    }
+
+    fn last(expression: &str, zone: &str, first: &str, last: &str, count: usize) -> Vec<String> {
+        let calendar = Calendar::parse(expression, zone).unwrap_or_else(|(_, e)| panic!("{e}"));
+        calendar.last(at(first), at(last), count).into_iter().map(iso).collect()
+    }
+
+    #[test]
+    fn the_last_times_are_the_newest_and_no_more_than_asked_for() {
+        let hourly = |first, end, count| last("0 * * * *", "UTC", first, end, count);
+        let (first, end) = ("2026-01-01T01:00:00Z", "2026-01-01T05:20:00Z");
+        assert_eq!(hourly(first, end, 2), ["2026-01-01T04:00:00Z", "2026-01-01T05:00:00Z"]);
+        assert_eq!(hourly(first, end, 5).len(), 5);
+        assert_eq!(hourly(first, end, 9).len(), 5);
+        assert_eq!(hourly(first, "2026-01-01T05:00:00Z", 1), ["2026-01-01T05:00:00Z"]);
+        assert_eq!(hourly(first, first, 3), ["2026-01-01T01:00:00Z"]);
+        // Over twenty years of seconds.
+        let seconds = last("* * * * * *", "UTC", "2006-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 3);
+        assert_eq!(seconds.last().map(String::as_str), Some("2026-01-01T00:00:00Z"));
+        assert_eq!(seconds.len(), 3);
+    }
+
+    #[test]
+    fn the_last_times_over_a_change_of_the_clocks_are_those_found_forwards() {
+        for (first, end) in [
+            ("2026-03-28T01:30:00Z", "2026-03-31T12:00:00Z"),
+            ("2026-10-24T00:30:00Z", "2026-10-27T12:00:00Z"),
+        ] {
+            let calendar =
+                Calendar::parse("30 2 * * *", "Europe/Berlin").unwrap_or_else(|(_, e)| panic!("{e}"));
+            let mut forwards = vec![at(first)];
+            while let Some(time) =
+                calendar.after(forwards[forwards.len() - 1]).filter(|time| *time <= at(end))
+            {
+                forwards.push(time);
+            }
+            for count in 1..=5 {
+                let expected = &forwards[forwards.len().saturating_sub(count)..];
+                assert_eq!(calendar.last(at(first), at(end), count), expected, "{count} from {first}");
+            }
+        }
     }
 
     #[test]

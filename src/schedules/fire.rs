@@ -1,6 +1,8 @@
 //! Inserting the runs of schedules that are due.
 
-use pgrx::pg_sys::{INT4OID, INT8OID, TEXTOID, TIMESTAMPTZOID};
+use std::collections::{BTreeSet, HashSet};
+
+use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
 
 use super::cron::{Calendar, iso};
 use crate::insert::{OnConflict, Options, insert};
@@ -8,7 +10,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::all_or_nothing;
 use crate::pg::statement::{Statement, args};
-use crate::spec::{self, Reference};
+use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
 use crate::store::live::{self, Firmness};
 use crate::store::numbers;
@@ -22,7 +24,8 @@ const MOST_RUNS: usize = 1000;
 
 /// A schedule that is being looked after by somebody else is passed over.
 static DUE: Statement = Statement::new(
-    c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id
+    c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
+             s.max_backfill
         FROM taskq.schedule s WHERE s.next_at <= $1
        ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
     &[TIMESTAMPTZOID, INT4OID],
@@ -52,6 +55,7 @@ struct Due {
     backfill: String,
     next_at: Time,
     last_task_id: Option<String>,
+    max_backfill: Option<i32>,
 }
 
 /// Inserts the runs of up to `bound` schedules that are due; returns whether there were any.
@@ -65,6 +69,7 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
         backfill: row.need(6),
         next_at: row.need(7),
         last_task_id: row.get(8),
+        max_backfill: row.get(9),
     });
     let mut fired = false;
     for schedule in due {
@@ -109,6 +114,12 @@ fn fire(schedule: Due, now: Time) -> bool {
 
 /// The times for which a run is due now, as the backfill policy has it, and the next time after them.
 fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
+    if let Some(most) = schedule.max_backfill.filter(|_| schedule.backfill == "all") {
+        let mut missed = calendar.last(schedule.next_at, now, usize::try_from(most).unwrap_or(1));
+        missed.truncate(MOST_RUNS);
+        let next = missed.last().and_then(|time| calendar.after(*time));
+        return (missed, next.unwrap_or(Time::INFINITY));
+    }
     let mut missed = vec![schedule.next_at];
     let mut next = calendar.after(schedule.next_at);
     while let Some(time) = next.filter(|time| *time <= now) {
@@ -141,12 +152,40 @@ const FAR: i64 = 24 * 3600 * 1_000_000;
 
 /// What starting a run came to.
 enum Started {
-    /// The run before is locked by somebody; the schedule stays due.
+    /// The run before, or a task that this one is linked to, is locked by somebody; the schedule stays due.
     Busy,
     Inserted,
     Refused(String),
     /// The run before is still there, or this run was inserted already.
     Skipped,
+}
+
+/// Settled tasks among these that nobody is removing or retrying.
+static ENDED: Statement = Statement::new(
+    c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
+    &[INT8ARRAYOID],
+);
+
+/// Whether the stored tasks that a run is linked to can be locked without waiting for anybody. They are ours
+/// from here on.
+fn all_free(specs: &[TaskSpec]) -> bool {
+    let ids: Vec<&str> = specs
+        .iter()
+        .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
+        .map(|reference| reference.id.as_str())
+        .collect();
+    let numbers: BTreeSet<i64> = numbers::by_id(&ids).into_values().collect();
+    if numbers.is_empty() {
+        return true;
+    }
+    let all: Vec<i64> = numbers.into_iter().collect();
+    let ended: HashSet<i64> = ENDED.query(args![all.as_slice()], |row| row.need(1)).into_iter().collect();
+    all.iter().filter(|n| !ended.contains(n)).all(|n| is_free(*n))
+}
+
+/// Whether the live row of a task could be locked without waiting for anybody.
+fn is_free(task_no: i64) -> bool {
+    FREE.first(args![task_no], |row| row.need::<i32>(1)) == Some(1)
 }
 
 /// Rows of the previous run that nobody else has locked.
@@ -170,7 +209,7 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
         && live::outcomes(&[number]).is_empty()
     {
         // The call that fires a schedule waits for nobody.
-        if FREE.first(args![number], |row| row.need::<i32>(1)) != Some(1) {
+        if !is_free(number) {
             return if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy };
         }
         match schedule.overlap.as_str() {
@@ -186,6 +225,9 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
             }
             _ => return Started::Skipped,
         }
+    }
+    if !all_free(&specs) {
+        return Started::Busy;
     }
     for spec in &mut specs {
         spec.id = Some(id.to_owned());

@@ -10,7 +10,7 @@ mod fire;
 pub(crate) use fire::{fire_due, next_at};
 
 use pgrx::datum::{AnyElement, TimestampWithTimeZone};
-use pgrx::pg_sys::{JSONBOID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{INT4OID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
@@ -25,7 +25,7 @@ use cron::Calendar;
 /// The longest name: a run's id adds `@` and twenty characters to it.
 const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
 
-/// `taskq.schedule(name, cron, task, timezone, overlap, backfill) -> timestamptz`
+/// `taskq.schedule(name, cron, task, timezone, overlap, backfill, max_backfill) -> timestamptz`
 #[pg_extern(sql = "")]
 fn taskq_schedule(
     name: Option<&str>,
@@ -34,18 +34,20 @@ fn taskq_schedule(
     timezone: Option<&str>,
     overlap: Option<&str>,
     backfill: Option<&str>,
+    max_backfill: Option<i32>,
 ) -> Option<TimestampWithTimeZone> {
-    or_throw(schedule(name, cron, task, timezone, overlap, backfill))
+    or_throw(schedule(name, cron, task, timezone, overlap, backfill, max_backfill))
 }
 
 /// Waits for whoever is changing the same schedule.
 static SET: Statement = Statement::new(
-    c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at)
-      VALUES ($1, $2, $3, $4, $5, $6, $7)
+    c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at, max_backfill)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
       ON CONFLICT (name) DO UPDATE
          SET cron = EXCLUDED.cron, timezone = EXCLUDED.timezone, task = EXCLUDED.task,
-             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, next_at = EXCLUDED.next_at",
-    &[TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID],
+             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, next_at = EXCLUDED.next_at,
+             max_backfill = EXCLUDED.max_backfill",
+    &[TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, INT4OID],
 );
 
 /// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is.
@@ -56,6 +58,7 @@ fn schedule(
     timezone: Option<&str>,
     overlap: Option<&str>,
     backfill: Option<&str>,
+    max_backfill: Option<i32>,
 ) -> Result<Option<TimestampWithTimeZone>> {
     let name = required("name", name)?;
     if name.is_empty() || name.len() > MAX_SCHEDULE_NAME {
@@ -67,12 +70,25 @@ fn schedule(
     let task = json("task", task)?;
     let overlap = one_of("overlap", overlap, &["skip", "queue", "replace"])?;
     let backfill = one_of("backfill", backfill, &["one", "none", "all"])?;
+    if max_backfill.is_some_and(|most| most < 1) {
+        let given = max_backfill.unwrap_or_default().to_string();
+        return Err(Refusal::out_of_range("max_backfill", &given, "Give an integer from 1 up."));
+    }
     let specs = spec::parse_tasks(&format!("[{task}]"))?;
     if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {
         return Err(Refusal::malformed(
             1,
             None,
             "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",
+        ));
+    }
+    if specs.iter().any(|spec| spec.unique.is_some()) {
+        // Inserting it might have to wait for another transaction, and whoever fires a schedule never waits.
+        return Err(Refusal::malformed(
+            1,
+            None,
+            "the task of a schedule is not \"unique\": each run is by its id, and \"overlap\" says what \
+             becomes of it while the one before is under way",
         ));
     }
     let calendar = Calendar::parse(cron, timezone).map_err(|(argument, what)| {
@@ -85,7 +101,7 @@ fn schedule(
     let next = calendar.after(clock::now()).ok_or_else(|| {
         Refusal::out_of_range("cron", &format!("\"{cron}\", which never comes"), "Give a time that comes.")
     })?;
-    SET.execute(args![name, cron, timezone, JsonText(task), overlap, backfill, next]);
+    SET.execute(args![name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill]);
     wake::timer();
     wake::due(next);
     Ok(TimestampWithTimeZone::try_from(next.0).ok())

@@ -51,9 +51,9 @@ impl Ending {
     }
 }
 
-/// When a task settled now is to be removed, unless its own retention says otherwise.
-pub(crate) fn expiry(now: Time) -> Time {
-    match guc::retention_seconds() {
+/// When a task settled now is to be removed, unless its own retention or its action's says otherwise.
+pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
+    match guc::retention_seconds(outcome) {
         Some(seconds) => Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)),
         None => Time::INFINITY,
     }
@@ -61,18 +61,23 @@ pub(crate) fn expiry(now: Time) -> Time {
 
 static STORE: Statement = Statement::new(
     c"WITH kept AS MATERIALIZED (
-        SELECT a.action_no, s.retention
+        SELECT a.action_no, s.retention, COALESCE(s.retention_aborted, s.retention) AS retention_aborted
           FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
-         WHERE s.retention IS NOT NULL)
+         WHERE s.retention IS NOT NULL OR s.retention_aborted IS NOT NULL)
       INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures, dependencies,
                                  signals, action_no, grouped, code, cause, actor_id, status, result)
-      SELECT u.task_no, COALESCE($13 OPERATOR(pg_catalog.+) COALESCE(t.retention,
-                 (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)), $12), $13, u.granted_at, u.tries,
+      SELECT u.task_no, GREATEST(COALESCE($13 OPERATOR(pg_catalog.+) CASE u.code
+                 WHEN 'a' THEN COALESCE(t.retention_aborted,
+                     (SELECT k.retention_aborted FROM kept AS k WHERE k.action_no = t.action_no))
+                 ELSE COALESCE(t.retention, (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)) END,
+                 CASE u.code WHEN 'a' THEN $14 ELSE $12 END), t.unique_until),
+             $13, u.granted_at, u.tries,
              u.failures, u.dependencies, u.signals, t.action_no, t.group_id IS NOT NULL, u.code, u.cause, u.actor_id, u.status, u.result
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              AS u(task_no, granted_at, tries, failures, dependencies, signals, code, cause, actor_id, status,
                   result)
-       CROSS JOIN LATERAL (SELECT t.retention, t.action_no, t.group_id FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT t.retention, t.retention_aborted, t.unique_until, t.action_no, t.group_id FROM taskq.task t
+                            WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING task_no, grouped, code",
     &[
         INT8ARRAYOID,
@@ -86,6 +91,7 @@ static STORE: Statement = Statement::new(
         TEXTARRAYOID,
         TEXTARRAYOID,
         JSONBARRAYOID,
+        TIMESTAMPTZOID,
         TIMESTAMPTZOID,
         TIMESTAMPTZOID,
     ],
@@ -112,8 +118,9 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
             endings.iter().map(|e| e.actor_id.clone()).collect::<Vec<_>>(),
             endings.iter().map(|e| e.status.clone()).collect::<Vec<_>>(),
             endings.iter().map(|e| e.result.clone()).collect::<Vec<_>>(),
-            expiry(now),
+            expiry(now, Outcome::Completed),
             now,
+            expiry(now, Outcome::Aborted),
         ],
         |row| (row.need(1), row.need(2), row.need(3)),
     );

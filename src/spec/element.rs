@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{DependencySpec, Reference, TaskSpec, interval_problem};
+use super::{DependencySpec, Reference, TaskSpec, interval_problem, unique};
 use crate::error::{Refusal, Result};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
@@ -20,7 +20,7 @@ use crate::state::Condition;
 pub(super) struct Intervals(HashMap<String, Option<Interval>>);
 
 impl Intervals {
-    fn get(&mut self, text: &str) -> Option<Interval> {
+    pub(super) fn get(&mut self, text: &str) -> Option<Interval> {
         if let Some(interval) = self.0.get(text) {
             return *interval;
         }
@@ -55,7 +55,7 @@ struct RawTask<'a> {
     #[serde(borrow)]
     group: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    retention: Option<Cow<'a, str>>,
+    retention: Option<RawRetention<'a>>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -65,6 +65,8 @@ struct RawTask<'a> {
     #[serde(borrow)]
     key: Option<Cow<'a, str>>,
     seed: Option<bool>,
+    #[serde(borrow)]
+    unique: Option<&'a RawValue>,
 }
 
 /// Reads a task.
@@ -83,7 +85,12 @@ pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) 
         },
     };
     let max_duration = interval("max_duration", raw.max_duration)?;
-    let retention = interval("retention", raw.retention)?;
+    let (completed, aborted) = match raw.retention {
+        None => (None, None),
+        Some(RawRetention { completed, aborted }) => (completed, aborted),
+    };
+    let retention = interval("retention", completed)?;
+    let retention_aborted = interval("retention", aborted)?;
     let delay = interval("delay", raw.delay)?;
     let not_before = match (raw.not_before, delay) {
         (Some(_), Some(_)) => return Err(refuse("both \"not_before\" and \"delay\" are given".to_owned())),
@@ -102,10 +109,16 @@ pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) 
     let action = raw.action.ok_or_else(|| refuse("key \"action\" is missing".to_owned()))?.into_owned();
     let references =
         |list: Option<Vec<RawReference>>| list.unwrap_or_default().into_iter().map(|r| r.0).collect();
+    let body = raw.body.map(text_of);
+    let unique = match raw.unique {
+        Some(value) => unique::parse(value.get(), body.as_deref(), intervals)
+            .map_err(|what| refuse(format!("key \"unique\": {what}")))?,
+        None => None,
+    };
     TaskSpec {
         id: id.clone(),
         action,
-        body: raw.body.map(text_of),
+        body,
         priority: raw.priority.unwrap_or(0),
         max_tries: raw.max_tries,
         max_duration,
@@ -116,13 +129,54 @@ pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) 
         post_result: raw.post_result.unwrap_or(false),
         group: raw.group.map(Cow::into_owned),
         retention,
+        retention_aborted,
         metadata,
         backoff: raw.backoff.map(|value| JsonText(value.get().to_owned())),
         workgroup: raw.workgroup.map(Cow::into_owned),
         key: raw.key.map(Cow::into_owned),
         seed: raw.seed.unwrap_or(false),
+        unique: unique.map(Box::new),
     }
     .checked(n)
+}
+
+/// How long a task is kept: an interval, or one for each outcome.
+struct RawRetention<'a> {
+    completed: Option<Cow<'a, str>>,
+    aborted: Option<Cow<'a, str>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawRetention<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct RetentionVisitor;
+
+        impl<'de> Visitor<'de> for RetentionVisitor {
+            type Value = RawRetention<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an interval, or an object with \"completed\" and \"aborted\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
+                let both = Some(Cow::Owned(text.to_owned()));
+                Ok(RawRetention { completed: both.clone(), aborted: both })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+                let (mut completed, mut aborted) = (None, None);
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "completed" => completed = map.next_value::<Option<String>>()?.map(Cow::Owned),
+                        "aborted" => aborted = map.next_value::<Option<String>>()?.map(Cow::Owned),
+                        other => return Err(de::Error::unknown_field(other, &["completed", "aborted"])),
+                    }
+                }
+                Ok(RawRetention { completed, aborted })
+            }
+        }
+
+        deserializer.deserialize_any(RetentionVisitor)
+    }
 }
 
 /// A string as it is, anything else as its JSON text.
@@ -240,6 +294,7 @@ pub(crate) struct ReturnSpec {
     pub(crate) children: Vec<TaskSpec>,
     pub(crate) children_block: bool,
     pub(crate) delay_children: Option<Interval>,
+    pub(crate) delay_workgroup: Option<Interval>,
 }
 
 /// The keys of a return.
@@ -259,6 +314,8 @@ struct RawReturn<'a> {
     children_block: Option<bool>,
     #[serde(borrow)]
     delay_children: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    delay_workgroup: Option<Cow<'a, str>>,
 }
 
 /// Reads a return. A token that is no uuid is a bad token, not a malformed element.
@@ -276,6 +333,7 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
     };
     let retry_after = interval("retry_after", raw.retry_after)?;
     let delay_children = interval("delay_children", raw.delay_children)?;
+    let delay_workgroup = interval("delay_workgroup", raw.delay_workgroup)?;
     Ok(ReturnSpec {
         token: raw
             .token
@@ -289,5 +347,6 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
         children: raw.children.map_or(Ok(Vec::new()), |tasks| super::parse_tasks(tasks.get()))?,
         children_block: raw.children_block.unwrap_or(false),
         delay_children,
+        delay_workgroup,
     })
 }

@@ -2,9 +2,12 @@
 //! checked form. "Parse, don't validate": what leaves here is well-formed.
 
 mod element;
+mod unique;
 
 use pgrx::datum::Interval;
 use serde_json::value::RawValue;
+
+pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::error::{Refusal, Result};
 use crate::flow::backoff::Backoff;
@@ -31,12 +34,16 @@ pub(crate) struct TaskSpec {
     pub(crate) spontaneous: bool,
     pub(crate) post_result: bool,
     pub(crate) group: Option<String>,
+    /// How long it is kept once it has completed.
     pub(crate) retention: Option<Interval>,
+    /// How long it is kept once it has aborted.
+    pub(crate) retention_aborted: Option<Interval>,
     pub(crate) metadata: Option<JsonText>,
     pub(crate) backoff: Option<JsonText>,
     pub(crate) workgroup: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) seed: bool,
+    pub(crate) unique: Option<Box<Unique>>,
 }
 
 /// A task at the other end of a dependency.
@@ -81,6 +88,11 @@ pub(crate) fn parse_dependencies(json: &str) -> Result<Vec<DependencySpec>> {
         .collect()
 }
 
+/// Reads the argument `unique_by` of `insert_task`, which is the key `unique`.
+pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Result<Option<Unique>, String> {
+    unique::parse(json, body, &mut element::Intervals::default())
+}
+
 /// One element of an array of returns.
 pub(crate) use element::ReturnSpec;
 
@@ -122,7 +134,11 @@ impl TaskSpec {
         if self.max_tries.is_some_and(|tries| tries < 1) {
             return refuse("key \"max_tries\" is less than 1".to_owned());
         }
-        for (key, interval) in [("max_duration", self.max_duration), ("retention", self.retention)] {
+        for (key, interval) in [
+            ("max_duration", self.max_duration),
+            ("retention", self.retention),
+            ("retention", self.retention_aborted),
+        ] {
             if let Some(problem) = interval.and_then(interval_problem) {
                 return refuse(format!("key \"{key}\" is {problem}"));
             }

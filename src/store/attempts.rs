@@ -1,5 +1,7 @@
 //! The history of tries. The last try of a settled task is in `settled`; these are the others.
 
+use std::collections::HashMap;
+
 use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
 use super::live::Live;
@@ -29,18 +31,40 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
     ]);
 }
 
+static TIMEOUTS: Statement = Statement::new(
+    c"SELECT a.task_no, pg_catalog.count(*)::integer FROM taskq.attempt a
+       WHERE a.task_no = ANY ($1) AND a.outcome = 'timeout' AND NOT a.past
+       GROUP BY a.task_no",
+    &[INT8ARRAYOID],
+);
+
+/// How many deadlines of these tasks have passed since they were inserted, or retried. Counted from the
+/// history, so that it does not matter where a task has been meanwhile.
+pub(crate) fn timeouts(task_nos: &[i64]) -> HashMap<i64, i32> {
+    if task_nos.is_empty() {
+        return HashMap::new();
+    }
+    TIMEOUTS.query(args![task_nos], |row| (row.need(1), row.need(2))).into_iter().collect()
+}
+
+static MAKE_PAST: Statement = Statement::new(
+    c"UPDATE taskq.attempt a SET past = true WHERE a.task_no = ANY ($1) AND NOT a.past",
+    &[INT8ARRAYOID],
+);
 static KEEP_LAST: Statement = Statement::new(
-    c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status)
+    c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, past)
       SELECT s.task_no, s.tries, s.granted_at, s.settled_at,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
                   WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
-             s.actor_id, s.status
+             s.actor_id, s.status, true
         FROM taskq.settled s WHERE s.task_no = ANY ($1) AND s.granted_at IS NOT NULL",
     &[INT8ARRAYOID],
 );
 
-/// Makes the last tries of settled tasks history, before their `settled` rows go.
+/// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of
+/// the past: what is counted is counted anew.
 pub(crate) fn keep_last(task_nos: &[i64]) {
+    MAKE_PAST.execute(args![task_nos]);
     KEEP_LAST.execute(args![task_nos]);
 }
 

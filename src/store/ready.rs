@@ -39,9 +39,9 @@ fn columns(freed: &[Freed]) -> Columns {
 /// New rows at the end of their priority; the position is taken after the transaction has its id.
 static TO_RUN: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, timeouts, grantable, limited, gated, keyed, max_duration)
+                             dependencies, grantable, limited, gated, keyed, max_duration)
       SELECT u.task_no, pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass), 0, 0, 'infinity',
-             t.action_no, t.priority, u.tries, u.failures, u.dependencies, 0, true, false,
+             t.action_no, t.priority, u.tries, u.failures, u.dependencies, true, false,
              t.gated, false, t.max_duration
         FROM unnest($1, $2, $3, $4) AS u(task_no, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.action_no, t.priority, t.max_duration,

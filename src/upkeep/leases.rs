@@ -60,7 +60,7 @@ static OVERDUE: Statement = Statement::new(
 );
 static LOCK: Statement = Statement::new(
     c"SELECT r.task_no, r.nonce, r.tries, r.failures, r.dependencies, r.granted_at, r.actor_id,
-             r.limited, r.timeouts, r.keyed
+             r.limited, r.keyed
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.deadline <= $3
          FOR UPDATE SKIP LOCKED",
@@ -68,7 +68,7 @@ static LOCK: Statement = Statement::new(
 );
 static REQUEUE: Statement = Statement::new(
     c"UPDATE taskq.run r
-         SET grantable = true, limited = false, keyed = false, timeouts = r.timeouts + 1,
+         SET grantable = true, limited = false, keyed = false,
              position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE r.task_no = ANY ($1)
       RETURNING r.action_no",
@@ -96,19 +96,16 @@ pub(crate) fn elapsed(bound: i32, now: Time) -> Upkeep {
     if overdue.is_empty() {
         return Upkeep { changed: false, more, expired: false };
     }
-    let locked: Vec<(Live, i32)> = LOCK.query(args![task_nos, nonces, now], |row| {
-        let live = Live {
-            task_no: row.need(1),
-            place: Place::Run { nonce: row.need(2) },
-            tries: row.need(3),
-            failures: row.need(4),
-            dependencies: row.need(5),
-            granted_at: row.get(6),
-            actor_id: row.get(7),
-            limited: row.need(8),
-            keyed: row.need(10),
-        };
-        (live, row.need(9))
+    let locked: Vec<Live> = LOCK.query(args![task_nos, nonces, now], |row| Live {
+        task_no: row.need(1),
+        place: Place::Run { nonce: row.need(2) },
+        tries: row.need(3),
+        failures: row.need(4),
+        dependencies: row.need(5),
+        granted_at: row.get(6),
+        actor_id: row.get(7),
+        limited: row.need(8),
+        keyed: row.need(9),
     });
     keep_busy(&overdue, &locked, now);
     if locked.is_empty() {
@@ -120,8 +117,8 @@ pub(crate) fn elapsed(bound: i32, now: Time) -> Upkeep {
 
 /// Leases of tasks that somebody has locked just now (to return or extend them, or for a dependency) are
 /// kept, or a rollback there would leave the task without one.
-fn keep_busy(overdue: &[(i64, i64)], locked: &[(Live, i32)], now: Time) {
-    let locked: HashSet<i64> = locked.iter().map(|(l, _)| l.task_no).collect();
+fn keep_busy(overdue: &[(i64, i64)], locked: &[Live], now: Time) {
+    let locked: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
     for (task_no, its_nonce) in overdue.iter().filter(|(n, _)| !locked.contains(n)) {
         let again = Time(now.0 + AGAIN);
         RECORD.execute(args![again, nonce(*its_nonce, *task_no), vec![*task_no]]);
@@ -129,17 +126,20 @@ fn keep_busy(overdue: &[(i64, i64)], locked: &[(Live, i32)], now: Time) {
 }
 
 /// The try of each has ended: on to the next one, or to an abort if that was the last.
-fn end_tries(locked: Vec<(Live, i32)>, now: Time) {
+fn end_tries(locked: Vec<Live>, now: Time) {
     assign_transaction_id();
-    let task_nos: Vec<i64> = locked.iter().map(|(l, _)| l.task_no).collect();
+    let task_nos: Vec<i64> = locked.iter().map(|l| l.task_no).collect();
     let limits = try_limits(&task_nos);
-    let seated = locked.iter().filter(|(l, _)| l.limited).map(|(l, _)| l.task_no);
+    // The history has the earlier ones; this one makes one more.
+    let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
+    let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
+    let seated = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
     limits::release(&seated.collect::<Vec<_>>());
     let (mut exhausted, mut left) = (Vec::new(), Vec::new());
-    for (live, timeouts) in locked {
+    for live in locked {
         let limit = limits.get(&live.task_no).copied().unwrap_or_default();
         let over = limit.max_tries.is_some_and(|max| live.tries >= max)
-            || limit.max_timeouts.is_some_and(|max| timeouts + 1 >= max);
+            || limit.max_timeouts.is_some_and(|max| timeouts.get(&live.task_no).unwrap_or(&0) + 1 >= max);
         if over { exhausted.push(live) } else { left.push(live) }
     }
     if !left.is_empty() {

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
 use crate::claim::merge;
+use crate::insert::unique;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::forget_progress;
@@ -24,24 +25,55 @@ static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
+/// The action is looked up only for those that have a unique key.
 static REMOVE_TASKS: Statement = Statement::new(
     c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
-      RETURNING t.task_no, t.group_id, t.merge_key",
+      RETURNING t.task_no, t.group_id, t.merge_key, t.unique_key,
+                CASE WHEN t.unique_key IS NOT NULL
+                     THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
     &[INT8ARRAYOID],
 );
 
-/// Removes `task` rows, and the rows of merge keys that nobody has any more; returns how many tasks. `ends`
-/// are those of the tasks that had settled.
+/// What tasks that have gone held.
+pub(crate) struct Gone {
+    count: i64,
+    /// Those that had a group, with the group.
+    pub(crate) grouped: Vec<(i64, String)>,
+    /// Groups and merge keys.
+    merge_keys: BTreeSet<(String, String)>,
+    /// Actions and unique keys, with the numbers of the tasks.
+    unique_keys: Vec<((String, String), i64)>,
+}
+
+/// Removes `task` rows, and the rows of keys that nobody has any more; returns how many tasks. `ends` are
+/// those of the tasks that had settled.
 pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: Time) -> i64 {
-    let removed: Vec<(i64, Option<String>, Option<String>)> =
-        REMOVE_TASKS.query(args![task_nos], |row| (row.need(1), row.get(2), row.get(3)));
-    let grouped = removed.iter().filter_map(|(n, group, _)| Some((group.as_deref()?, ends.get(n).copied())));
-    tally::removed(grouped, now);
-    let count = removed.len() as i64;
-    let keys: BTreeSet<(String, String)> =
-        removed.into_iter().filter_map(|(_, group, key)| Some((group.unwrap_or_default(), key?))).collect();
-    merge::tidy(&keys.into_iter().collect::<Vec<_>>());
-    count
+    let gone = remove_rows(task_nos);
+    tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
+    merge::tidy(&gone.merge_keys.into_iter().collect::<Vec<_>>());
+    unique::tidy(&gone.unique_keys);
+    gone.count
+}
+
+/// Removes `task` rows, and the rows of unique keys that point to them.
+pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
+    let mut gone =
+        Gone { count: 0, grouped: Vec::new(), merge_keys: BTreeSet::new(), unique_keys: Vec::new() };
+    REMOVE_TASKS.query(args![task_nos], |row| {
+        gone.count += 1;
+        let group: Option<String> = row.get(2);
+        if let Some(key) = row.get::<String>(3) {
+            gone.merge_keys.insert((group.clone().unwrap_or_default(), key));
+        }
+        if let Some(group) = group {
+            gone.grouped.push((row.need(1), group));
+        }
+        if let (Some(key), Some(action)) = (row.get::<String>(4), row.get::<String>(5)) {
+            gone.unique_keys.push(((action, key), row.need::<i64>(1)));
+        }
+    });
+    unique::forget(&gone.unique_keys);
+    gone
 }
 
 /// Removes up to `bound` tasks whose retention is over; returns how many. Waits for nobody: a task with a dependency that

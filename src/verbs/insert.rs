@@ -1,10 +1,10 @@
-//! `insert_task`, `insert_tasks` and `replace_tasks`.
+//! `insert_task`, `insert_tasks`, `insert_tasks_report` and `replace_tasks`.
 
 use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
-use crate::insert::{OnConflict, Options, insert, parse_if_missing};
+use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::spec::{self, Reference, TaskSpec, interval_problem};
@@ -27,6 +27,33 @@ fn insert_tasks(
 ) -> Result<Vec<String>> {
     let options = Options::parse(required("on_conflict", on_conflict)?, required("if_missing", if_missing)?)?;
     insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+}
+
+/// `taskq.insert_tasks_report(tasks jsonb, on_conflict text, if_missing text) -> TABLE (…)`
+#[pg_extern(sql = "")]
+#[allow(clippy::type_complexity)]
+fn taskq_insert_tasks_report(
+    tasks: Option<AnyElement>,
+    on_conflict: Option<&str>,
+    if_missing: Option<&str>,
+) -> TableIterator<
+    'static,
+    (name!(task_id, String), name!(outcome, String), name!(existing_id, Option<String>)),
+> {
+    let reports = or_throw((|| {
+        let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
+        let on_conflict = match required("on_conflict", on_conflict)? {
+            "error" => OnConflict::Error,
+            "skip" => OnConflict::Skip,
+            "replace" => OnConflict::Replace,
+            other => {
+                return Err(Refusal::out_of_range("on_conflict", other, "Use 'error', 'skip' or 'replace'."));
+            }
+        };
+        let options = Options { on_conflict, ignore_missing };
+        insert_reporting(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+    })());
+    TableIterator::new(reports.into_iter().map(|r| (r.id, r.outcome.to_owned(), r.existing)))
 }
 
 /// `taskq.replace_tasks(tasks jsonb, if_missing text) -> SETOF text`
@@ -75,6 +102,8 @@ fn taskq_insert_task(
     seed: Option<bool>,
     on_conflict: Option<&str>,
     if_missing: Option<&str>,
+    unique_by: Option<AnyElement>,
+    retention_aborted: Option<Interval>,
 ) -> Option<String> {
     or_throw((|| {
         let options =
@@ -91,6 +120,11 @@ fn taskq_insert_task(
         if delay.is_some() && not_before.is_some() {
             return Err(refuse("both \"not_before\" and \"delay\" are given"));
         }
+        let unique = match unique_by.and_then(JsonText::from_argument) {
+            Some(json) => spec::parse_unique(&json.0, body.as_deref())
+                .map_err(|what| refuse(&format!("argument \"unique_by\": {what}")))?,
+            None => None,
+        };
         let not_before = match delay {
             Some(delay) => Some(clock::now().plus(delay)),
             None => not_before.map(|t| Time(t.into())),
@@ -109,11 +143,13 @@ fn taskq_insert_task(
             post_result: post_result.unwrap_or(false),
             group: group_id,
             retention,
+            retention_aborted: retention_aborted.or(retention),
             metadata,
             backoff: backoff.and_then(JsonText::from_argument),
             workgroup,
             key,
             seed: seed.unwrap_or(false),
+            unique: unique.map(Box::new),
         };
         Ok(insert(vec![spec.checked(1)?], options)?.into_iter().next())
     })())

@@ -11,6 +11,7 @@ use crate::settle::{Ending, forget_progress, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::{attempts, tally};
+use crate::upkeep::retention;
 
 /// How long the end of a replaced task can be learnt by those who wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
@@ -35,10 +36,6 @@ static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_TASKS: Statement = Statement::new(
-    c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1) RETURNING t.task_no, t.group_id",
-    &[INT8ARRAYOID],
-);
 static KEEP_EPITAPHS: Statement = Statement::new(
     c"UPDATE taskq.settled s SET expires_at = $2 OPERATOR(pg_catalog.+) $3 WHERE s.task_no = ANY ($1)",
     &[INT8ARRAYOID, TIMESTAMPTZOID, INTERVALOID],
@@ -69,12 +66,10 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
     forget_progress(&task_nos);
     attempts::forget(&task_nos);
-    let removed: Vec<(i64, Option<String>)> =
-        REMOVE_TASKS.query(args![task_nos.as_slice()], |row| (row.need(1), row.get(2)));
-    if removed.iter().any(|(_, group)| group.is_some()) {
+    let grouped = retention::remove_rows(&task_nos).grouped;
+    if !grouped.is_empty() {
         let ends = live::outcomes(&task_nos);
-        let grouped = removed.iter().filter_map(|(n, group)| Some((group.as_deref()?, ends.get(n).copied())));
-        tally::removed(grouped, now);
+        tally::removed(grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
     }
     KEEP_EPITAPHS.execute(args![task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)]);
     Ok(())

@@ -1,27 +1,83 @@
 //! `retry_tasks`: aborted tasks get another chance.
 
-use pgrx::pg_sys::{TEXTARRAYOID, TEXTOID};
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::{CHARARRAYOID, INT4OID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw};
-use crate::pg::clock;
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::revive::{Unrevivable, revive};
 use crate::store::numbers;
 use crate::store::order::restartable;
 
-/// `taskq.retry_tasks(task_ids, actions, groups, status_like) -> bigint`
+/// `taskq.retry_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks)
+/// -> bigint`
 #[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
 fn taskq_retry_tasks(
     task_ids: Option<Vec<Option<String>>>,
     actions: Option<Vec<Option<String>>>,
     groups: Option<Vec<Option<String>>>,
     status_like: Option<&str>,
+    causes: Option<Vec<Option<String>>>,
+    settled_since: Option<TimestampWithTimeZone>,
+    settled_until: Option<TimestampWithTimeZone>,
+    max_tasks: Option<i32>,
 ) -> i64 {
-    or_throw(retry(task_ids, actions, groups, status_like))
+    or_throw((|| {
+        let time = |time: Option<TimestampWithTimeZone>| time.map(|t| Time(t.into()));
+        let causes = causes.map(stored_causes).transpose()?;
+        let since = time(settled_since);
+        let until = time(settled_until);
+        if max_tasks.is_some_and(|max| max < 0) {
+            let given = max_tasks.unwrap_or_default().to_string();
+            return Err(Refusal::out_of_range("max_tasks", &given, "Ask for 0 tasks or more."));
+        }
+        retry(Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks })
+    })())
 }
 
-/// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait.
+/// Which aborted tasks are to come back; what is `None` does not filter.
+struct Filter<'a> {
+    task_ids: Option<Vec<Option<String>>>,
+    actions: Option<Vec<Option<String>>>,
+    groups: Option<Vec<Option<String>>>,
+    status_like: Option<&'a str>,
+    /// As `settled.cause` stores them.
+    causes: Option<Vec<i8>>,
+    since: Option<Time>,
+    until: Option<Time>,
+    max_tasks: Option<i32>,
+}
+
+/// Causes by the names that the view `taskq.dead_ends` gives them.
+const CAUSES: [(&str, u8); 7] = [
+    ("returned", b'w'),
+    ("timeout", b't'),
+    ("tries", b'x'),
+    ("dependency", b'd'),
+    ("cancelled", b'c'),
+    ("operator", b'o'),
+    ("merged", b'm'),
+];
+
+fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
+    names
+        .into_iter()
+        .map(|name| {
+            let name = required("causes", name)?;
+            let known = CAUSES.iter().find(|(cause, _)| *cause == name);
+            known.map(|(_, stored)| *stored as i8).ok_or_else(|| {
+                let names: Vec<&str> = CAUSES.iter().map(|(cause, _)| *cause).collect();
+                Refusal::out_of_range("causes", &name, &format!("Use one of: {}.", names.join(", ")))
+            })
+        })
+        .collect()
+}
+
+/// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
+/// ended first come first.
 static MATCHING: Statement = Statement::new(
     c"SELECT t.task_no
         FROM taskq.settled s
@@ -31,28 +87,57 @@ static MATCHING: Statement = Statement::new(
          AND ($1 IS NULL OR t.id = ANY ($1))
          AND ($2 IS NULL OR a.name = ANY ($2))
          AND ($3 IS NULL OR t.group_id = ANY ($3))
-         AND ($4 IS NULL OR s.status LIKE $4)",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTOID],
+         AND ($4 IS NULL OR s.status LIKE $4)
+         AND ($5 IS NULL OR s.cause = ANY ($5))
+         AND ($6 IS NULL OR s.settled_at >= $6)
+         AND ($7 IS NULL OR s.settled_at < $7)
+       ORDER BY s.settled_at, s.task_no
+       LIMIT $8",
+    &[
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        TEXTOID,
+        CHARARRAYOID,
+        TIMESTAMPTZOID,
+        TIMESTAMPTZOID,
+        INT4OID,
+    ],
 );
 
 /// Given nothing but ids, a task that cannot come back is a refusal; a filter passes it over.
-fn retry(
-    task_ids: Option<Vec<Option<String>>>,
-    actions: Option<Vec<Option<String>>>,
-    groups: Option<Vec<Option<String>>>,
-    status_like: Option<&str>,
-) -> Result<i64> {
+fn retry(filter: Filter) -> Result<i64> {
     let now = clock::now();
-    match (&task_ids, &actions, &groups, status_like) {
-        (None, None, None, None) => Err(Refusal::null_argument("task_ids")),
-        (Some(ids), None, None, None) => {
+    match filter {
+        Filter {
+            task_ids: None,
+            actions: None,
+            groups: None,
+            status_like: None,
+            causes: None,
+            since: None,
+            until: None,
+            ..
+        } => Err(Refusal::null_argument("task_ids")),
+        Filter {
+            task_ids: Some(ids),
+            actions: None,
+            groups: None,
+            status_like: None,
+            causes: None,
+            since: None,
+            until: None,
+            max_tasks: None,
+        } => {
             let ids: Vec<&str> = ids.iter().flatten().map(String::as_str).collect();
             let task_nos: Vec<i64> = numbers::by_id(&ids).into_values().collect();
             restartable(|| revive(&task_nos, Unrevivable::Refuse, now))
         }
-        _ => {
-            let task_nos: Vec<i64> =
-                MATCHING.query(args![task_ids, actions, groups, status_like], |row| row.need(1));
+        Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } => {
+            let task_nos: Vec<i64> = MATCHING.query(
+                args![task_ids, actions, groups, status_like, causes, since, until, max_tasks],
+                |row| row.need(1),
+            );
             restartable(|| revive(&task_nos, Unrevivable::Leave, now))
         }
     }

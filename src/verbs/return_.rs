@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 
 use super::extend::pairs;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, or_throw, required};
-use crate::flow::workgroups;
+use crate::flow::workgroups::{self, Delayed};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::returns::{Children, Given, Return, return_all};
@@ -43,7 +43,8 @@ fn taskq_return_task(
         match return_all(vec![(Some(task_id.clone()), Some(token), ending)])?.pop() {
             Some(Given { code: Ok(code), .. }) => {
                 if let (Some(delay), Some(token)) = (delay_workgroup, Token::from_uuid(&token)) {
-                    workgroups::delay_of(token.task_no, &task_id, delay, clock::now())?;
+                    let delayed = Delayed { task_no: token.task_no, id: &task_id, delay };
+                    workgroups::delay_of(&[delayed], clock::now())?;
                 }
                 Ok(code.to_owned())
             }
@@ -70,7 +71,7 @@ type Rows = TableIterator<
     (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
 >;
 
-/// `taskq.return_tasks(task_ids, tokens, status_code, status, result, retry_after) -> TABLE (…)`
+/// `taskq.return_tasks(task_ids, tokens, status_code, status, result, retry_after, delay_workgroup) -> TABLE (…)`
 #[pg_extern(sql = "")]
 fn taskq_return_tasks(
     task_ids: Option<Vec<Option<String>>>,
@@ -79,6 +80,7 @@ fn taskq_return_tasks(
     status: Option<String>,
     result: Option<AnyElement>,
     retry_after: Option<Interval>,
+    delay_workgroup: Option<Interval>,
 ) -> TableIterator<
     'static,
     (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
@@ -92,7 +94,11 @@ fn taskq_return_tasks(
             retry_after,
             None,
         )?;
-        return_all(pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect())
+        check_interval("delay_workgroup", delay_workgroup)?;
+        let delays = pairs.iter().map(|(_, token)| (*token, delay_workgroup)).collect();
+        let given = return_all(pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect())?;
+        delay_workgroups(&given, delays)?;
+        Ok(given)
     })()))
 }
 
@@ -106,6 +112,7 @@ fn taskq_return_tasks_json(
 > {
     rows(or_throw((|| {
         let specs = spec::parse_returns(&json("returns", returns)?)?;
+        let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
         let returns = specs
             .into_iter()
             .map(|spec: ReturnSpec| {
@@ -115,8 +122,24 @@ fn taskq_return_tasks_json(
                 Ok((spec.task_id, spec.token, ending))
             })
             .collect::<Result<Vec<_>>>()?;
-        return_all(returns)
+        let given = return_all(returns)?;
+        delay_workgroups(&given, delays)?;
+        Ok(given)
     })()))
+}
+
+/// Holds back the workgroups of those of the tasks that were returned.
+fn delay_workgroups(given: &[Given], delays: Vec<(Option<Uuid>, Option<Interval>)>) -> Result<()> {
+    let delayed: Vec<Delayed> = given
+        .iter()
+        .zip(delays)
+        .filter(|(given, _)| given.code.is_ok())
+        .filter_map(|(given, (token, delay))| {
+            let token = Token::from_uuid(&token?)?;
+            Some(Delayed { task_no: token.task_no, id: given.task_id.as_deref()?, delay: delay? })
+        })
+        .collect();
+    workgroups::delay_of(&delayed, clock::now())
 }
 
 fn rows(given: Vec<Given>) -> Rows {

@@ -11,6 +11,8 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.insert_tasks(tasks => '[]', on_conflict => 'skip')",
     "SELECT * FROM taskq.insert_tasks(tasks => '[]', if_missing => 'ignore')",
     "SELECT * FROM taskq.insert_tasks(tasks => '[]', on_conflict => 'skip', if_missing => 'ignore')",
+    "SELECT * FROM taskq.insert_tasks_report(tasks => '[]')",
+    "SELECT * FROM taskq.insert_tasks_report(tasks => '[]', on_conflict => 'replace', if_missing => 'ignore')",
     "SELECT * FROM taskq.replace_tasks(tasks => '[]')",
     "SELECT * FROM taskq.replace_tasks(tasks => '[]', if_missing => 'ignore')",
     "SELECT * FROM taskq.own_tasks(actor_id => 'ann', max_tasks => 0, actions => '{x}')",
@@ -19,7 +21,9 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.extend_tasks_ownership(actor_id => 'ann', task_ids => '{}', tokens => '{}', \
      max_duration => '1 minute')",
     "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', status_code => 'completed')",
+    "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', delay_workgroup => '1 minute')",
     "SELECT * FROM taskq.return_tasks(returns => '[]')",
+    "SELECT taskq.retry_tasks(causes => '{tries}', settled_since => now(), settled_until => now(), max_tasks => 1)",
     "SELECT * FROM taskq.wait_for_task(task_id => 'a', timeout => interval '0')",
     "SELECT taskq.add_dependencies(dependencies => '[]')",
     "SELECT taskq.add_dependencies(dependencies => '[]', if_missing => 'ignore')",

@@ -6,6 +6,9 @@ use taskq_tests::{Db, Session, refused};
 /// Where a NULL may not be.
 const REFUSED: &[(&str, &str)] = &[
     ("22004", "SELECT taskq.insert_tasks(NULL)"),
+    ("22004", "SELECT taskq.insert_tasks_report(NULL)"),
+    ("22004", "SELECT taskq.insert_tasks_report('[]', on_conflict => NULL)"),
+    ("22004", "SELECT taskq.insert_tasks_report('[]', if_missing => NULL)"),
     ("22004", "SELECT taskq.replace_tasks(NULL)"),
     ("22004", "SELECT * FROM taskq.own_tasks(NULL, 1, '{x}')"),
     ("22004", "SELECT * FROM taskq.own_tasks('ann', NULL, '{x}')"),
@@ -36,6 +39,7 @@ const REFUSED: &[(&str, &str)] = &[
 /// Calls that have nothing to do, and how many rows they give.
 const NOTHING_TO_DO: &[(&str, usize)] = &[
     ("SELECT taskq.insert_tasks('[]')", 0),
+    ("SELECT taskq.insert_tasks_report('[]')", 0),
     ("SELECT taskq.replace_tasks('[]')", 0),
     ("SELECT taskq.own_tasks('ann', 5, '{}')", 0),
     ("SELECT taskq.own_tasks('ann', 0, '{x}')", 0),

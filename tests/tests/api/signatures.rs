@@ -11,6 +11,10 @@ const RESULTS: &[(&str, Columns)] = &[
     ("SELECT taskq.insert_tasks('[]') AS value", &[("value", "text")]),
     ("SELECT taskq.replace_tasks('[]') AS value", &[("value", "text")]),
     (
+        "SELECT * FROM taskq.insert_tasks_report('[]')",
+        &[("task_id", "text"), ("outcome", "text"), ("existing_id", "text")],
+    ),
+    (
         "SELECT * FROM taskq.own_tasks('actor', 1, '{x}')",
         &[
             ("task_id", "text"),

@@ -1,6 +1,6 @@
 //! Retention: a settled task is kept for as long as it says, then removed by the queue itself, and nothing goes with it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use taskq_tests::{Db, Session, sqlstate};
 
 /// Somebody looks for work, a few times: the work per call may be bounded.
@@ -54,6 +54,120 @@ fn the_setting_is_the_default_and_minus_one_is_for_ever() {
     session.set_now(Some("2130-01-01 00:00:00Z"));
     somebody_calls(&mut session);
     assert_eq!(left(&mut session), ["for ever"]);
+}
+
+/// Tasks whose retention is said in all ways there are: those whose id ends in `c` complete, the others abort.
+const KEPT: [(&str, &str, &str, &str); 17] = [
+    ("plain c", "plain", "null", "00:10:00"),
+    ("plain a", "plain", "null", "00:20:00"),
+    ("both c", "both", "null", "03:00:00"),
+    ("both a", "both", "null", "04:00:00"),
+    ("one c", "one", "null", "05:00:00"),
+    ("one a", "one", "null", "05:00:00"),
+    ("failed c", "failed", "null", "00:10:00"),
+    ("failed a", "failed", "null", "06:00:00"),
+    ("own c", "both", "\"1 day\"", "1 day"),
+    ("own a", "both", "\"1 day\"", "1 day"),
+    ("object c", "both", r#"{"completed": "2 days", "aborted": "3 days"}"#, "2 days"),
+    ("object a", "both", r#"{"completed": "2 days", "aborted": "3 days"}"#, "3 days"),
+    ("half c", "both", r#"{"aborted": "4 days"}"#, "03:00:00"),
+    ("half a", "both", r#"{"completed": "4 days"}"#, "04:00:00"),
+    ("empty a", "plain", "{}", "00:20:00"),
+    ("null a", "both", r#"{"aborted": null}"#, "04:00:00"),
+    ("zero a", "both", r#"{"completed": "1 day", "aborted": "0"}"#, "00:00:00"),
+];
+
+#[test]
+fn aborted_tasks_may_have_a_retention_of_their_own() {
+    for many in [false, true] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.set_now(Some("2030-01-01 00:00:00Z"));
+        session.run(
+            "SET taskq.retention = '10min'; SET taskq.retention_aborted = '20min'; \
+             SELECT taskq.set_action('both', retention => '3 hours', retention_aborted => '4 hours'); \
+             SELECT taskq.set_action('one', retention => '5 hours'); \
+             SELECT taskq.set_action('failed', retention_aborted => '6 hours')",
+        );
+        let tasks: Vec<Value> = KEPT
+            .iter()
+            .map(|(id, action, retention, _)| {
+                json!({"id": id, "action": action, "retention": serde_json::from_str::<Value>(retention).unwrap()})
+            })
+            .collect();
+        session.insert(json!(tasks)).unwrap();
+        let returns: Vec<Value> = session
+            .own("w", 99, &["plain", "both", "one", "failed"])
+            .unwrap()
+            .iter()
+            .map(|grant| {
+                let code = if grant.task_id.ends_with('a') { "aborted" } else { "completed" };
+                json!({"task_id": grant.task_id, "token": grant.token, "status_code": code, "status": grant.task_id})
+            })
+            .collect();
+        // One at a time they end alike, together each in its own way: two statements.
+        let calls: Vec<Value> =
+            if many { vec![json!(returns)] } else { returns.into_iter().map(|one| json!([one])).collect() };
+        for call in calls {
+            session.query("SELECT * FROM taskq.return_tasks($1::jsonb)", &[&call]).unwrap();
+        }
+        for (id, _, _, kept) in KEPT {
+            let query = "SELECT (s.expires_at - s.settled_at)::text FROM taskq.settled s JOIN taskq.task USING (task_no) \
+                         WHERE id = $1";
+            let found: String = session.query_one(query, &[&id]).unwrap().get(0);
+            assert_eq!(found, kept, "{id}, many {many}");
+        }
+        // The views show what was said.
+        let shown =
+            "SELECT concat_ws(' ', retention, retention_aborted) FROM taskq.tasks WHERE id = 'object a'";
+        assert_eq!(session.one::<String>(shown), "2 days 3 days");
+        let shown =
+            "SELECT concat_ws(' ', retention, retention_aborted) FROM taskq.actions WHERE action = 'both'";
+        assert_eq!(session.one::<String>(shown), "03:00:00 04:00:00");
+    }
+}
+
+#[test]
+fn what_is_said_of_aborted_tasks_can_be_unsaid() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SET taskq.retention = '10min'");
+    let kept = |session: &mut Session, call: &str| -> String {
+        session.run(call);
+        session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+        session.perform("x", "aborted");
+        let kept = session.one("SELECT (expires_at - settled_at)::text FROM taskq.settled");
+        session.delete(&["a"]).unwrap();
+        kept
+    };
+    assert_eq!(kept(&mut session, "SET taskq.retention_aborted = 0"), "00:00:00");
+    assert_eq!(kept(&mut session, "SET taskq.retention_aborted = -2"), "00:10:00");
+    assert_eq!(kept(&mut session, "SELECT taskq.set_action('x', retention_aborted => '1 hour')"), "01:00:00");
+    assert_eq!(kept(&mut session, "SELECT taskq.set_action('x', retention => '2 hours')"), "01:00:00");
+    assert_eq!(
+        kept(&mut session, "SELECT taskq.set_action('x', clear => '{retention_aborted}')"),
+        "02:00:00"
+    );
+    session.run(
+        "SELECT taskq.insert_task('t', 'x', retention => '1 minute', retention_aborted => '2 minutes'), \
+                taskq.insert_task('u', 'x', retention => '1 minute')",
+    );
+    session.cancel(&["t", "u"]).unwrap();
+    let query = "SELECT id || ' ' || (expires_at - settled_at) FROM taskq.settled JOIN taskq.task USING (task_no) ORDER BY 1";
+    assert_eq!(session.all::<String>(query), ["t 00:02:00", "u 00:01:00"]);
+    session.run("SET taskq.retention_aborted = -1; SELECT taskq.insert_task('v', 'y')");
+    session.cancel(&["v"]).unwrap();
+    assert!(session.one::<bool>("SELECT bool_or(expires_at = 'infinity') FROM taskq.settled"));
+    for retention in [
+        json!("soon"),
+        json!(5),
+        json!({"completed": "soon"}),
+        json!({"failed": "1 day"}),
+        json!({"aborted": "-1 day"}),
+    ] {
+        let task = json!([{"id": "w", "action": "x", "retention": retention}]);
+        assert_eq!(sqlstate(&session.insert(task).unwrap_err()), "TQ006");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn fill(session: &mut Session) -> Vec<Grant> {
         {"id": "below", "action": "x", "depends_on": ["blocked", "held 2"]},
         {"id": "mark", "action": "s", "spontaneous": true, "post_result": true, "depends_on": ["below"]},
         {"id": "handler", "action": "x", "depends_on": [{"id": "held 2", "condition": "aborted"}]},
+        {"id": "one", "action": "u", "unique": {"key": "k", "period": "1 day"}},
         {"id": "back", "action": "b"}, {"id": "日本語 \t tab \\ \"", "action": "x", "body": "line\nbreak \\N \\. é"},
     ]);
     session.insert(tasks).unwrap();
@@ -29,7 +30,7 @@ fn fill(session: &mut Session) -> Vec<Grant> {
 }
 
 fn snapshot(session: &mut Session) -> Vec<String> {
-    ["tasks", "dependencies", "actors"]
+    ["tasks", "dependencies", "actors", "unique_keys"]
         .iter()
         .flat_map(|view| {
             session.all::<String>(&format!("SELECT to_jsonb(v)::text FROM taskq.{view} v ORDER BY 1"))

@@ -180,6 +180,49 @@ fn max_timeouts_counts_deadlines_that_passed_and_not_what_was_given_back() {
 }
 
 #[test]
+fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 3)");
+    session.insert(json!([{"id": "a", "action": "x", "group": "g", "workgroup": "w", "key": "k"}])).unwrap();
+    let mut now = 0.0;
+    fn miss(session: &mut Session, now: &mut f64) {
+        session.own_one("x");
+        *now += 61.0;
+        at(session, *now);
+        call(session, "maintain()");
+    }
+    at(&mut session, now);
+    // After the first it is given back with a delay, and parked under its group.
+    miss(&mut session, &mut now);
+    assert_eq!(session.state("a"), "in-progress", "its token is good until another is granted");
+    let grant = session.own_one("x");
+    session.give_with("a", grant.token, "pending", "retry_after => '10 seconds'").unwrap();
+    call(&mut session, "pause_group('g')");
+    now += 11.0;
+    at(&mut session, now);
+    assert!(owned(&mut session, 1, &["x"]).is_empty());
+    call(&mut session, "resume_group('g')");
+    // After the second it is held back with its workgroup.
+    miss(&mut session, &mut now);
+    call(&mut session, "delay_workgroup('w', '5 seconds')");
+    assert!(owned(&mut session, 1, &["x"]).is_empty());
+    now += 20.0;
+    at(&mut session, now);
+    miss(&mut session, &mut now);
+    assert_eq!(session.state("a"), "aborted", "the third deadline of its life");
+    // A retry begins anew, and so does a reset.
+    for again in ["retry_tasks('{a}')", "reset_group('g')"] {
+        call(&mut session, again);
+        for missed in 1..=3 {
+            miss(&mut session, &mut now);
+            let state = session.state("a");
+            assert_eq!(state == "aborted", missed == 3, "{again}, deadline {missed}: {state}");
+        }
+    }
+}
+
+#[test]
 fn arguments_left_out_keep_what_they_were_and_clear_forgets() {
     let db = Db::new();
     let mut session = db.connect();

@@ -2,6 +2,7 @@
 
 mod actions;
 mod attempts;
+mod dead_ends;
 mod groups;
 mod limits;
 mod limits_concurrent;

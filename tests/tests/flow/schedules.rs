@@ -119,6 +119,40 @@ fn backfill_says_which_runs_of_a_downtime_come() {
 }
 
 #[test]
+fn max_backfill_brings_the_latest_of_the_missed_runs() {
+    let db = Db::new();
+    let mut session = hourly(&db, "overlap => 'queue', backfill => 'all', max_backfill => 2");
+    look_at(&mut session, "05:20:00");
+    assert_eq!(runs(&mut session), ["04:00", "05:00"]);
+    look_at(&mut session, "06:00:01");
+    look_at(&mut session, "07:00:01");
+    assert_eq!(runs(&mut session), ["04:00", "05:00", "06:00", "07:00"], "on time each comes");
+    for run in ["04", "05", "06", "07"] {
+        assert_eq!(session.perform("x", "completed"), format!("s@2030-01-01T{run}:00:00Z"), "in their order");
+    }
+    assert_eq!(session.one::<i32>("SELECT max_backfill FROM taskq.schedules"), 2);
+    // More than there were.
+    call(
+        &mut session,
+        "schedule('s', '0 * * * *', '{\"action\": \"x\"}', overlap => 'queue', backfill => 'all', max_backfill => 9)",
+    );
+    look_at(&mut session, "10:30:00");
+    assert_eq!(runs(&mut session).len(), 7);
+    // Years of seconds are not walked through.
+    call(
+        &mut session,
+        "schedule('s', '* * * * * *', '{\"action\": \"y\"}', overlap => 'queue', backfill => 'all', max_backfill => 3)",
+    );
+    session.set_now(Some("2040-01-01 00:00:00.5Z"));
+    let start = std::time::Instant::now();
+    call(&mut session, "maintain()");
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    let ids: Vec<String> =
+        session.all("SELECT substr(id, 3, 19) FROM taskq.tasks WHERE action = 'y' ORDER BY id");
+    assert_eq!(ids, ["2039-12-31T23:59:58", "2039-12-31T23:59:59", "2040-01-01T00:00:00"]);
+}
+
+#[test]
 fn years_of_downtime_cost_no_time_with_one_and_come_in_steps_with_all() {
     let db = Db::new();
     let mut session = db.connect();
@@ -216,6 +250,8 @@ fn wrong_schedules_are_refused() {
         ("'s', '* * * * *', '{\"action\": \"x\"}', 'Mars/Olympus'", "22023", "timezone"),
         ("'s', '* * * * *', '{\"action\": \"x\"}', overlap => 'maybe'", "22023", "overlap"),
         ("'s', '* * * * *', '{\"action\": \"x\"}', backfill => 'some'", "22023", "backfill"),
+        ("'s', '* * * * *', '{\"action\": \"x\"}', max_backfill => 0", "22023", "max_backfill"),
+        ("'s', '* * * * *', '{\"action\": \"x\", \"unique\": true}'", "TQ006", "unique"),
     ] {
         refused(&mut session, code, naming, &format!("SELECT taskq.schedule({arguments})"), &[]);
     }

@@ -91,3 +91,33 @@ fn a_busy_previous_run_delays_a_replacement_and_loses_none() {
     a.run("COMMIT");
     assert_eq!(owned(&mut b, 1, &["x"]), ["s@2030-01-01T00:02:00Z"]);
 }
+
+#[test]
+fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
+    let db = Db::new();
+    let (mut a, mut b) = (db.connect(), db.connect());
+    a.run("SELECT taskq.insert_task('gate', 'y'), taskq.insert_task('open', 'z')");
+    let grant = a.own_one("y");
+    for session in [&mut a, &mut b] {
+        session.set_now(Some("2030-01-01 00:00:30Z"));
+    }
+    call(
+        &mut a,
+        "schedule('s', '* * * * *', '{\"action\": \"x\", \"depends_on\": [\"gate\"], \"to_signal_after\": [\"open\"]}')",
+    );
+    a.run("BEGIN");
+    a.complete(&grant);
+    b.set_now(Some("2030-01-01 00:01:01Z"));
+    let looking = b.background(|s| owned(s, 1, &["x"]).len());
+    assert_eq!(
+        looking.settle_down(&mut db.connect()),
+        taskq_tests::Progress::Done,
+        "a claim waits for nobody"
+    );
+    let (mut b, none) = looking.join();
+    assert_eq!(none, 0);
+    a.run("COMMIT");
+    assert_eq!(owned(&mut b, 1, &["x"]), ["s@2030-01-01T00:01:00Z"]);
+    assert_eq!(b.state("open"), "blocked");
+    assert_eq!(b.one::<Option<String>>("SELECT problem FROM taskq.schedules"), None);
+}

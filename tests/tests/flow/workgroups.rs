@@ -109,6 +109,77 @@ fn a_return_delays_the_workgroup_of_its_task_and_never_shortens() {
 }
 
 #[test]
+fn returns_of_many_delay_the_workgroups_of_those_that_they_work_for() {
+    let db = Db::new();
+    let mut session = api(&db);
+    let grants = session.own("w", 9, &ACTIONS).unwrap();
+    let token = |id: &str| grants.iter().find(|grant| grant.task_id == id).unwrap().token;
+    let returns = json!([
+        {"task_id": "a", "token": token("a"), "status_code": "pending", "delay_workgroup": "1 minute"},
+        {"task_id": "b", "token": token("b"), "status_code": "pending", "delay_workgroup": "10 minutes"},
+        {"task_id": "c", "token": token("c"), "status_code": "pending", "delay_workgroup": "5 minutes"},
+        {"task_id": "other", "token": token("a"), "status_code": "pending", "delay_workgroup": "1 hour"},
+    ]);
+    session.query("SELECT * FROM taskq.return_tasks($1::jsonb)", &[&returns]).unwrap();
+    let held_back = "SELECT concat_ws(' ', workgroup, not_before - taskq.clock()) FROM taskq.workgroups \
+                     WHERE not_before IS NOT NULL ORDER BY 1";
+    assert_eq!(session.all::<String>(held_back), ["api 00:10:00"], "a bad token delays nothing");
+    // All alike.
+    let query = "SELECT * FROM taskq.return_tasks($1, $2, 'pending', delay_workgroup => '2 hours')";
+    session.query(query, &[&vec!["other", "a"], &vec![token("other"), token("b")]]).unwrap();
+    assert_eq!(session.all::<String>(held_back), ["api 00:10:00", "mail 02:00:00"]);
+    // A task without a workgroup has none to delay.
+    session.insert(json!([{"id": "plain", "action": "z"}])).unwrap();
+    let grant = session.own_one("z");
+    let returns = json!([{"task_id": "plain", "token": grant.token, "delay_workgroup": "1 minute"}]);
+    refused(
+        &mut session,
+        "22023",
+        "delay_workgroup",
+        "SELECT * FROM taskq.return_tasks($1::jsonb)",
+        &[&returns],
+    );
+    let returns = json!([{"task_id": "plain", "token": grant.token, "delay_workgroup": "-1 minute"}]);
+    refused(
+        &mut session,
+        "TQ006",
+        "delay_workgroup",
+        "SELECT * FROM taskq.return_tasks($1::jsonb)",
+        &[&returns],
+    );
+    session.complete(&grant);
+}
+
+#[test]
+fn returns_that_delay_the_same_workgroups_in_any_order_do_not_deadlock() {
+    let db = Db::new();
+    let tasks: serde_json::Value = (0..240)
+        .map(|i| json!({"id": format!("t{i}"), "action": "x", "workgroup": format!("w{}", i % 8)}))
+        .collect();
+    let mut main = db.connect();
+    main.insert(tasks).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut session = db.connect();
+            scope.spawn(move || {
+                for round in 0..15 {
+                    let mut grants = session.own("w", 4, &["x"]).unwrap();
+                    if round % 2 == 0 {
+                        grants.reverse();
+                    }
+                    let returns: serde_json::Value = grants
+                        .iter()
+                        .map(|g| json!({"task_id": g.task_id, "token": g.token, "delay_workgroup": "0"}))
+                        .collect();
+                    session.query("SELECT * FROM taskq.return_tasks($1::jsonb)", &[&returns]).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.workgroups WHERE not_before IS NOT NULL"), 8);
+}
+
+#[test]
 fn what_is_in_progress_goes_on_and_a_tasks_own_time_stays() {
     let db = Db::new();
     let mut session = db.connect();

@@ -6,3 +6,5 @@ mod modes;
 mod settled;
 mod shapes;
 mod times;
+mod unique;
+mod unique_races;

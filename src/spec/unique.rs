@@ -1,0 +1,249 @@
+//! The key `unique` of a task: which key it holds, for how long, and what it does if another holds it.
+
+use std::borrow::Cow;
+
+use pgrx::datum::Interval;
+use pgrx::{IntoDatum, direct_function_call, pg_sys};
+use serde::Deserialize;
+
+use super::element::Intervals;
+use super::{MAX_NAME, interval_problem};
+
+/// States of a task, as bits of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Blocked = 1,
+    Scheduled = 2,
+    Ready = 4,
+    InProgress = 8,
+    Completed = 16,
+    Aborted = 32,
+}
+
+/// The three states of a task that is pending.
+const PENDING: i16 = State::Blocked as i16 | State::Scheduled as i16 | State::Ready as i16;
+/// The states of a task that is not settled.
+const UNSETTLED: i16 = PENDING | State::InProgress as i16;
+
+impl State {
+    /// From the bit.
+    pub(crate) fn from_stored(bit: i16) -> Self {
+        match bit {
+            1 => State::Blocked,
+            2 => State::Scheduled,
+            8 => State::InProgress,
+            16 => State::Completed,
+            32 => State::Aborted,
+            _ => State::Ready,
+        }
+    }
+
+    /// Whether nobody has begun with the task.
+    pub(crate) fn is_pending(self) -> bool {
+        self as i16 & PENDING != 0
+    }
+
+    /// Whether the state belongs to a set.
+    pub(crate) fn is_in(self, states: i16) -> bool {
+        self as i16 & states != 0
+    }
+}
+
+/// What happens to a task whose key another one holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnHeld {
+    /// The call is refused.
+    Error,
+    /// The new one takes the place of the other, or comes after it.
+    Replace,
+    /// The new one is not inserted.
+    #[default]
+    Skip,
+}
+
+/// What makes a task unique.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unique {
+    /// Derived from the body where the caller gives none; there once the task has been checked.
+    pub(crate) key: String,
+    pub(crate) period: Option<Interval>,
+    /// The task holds the key while it is in one of these states.
+    pub(crate) states: i16,
+    pub(crate) on_conflict: OnHeld,
+    pub(crate) max_wait: Option<Interval>,
+}
+
+impl Unique {
+    /// Whether inserting it may lock the task that holds its key.
+    pub(crate) fn locks_holder(&self) -> bool {
+        // The states are those of the holder, which as a rule was inserted with the same ones.
+        self.on_conflict == OnHeld::Replace || !State::InProgress.is_in(self.states)
+    }
+
+    /// Whether a task that is being inserted will hold the key until somebody begins with it.
+    pub(crate) fn holds_while_pending(&self) -> bool {
+        self.states & PENDING != 0
+    }
+}
+
+/// The object form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "true, a key, or an object with the keys of \"unique\"")]
+struct RawUnique<'a> {
+    #[serde(borrow)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    period: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    states: Option<Vec<Cow<'a, str>>>,
+    #[serde(borrow)]
+    on_conflict: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    max_wait: Option<Cow<'a, str>>,
+}
+
+/// Reads `true`, a key, or an object; `None` for `false`. The error says what is wrong.
+pub(crate) fn parse(
+    json: &str,
+    body: Option<&str>,
+    intervals: &mut Intervals,
+) -> Result<Option<Unique>, String> {
+    let raw = match json.as_bytes().first() {
+        Some(b'f') => return Ok(None),
+        Some(b't') => RawUnique { key: None, period: None, states: None, on_conflict: None, max_wait: None },
+        Some(b'"') => {
+            let key = serde_json::from_str(json).map_err(|e| reason(&e))?;
+            RawUnique { key: Some(key), period: None, states: None, on_conflict: None, max_wait: None }
+        }
+        _ => serde_json::from_str(json).map_err(|e| reason(&e))?,
+    };
+    let mut interval = |name: &str, text: Option<Cow<str>>| match text {
+        None => Ok(None),
+        Some(text) => match intervals.get(&text) {
+            None => Err(format!("\"{name}\" is not an interval: \"{text}\"")),
+            Some(interval) => match interval_problem(interval) {
+                Some(problem) => Err(format!("\"{name}\" is {problem}")),
+                None if name == "period" && interval.as_micros() == 0 => Err(format!("\"{name}\" is zero")),
+                None => Ok(Some(interval)),
+            },
+        },
+    };
+    let period = interval("period", raw.period)?;
+    let max_wait = interval("max_wait", raw.max_wait)?;
+    let on_conflict = match raw.on_conflict.as_deref() {
+        None | Some("skip") => OnHeld::Skip,
+        Some("error") => OnHeld::Error,
+        Some("replace") => OnHeld::Replace,
+        Some(other) => {
+            return Err(format!("\"on_conflict\" is \"{other}\", not one of skip, replace, error"));
+        }
+    };
+    if max_wait.is_some() && on_conflict != OnHeld::Replace {
+        return Err("\"max_wait\" is for \"on_conflict\": \"replace\"".to_owned());
+    }
+    let states = match raw.states {
+        None if period.is_some() => UNSETTLED | State::Completed as i16,
+        None => UNSETTLED,
+        Some(names) => states(&names)?,
+    };
+    let key = match raw.key {
+        None => derived(body),
+        Some(key) if key.is_empty() => return Err("\"key\" is empty".to_owned()),
+        Some(key) if key.len() > MAX_NAME => {
+            return Err(format!("\"key\" has {} bytes, {MAX_NAME} are allowed", key.len()));
+        }
+        Some(key) => key.into_owned(),
+    };
+    Ok(Some(Unique { key, period, states, on_conflict, max_wait }))
+}
+
+/// What serde says, without the place in a text that the caller does not see.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+fn states(names: &[Cow<str>]) -> Result<i16, String> {
+    let mut states = 0;
+    for name in names {
+        states |= match name.as_ref() {
+            "pending" => PENDING,
+            "blocked" => State::Blocked as i16,
+            "scheduled" => State::Scheduled as i16,
+            "ready" => State::Ready as i16,
+            "in-progress" => State::InProgress as i16,
+            "completed" => State::Completed as i16,
+            "aborted" => State::Aborted as i16,
+            other => {
+                return Err(format!(
+                    "\"states\" has \"{other}\", not one of pending, blocked, scheduled, ready, in-progress, \
+                     completed, aborted"
+                ));
+            }
+        };
+    }
+    if states == 0 { Err("\"states\" is empty".to_owned()) } else { Ok(states) }
+}
+
+/// The longest body that is a key as it is; of a longer one the key has the digest.
+const LONGEST_BODY: usize = 200;
+
+/// The key of tasks that are the same if their bodies are.
+fn derived(body: Option<&str>) -> String {
+    match body {
+        None => "body".to_owned(),
+        Some(body) if body.len() <= LONGEST_BODY => format!("body:{body}"),
+        Some(body) => format!("body:sha256:{}", sha256(body)),
+    }
+}
+
+/// The digest in hexadecimal digits, by the server's function.
+fn sha256(text: &str) -> String {
+    // SAFETY: sha256_bytea takes a bytea and has no other inputs.
+    let digest: Option<Vec<u8>> =
+        unsafe { direct_function_call(pg_sys::sha256_bytea, &[text.as_bytes().into_datum()]) };
+    digest.unwrap_or_default().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Option<Unique>, String> {
+        parse(json, Some("{\"a\": 1}"), &mut Intervals::default())
+    }
+
+    #[test]
+    fn the_short_forms_are_read() {
+        assert!(read("false").unwrap().is_none());
+        assert_eq!(read("true").unwrap().unwrap().key, "body:{\"a\": 1}");
+        let unique = read("\"k\"").unwrap().unwrap();
+        assert_eq!((unique.key.as_str(), unique.states, unique.on_conflict), ("k", UNSETTLED, OnHeld::Skip));
+    }
+
+    #[test]
+    fn the_object_form_is_read() {
+        let unique =
+            read(r#"{"states": ["pending", "completed"], "on_conflict": "replace"}"#).unwrap().unwrap();
+        assert_eq!(unique.states, PENDING | State::Completed as i16);
+        assert_eq!(unique.on_conflict, OnHeld::Replace);
+        assert!(unique.holds_while_pending());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (json, word) in [
+            ("1", "unique"),
+            ("[]", "unique"),
+            ("\"\"", "empty"),
+            (r#"{"key": ""}"#, "empty"),
+            (r#"{"kee": "k"}"#, "kee"),
+            (r#"{"states": []}"#, "empty"),
+            (r#"{"states": ["done"]}"#, "done"),
+            (r#"{"on_conflict": "ignore"}"#, "ignore"),
+        ] {
+            let problem = read(json).expect_err(json);
+            assert!(problem.contains(word), "{json}: {problem}");
+        }
+    }
+}
