@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID};
 
-use super::signal::{Delta, Deltas, apply};
+use super::signal::{Delta, Deltas, STILL_BLOCKED, apply};
 use super::{propagate, store};
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
@@ -19,8 +19,6 @@ static LOCK: Statement = Statement::new(
     c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED",
     &[INT8ARRAYOID],
 );
-static EXISTING: Statement =
-    Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)", &[INT8ARRAYOID]);
 static TAKE: Statement = Statement::new(
     c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
       RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status",
@@ -49,7 +47,7 @@ fn fold(waiting: Vec<i64>, now: Time) -> bool {
     // Signals of a task that does not wait any more are of no use to anybody. Its counter cannot come
     // back before this transaction ends: they were committed while it existed.
     let existing: std::collections::HashSet<i64> =
-        EXISTING.query(args![waiting.as_slice()], |row| row.need(1)).into_iter().collect();
+        STILL_BLOCKED.query(args![waiting.as_slice()], |row| row.need(1)).into_iter().collect();
     ours.extend(waiting.iter().filter(|n| !existing.contains(n)));
     if ours.is_empty() {
         return false;

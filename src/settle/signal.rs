@@ -84,7 +84,8 @@ static LOCK: Statement = Statement::new(
         FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED",
     &[INT8ARRAYOID],
 );
-static STILL_BLOCKED: Statement =
+/// Which of the tasks have a counter.
+pub(super) static STILL_BLOCKED: Statement =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)", &[INT8ARRAYOID]);
 static APPEND: Statement = Statement::new(
     c"INSERT INTO taskq.signal (run_no, satisfied, failed, lost, lost_status)
