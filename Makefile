@@ -67,6 +67,8 @@ test: ## all of the following four; installs what they need
 
 lint: ## format and clippy
 	cargo fmt --all --check
+	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
+	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo clippy --release --locked -p taskq_tests -p branch_export --all-targets -- -D warnings
 

@@ -2,7 +2,8 @@
 # Installs what a fresh Debian 12 machine with Rust lacks for this project.
 #
 #   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
-#   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo
+#   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo; and
+#                     what the example clients want, see examples/clients/setup.sh
 #
 # Works as root or through sudo; silent and quick when nothing is missing. With PG_CONFIG set to the pg_config of
 # a server that is there, with headers, that one is used as it is and none is installed.
@@ -171,4 +172,5 @@ find_cargo
 if [ "$1" = test ]; then
     install_cargo_pgrx
     register_server
+    "$(dirname "$0")/../examples/clients/setup.sh"
 fi

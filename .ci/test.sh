@@ -111,6 +111,7 @@ outside_finish() {
 
 outside() {
     local settings
+    examples/clients/setup.sh
     install_release
     trap outside_finish EXIT
     # Nothing here has to survive a power cut; test programs open many connections at once.

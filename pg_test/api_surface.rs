@@ -12,8 +12,9 @@ function _grant(part text, role regrole, give boolean) -> void
 function _has_part(part text, role regrole) -> boolean
 function _is_monitor() -> boolean
 function _is_producer() -> boolean
-function _is_ready(actions text[]) -> boolean
 function _is_worker() -> boolean
+function _left_behind(action_nos integer[]) -> SETOF integer
+function _look_for_work(actions text[], look_after boolean) -> integer
 function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer

@@ -215,15 +215,25 @@ CREATE FUNCTION taskq._num_settled(task_nos bigint[])
 COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
 
-CREATE FUNCTION taskq._is_ready(actions text[])
-    RETURNS boolean
+CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean)
+    RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-    AS 'MODULE_PATHNAME', 'taskq_is_ready_wrapper';
-COMMENT ON FUNCTION taskq._is_ready IS
+    AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
+COMMENT ON FUNCTION taskq._look_for_work IS
     'internal: the look of wait_for_work';
+
+CREATE FUNCTION taskq._left_behind(action_nos integer[])
+    RETURNS SETOF integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
+COMMENT ON FUNCTION taskq._left_behind IS
+    'internal: what wait_for_work leaves to other waiters';
 
 CREATE FUNCTION taskq._next_due(actions text[])
     RETURNS timestamptz

@@ -23,7 +23,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part = 'worker'
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'report_status', 'dependency_results', 'wait_for_work', '_action_channels',
-                                      '_is_ready', '_next_due', 'maintain'))
+                                      '_look_for_work', '_left_behind', '_next_due', 'maintain'))
                 OR (part = 'monitor' AND p.proname IN ('check', 'metrics'))
                 OR p.proname = '_is_' OPERATOR(pg_catalog.||) part)
         UNION ALL

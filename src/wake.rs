@@ -1,17 +1,22 @@
-//! Whom a commit has to wake, remembered until the commit.
+//! Whom the end of a transaction has to wake, and who waits in this backend.
 //!
 //! What is noted here is a hint: a note of a rolled-back savepoint wakes somebody for nothing, who looks
 //! and sleeps again. A transaction that is prepared (2PC) and committed later wakes nobody; waiters look
 //! again now and then for that case, see `verbs::wait`.
+//!
+//! **No wake-up is lost.** A waiter registers, resets its latch, looks, sleeps. What is committed before the look
+//! is seen by it, what is committed after it finds the registration. Of several waiters a commit wakes as many as
+//! it brought work for. So whoever leaves owes three things to those who go on sleeping: a wake-up that came after
+//! its last look; one for what is left, if it took all it could; and what it alone may have known, which is when
+//! the next thing is due. [`hand_on`] pays when a call ends, [`give_up`] when an error ends it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use pgrx::{PgXactCallbackEvent, register_xact_callback};
-
 use crate::pg::board;
 use crate::pg::clock::Time;
 use crate::pg::latch::{self, Channel};
+use crate::pg::transaction::{self, End};
 
 const READY: u8 = 1;
 pub(crate) const SETTLED: u8 = 2;
@@ -23,6 +28,10 @@ thread_local! {
     static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
     /// What this transaction brings that is due by itself, the earliest of it.
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
+    /// How many waiters for each action this transaction's rollback has to wake.
+    static TAKEN: RefCell<Vec<(i32, usize)>> = const { RefCell::new(Vec::new()) };
+    /// Under which channels this backend can be found, and in which subtransaction it registered.
+    static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Waiters for tasks of this action.
@@ -66,50 +75,146 @@ pub(crate) fn timer() {
     note(TIMER_CHANNEL, 1);
 }
 
-/// Something that is due then: the background worker, if there is one, looks after it in time. To be called
-/// besides one of the others, which has the commit tell.
+/// Something that is due then: the background worker, if there is one, looks after it in time.
 pub(crate) fn due(time: Time) {
+    transaction::listen(on_end);
     DUE.set(DUE.get().min(time));
 }
 
-/// To be called when a waiting call for work ends, after it has given up its registrations: hands on a
-/// wake-up that came after its last look, and one more if it took all it could (`full`), since there may be
-/// more. A wake-up is only ever lost with a backend that ends by an error; the slow look covers that.
-pub(crate) fn hand_on(action_nos: &[i32], full: bool) {
-    let woken = latch::is_set();
-    if woken || full {
-        for action_no in action_nos {
-            if latch::wake(ready_channel(*action_no), 1) > 0 {
-                break;
-            }
-        }
-    }
-    if woken {
-        latch::wake(TIMER_CHANNEL, 1);
+/// Up to `count` tasks of each of these actions were granted. If that is rolled back, they are there to be had
+/// again, and others have passed over them.
+pub(crate) fn taken(action_nos: &[i32], count: usize) {
+    if count > 0 {
+        transaction::listen(on_end);
+        TAKEN.with_borrow_mut(|taken| taken.extend(action_nos.iter().map(|n| (*n, count))));
     }
 }
 
 fn note(channel: Channel, count: usize) {
-    let first = NOTES.with_borrow_mut(|notes| {
-        let first = notes.is_empty();
+    transaction::listen(on_end);
+    NOTES.with_borrow_mut(|notes| {
         let noted = notes.entry(channel).or_insert(0);
         *noted = noted.saturating_add(count);
-        first
     });
-    if first {
-        register_xact_callback(PgXactCallbackEvent::Commit, || {
-            // The commit is visible to everybody by now.
+}
+
+fn on_end(end: End) {
+    match end {
+        End::Commit => {
+            TAKEN.take();
             for (channel, count) in NOTES.take() {
                 latch::wake(channel, count);
             }
             board::tell(DUE.replace(Time::INFINITY));
-        });
-        register_xact_callback(PgXactCallbackEvent::Abort, forget);
-        register_xact_callback(PgXactCallbackEvent::Prepare, forget);
+            give_up(0);
+        }
+        End::Prepare => {
+            TAKEN.take();
+            forget();
+        }
+        End::Abort => {
+            forget();
+            wake_for_taken(&TAKEN.take());
+            give_up(0);
+        }
+        // What was granted before the savepoint is still ours; who is woken for it looks in vain.
+        End::AbortSub(level) => {
+            wake_for_taken(&TAKEN.with_borrow(Vec::clone));
+            give_up(level);
+        }
     }
 }
 
 fn forget() {
     NOTES.take();
     DUE.set(Time::INFINITY);
+}
+
+fn wake_for_taken(taken: &[(i32, usize)]) {
+    for (action_no, count) in taken {
+        latch::wake(ready_channel(*action_no), *count);
+    }
+}
+
+/// The channels under which a waiting call can be found; given up when it is dropped, or by the abort that ends
+/// the call.
+pub(crate) struct Registration {
+    channels: Vec<Channel>,
+}
+
+impl Registration {
+    /// Makes this backend findable under each of the channels.
+    pub(crate) fn new(channels: Vec<Channel>) -> Self {
+        transaction::listen(on_end);
+        let level = latch::nest_level();
+        for channel in &channels {
+            latch::register(*channel);
+            REGISTERED.with_borrow_mut(|registered| registered.push((*channel, level)));
+        }
+        Registration { channels }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // While a panic carries an error outwards no lock may be touched: Postgres has yet to release those that
+        // it holds inside. The abort gives the registrations up.
+        if std::thread::panicking() {
+            return;
+        }
+        for channel in &self.channels {
+            let there = REGISTERED.with_borrow_mut(|registered| {
+                registered.iter().rposition(|(c, _)| c == channel).map(|n| registered.remove(n)).is_some()
+            });
+            if there {
+                latch::unregister(*channel);
+            }
+        }
+    }
+}
+
+/// An error has ended a waiting call that began in a subtransaction of this level or a deeper one: cancelled, timed
+/// out, terminated. It may have been woken for work just then, and it may have been the one to know what is due.
+fn give_up(level: i32) {
+    let mut channels: Vec<Channel> = Vec::new();
+    REGISTERED.with_borrow_mut(|registered| {
+        registered.retain(|(channel, at)| {
+            let over = *at >= level;
+            if over {
+                channels.push(*channel);
+            }
+            !over
+        });
+    });
+    for channel in &channels {
+        latch::unregister(*channel);
+    }
+    for channel in channels.into_iter().filter(|c| c.kind == READY || c.kind == TIMER) {
+        latch::wake(channel, 1);
+    }
+}
+
+/// To be called when a call for work ends, after it has given up its registrations, if it had any: hands on a
+/// wake-up that came after its last look (`waited`) to one waiter of each action, since nobody knows for which of
+/// them it was meant.
+///
+/// Otherwise it wakes those that something is left for: `left` tells the actions, 0 for any. That is asked only
+/// if somebody sleeps who could hear of it.
+pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> Vec<i32>) {
+    let mut channels = action_nos.iter().map(|n| ready_channel(*n)).chain([TIMER_CHANNEL]);
+    if waited && latch::is_set() {
+        for channel in channels {
+            latch::wake(channel, 1);
+        }
+    } else if channels.any(latch::anybody_asleep) {
+        let mut left = left();
+        left.sort_unstable();
+        left.dedup();
+        let any = left.first() == Some(&0);
+        let woken: usize = left.iter().filter(|n| **n != 0).map(|n| latch::wake(ready_channel(*n), 1)).sum();
+        // Whoever looks knows of all deadlines.
+        if any && woken == 0 {
+            latch::wake(TIMER_CHANNEL, 1);
+        }
+    }
 }

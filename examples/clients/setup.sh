@@ -2,7 +2,8 @@
 # Installs what the example clients and their tests need into target/clients: a Python environment, the packages of
 # Node, the Rust worker; and PgBouncer from the distribution's package. Quick when nothing has changed.
 #
-# Needs python3 with venv, node with npm, cargo, psql. Only PgBouncer wants root (or sudo), and only if it is missing.
+# What is missing of python3 with venv, node with npm, psql and PgBouncer is installed from the distribution's packages,
+# as root or through sudo. cargo must be there.
 set -euo pipefail
 
 say() { printf 'clients: %s\n' "$*" >&2; }
@@ -71,6 +72,8 @@ install_rust() {
     CARGO_TARGET_DIR=$to/build cargo build --release --locked --quiet --manifest-path "$here/rust/Cargo.toml"
 }
 
+have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
 have psql || apt_install postgresql-client
 install_pgbouncer
 install_python

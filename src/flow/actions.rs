@@ -33,11 +33,16 @@ pub(crate) struct Action {
 impl Action {
     /// Whether neither a pause nor a limit keeps the next task of it from being granted.
     pub(crate) fn lets_one_go(&self, now: Time) -> bool {
-        let seat = self.max_concurrency.is_none_or(|limit| limits::any_free(&self.name, limit));
-        let rate = self
-            .rate
-            .is_none_or(|(limit, period)| limits::next_grant(&self.name, limit, period, now).is_none());
-        !self.paused && seat && rate
+        self.lets_one_go_in_time()
+            && self
+                .rate
+                .is_none_or(|(limit, period)| limits::next_grant(&self.name, limit, period, now).is_none())
+    }
+
+    /// Whether time alone lets the next task of it go: now, or as its rate says. (A pause and full slots end with
+    /// a commit that wakes.)
+    pub(crate) fn lets_one_go_in_time(&self) -> bool {
+        !self.paused && self.max_concurrency.is_none_or(|limit| limits::any_free(&self.name, limit))
     }
 
     /// Whether a claim has to ask the limits before it walks the action's range.

@@ -6,6 +6,7 @@
 //! reset the latch, look, sleep* loses no wake-up: a commit before the look is seen by the look, a
 //! commit after it finds the registration.
 
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use pgrx::pg_sys;
@@ -37,38 +38,29 @@ impl Channel {
     }
 }
 
-/// Registrations of this backend, given up when dropped. An error gives them up too: they are
-/// transaction-level locks.
-pub(crate) struct Registration {
-    tags: Vec<pg_sys::LOCKTAG>,
+/// Makes this backend findable under the channel, until [`unregister`]. A channel may be registered more than
+/// once, and has to be given up as often.
+///
+/// The lock is a session-level one: it does not end with the transaction but when we say so, which is in the
+/// callback of an abort, too. So nobody can find us once we have looked for the last time whether we were woken.
+pub(crate) fn register(channel: Channel) {
+    let tag = channel.tag();
+    // SAFETY: a share lock that nothing conflicts with is granted at once. It raises an error only if the lock
+    // table is full, and has taken nothing then.
+    unsafe { pg_sys::LockAcquire(&tag, pg_sys::ShareLock as i32, true, false) };
 }
 
-impl Registration {
-    /// Makes this backend findable under each of the channels.
-    pub(crate) fn new(channels: &[Channel]) -> Self {
-        let mut registration = Registration { tags: Vec::with_capacity(channels.len()) };
-        for channel in channels {
-            let tag = channel.tag();
-            // SAFETY: a share lock that nothing conflicts with is granted at once.
-            unsafe { pg_sys::LockAcquire(&tag, pg_sys::ShareLock as i32, false, false) };
-            registration.tags.push(tag);
-        }
-        registration
-    }
+/// Gives up a registration.
+pub(crate) fn unregister(channel: Channel) {
+    let tag = channel.tag();
+    // SAFETY: releases a lock that `register` took.
+    unsafe { pg_sys::LockRelease(&tag, pg_sys::ShareLock as i32, true) };
 }
 
-impl Drop for Registration {
-    fn drop(&mut self) {
-        // SAFETY: reads a variable. While a panic carries an error outwards, the abort of the
-        // transaction releases the locks; releasing them here as well would find them gone.
-        if std::thread::panicking() {
-            return;
-        }
-        for tag in &self.tags {
-            // SAFETY: releases a lock that `new` took.
-            unsafe { pg_sys::LockRelease(tag, pg_sys::ShareLock as i32, false) };
-        }
-    }
+/// The nesting level of the current subtransaction.
+pub(crate) fn nest_level() -> i32 {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::GetCurrentTransactionNestLevel() }
 }
 
 /// Forgets earlier wake-ups. To be called before looking at what is waited for.
@@ -79,8 +71,8 @@ pub(crate) fn reset() {
 
 /// Whether somebody has woken this backend since the last [`reset`].
 pub(crate) fn is_set() -> bool {
-    // SAFETY: reads a field of this backend's own latch, which others may set.
-    unsafe { std::ptr::addr_of!((*pg_sys::MyLatch).is_set).read_volatile() != 0 }
+    // SAFETY: reads a variable.
+    is_latch_set(unsafe { pg_sys::MyLatch })
 }
 
 /// Sleeps until a wake-up or the end of the time. Cancel, terminate, statement_timeout, shutdown and a
@@ -121,33 +113,91 @@ pub(crate) fn check_client() {
 /// Wakes up to `limit` backends that are registered under the channel; returns how many.
 ///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
+///
+/// One whose latch is set is passed over: it has been woken already. It has still to reset its latch, and looks
+/// after that; or it has looked, and hands on a wake-up that it finds when it has given up its registration.
+/// Whom we wake may be about to leave just then: it may have asked for the state of its latch between our list
+/// and our wake-up. So the list is made again: who is still in it will find its latch set, and in the place of
+/// one who is not in it any more we wake another.
 pub(crate) fn wake(channel: Channel, limit: usize) -> usize {
-    let tag = channel.tag();
-    let mut woken = 0;
-    // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries. A PGPROC lives in shared
-    // memory for ever; if its backend has gone or is another by now, the latch that is set is one that
-    // nobody or somebody else owns, and everybody who waits on a latch copes with a spurious wake-up.
-    unsafe {
-        let mut count = 0;
-        let holders = pg_sys::GetLockConflicts(&tag, pg_sys::ExclusiveLock as i32, &mut count);
-        for i in 0..count as usize {
-            if woken == limit {
+    let mut woken: Vec<pg_sys::VirtualTransactionId> = Vec::new();
+    loop {
+        let holders = holders(channel);
+        let there = woken.iter().filter(|w| holders.iter().any(|h| same(h, w))).count();
+        let before = woken.len();
+        for holder in &holders {
+            if limit != usize::MAX && there + woken.len() - before >= limit {
                 break;
             }
-            let proc_ = backend(*holders.add(i));
-            if proc_.is_null() {
-                continue;
-            }
-            let latch = std::ptr::addr_of_mut!((*proc_).procLatch);
-            // One whose latch is set has been woken already: it will look, and hand on what it leaves.
-            if limit == usize::MAX || std::ptr::addr_of!((*latch).is_set).read_volatile() == 0 {
-                pg_sys::SetLatch(latch);
-                woken += 1;
+            if !woken.iter().any(|w| same(holder, w)) && set_latch(*holder, limit == usize::MAX) {
+                woken.push(*holder);
             }
         }
-        pg_sys::pfree(holders.cast());
+        if limit == usize::MAX {
+            return woken.len();
+        }
+        // Enough are still there, or nobody is left to take the place of one who is not.
+        if woken.len() == before {
+            return there;
+        }
     }
-    woken
+}
+
+/// Whether somebody is registered under the channel who has not been woken.
+pub(crate) fn anybody_asleep(channel: Channel) -> bool {
+    holders(channel).iter().any(|holder| !latch_of(*holder).is_none_or(is_latch_set))
+}
+
+/// Who is registered under the channel, but for this backend.
+fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
+    let tag = channel.tag();
+    // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries.
+    unsafe {
+        let mut count = 0;
+        let array = pg_sys::GetLockConflicts(&tag, pg_sys::ExclusiveLock as i32, &mut count);
+        let holders = std::slice::from_raw_parts(array, count as usize).to_vec();
+        pg_sys::pfree(array.cast());
+        holders
+    }
+}
+
+/// Sets a backend's latch, if it is not set yet or `anyway`; whether it did.
+fn set_latch(holder: pg_sys::VirtualTransactionId, anyway: bool) -> bool {
+    match latch_of(holder) {
+        Some(latch) if anyway || !is_latch_set(latch) => {
+            // SAFETY: see `latch_of`.
+            unsafe { pg_sys::SetLatch(latch) };
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The latch of a backend. A PGPROC lives in shared memory for ever; if its backend has gone or is another by
+/// now, the latch that is set is one that nobody or somebody else owns, and everybody who waits on a latch
+/// copes with a spurious wake-up.
+fn latch_of(holder: pg_sys::VirtualTransactionId) -> Option<*mut pg_sys::Latch> {
+    let proc_ = backend(holder);
+    // SAFETY: takes the address of a field in shared memory that is there.
+    (!proc_.is_null()).then(|| unsafe { std::ptr::addr_of_mut!((*proc_).procLatch) })
+}
+
+/// Reads another backend's latch. Everything that this backend has made visible to others before is visible to
+/// the owner of the latch once it resets it.
+fn is_latch_set(latch: *mut pg_sys::Latch) -> bool {
+    fence(Ordering::SeqCst);
+    // SAFETY: reads a field in shared memory that others may write.
+    unsafe { std::ptr::addr_of!((*latch).is_set).read_volatile() != 0 }
+}
+
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+fn same(a: &pg_sys::VirtualTransactionId, b: &pg_sys::VirtualTransactionId) -> bool {
+    (a.procNumber, a.localTransactionId) == (b.procNumber, b.localTransactionId)
+}
+
+#[cfg(not(any(feature = "pg17", feature = "pg18")))]
+fn same(a: &pg_sys::VirtualTransactionId, b: &pg_sys::VirtualTransactionId) -> bool {
+    (a.backendId, a.localTransactionId) == (b.backendId, b.localTransactionId)
 }
 
 /// The shared structure of the backend that a virtual transaction id belongs to.

@@ -10,4 +10,5 @@ pub(crate) mod process;
 pub(crate) mod session;
 pub(crate) mod statement;
 pub(crate) mod throw;
+pub(crate) mod transaction;
 pub(crate) mod utility;

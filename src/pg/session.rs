@@ -31,15 +31,24 @@ pub(crate) fn is_read_committed() -> bool {
     unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Whether the transaction with this id, as a row's `xmax` gives it, is still open.
+pub(crate) fn is_running(xid: i64) -> bool {
+    let Ok(xid) = u32::try_from(xid) else { return false };
+    let xid = pg_sys::TransactionId::from(xid);
+    // SAFETY: looks up a transaction; ids that no running one has are fine. The special ids are no transactions.
+    unsafe { xid >= pg_sys::FirstNormalTransactionId && pg_sys::TransactionIdIsInProgress(xid) }
+}
+
 unsafe extern "C" {
     /// access/twophase.h; not among pgrx's bindings.
     static max_prepared_xacts: std::ffi::c_int;
 }
 
-/// Whether this server allows prepared transactions.
-pub(crate) fn has_prepared_transactions() -> bool {
-    // SAFETY: reads a variable that is set at server start.
-    unsafe { max_prepared_xacts > 0 }
+/// Whether something may be committed here without a commit callback: by COMMIT PREPARED, or by replay on a
+/// standby.
+pub(crate) fn has_silent_commits() -> bool {
+    // SAFETY: reads a variable that is set at server start, and shared memory.
+    unsafe { max_prepared_xacts > 0 || pg_sys::RecoveryInProgress() }
 }
 
 /// How many subtransactions one transaction begins here at most: with more than 64 ids of subtransactions a

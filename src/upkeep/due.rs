@@ -42,5 +42,5 @@ pub(crate) fn release(action_nos: &[i32], bound: i32, now: Time) -> Upkeep {
     due.sort_by_key(|(due, freed)| (*due, freed.task_no));
     let freed: Vec<Freed> = due.into_iter().map(|(_, freed)| freed).collect();
     make_ready(&freed);
-    Upkeep { changed: !freed.is_empty(), more: freed.len() as i32 >= bound, expired: false }
+    Upkeep { changed: !freed.is_empty(), more: freed.len() as i32 >= bound, ..Upkeep::default() }
 }

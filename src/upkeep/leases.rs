@@ -94,7 +94,7 @@ pub(crate) fn elapsed(bound: i32, now: Time) -> Upkeep {
     let overdue: Vec<(i64, i64)> =
         OVERDUE.query(args![task_nos.as_slice(), nonces.as_slice(), now], |row| (row.need(1), row.need(2)));
     if overdue.is_empty() {
-        return Upkeep { changed: false, more, expired: false };
+        return Upkeep { more, ..Upkeep::default() };
     }
     let locked: Vec<Live> = LOCK.query(args![task_nos, nonces, now], |row| Live {
         task_no: row.need(1),
@@ -109,10 +109,10 @@ pub(crate) fn elapsed(bound: i32, now: Time) -> Upkeep {
     });
     keep_busy(&overdue, &locked, now);
     if locked.is_empty() {
-        return Upkeep { changed: false, more, expired: false };
+        return Upkeep { more, ..Upkeep::default() };
     }
     end_tries(locked, now);
-    Upkeep { changed: true, more, expired: false }
+    Upkeep { changed: true, more, ..Upkeep::default() }
 }
 
 /// Leases of tasks that somebody has locked just now (to return or extend them, or for a dependency) are

@@ -10,10 +10,10 @@ pub(crate) mod leases;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
-use pgrx::pg_sys::{INT4ARRAYOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, TIMESTAMPTZOID};
 
 use crate::pg::clock::Time;
-use crate::pg::session::in_transaction_block;
+use crate::pg::session::{self, in_transaction_block};
 use crate::pg::statement::{Statement, args};
 use crate::schedules;
 use crate::settle::fold;
@@ -30,6 +30,8 @@ pub(crate) struct Upkeep {
     pub(crate) more: bool,
     /// Settled tasks whose retention is over were left, because the call may go to sleep.
     pub(crate) expired: bool,
+    /// Something was due, and locks were taken to look after it.
+    pub(crate) tried: bool,
 }
 
 /// One probe for all kinds: each is the low end of an index.
@@ -52,6 +54,7 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     else {
         return upkeep;
     };
+    upkeep.tried = lease || due || signal || schedule || expired;
     let hostage = in_transaction_block();
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     if schedule && !hostage {
@@ -81,24 +84,58 @@ pub(crate) fn fold(now: Time) -> bool {
     fold::some(STEP, now)
 }
 
-/// Entries that a claim of these actions could grant, now or after its upkeep.
-static ANY_WORK: Statement = Statement::new(
-    c"SELECT EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
-                      CROSS JOIN LATERAL (SELECT FROM taskq.run r
-                                           WHERE r.action_no = a.action_no AND r.grantable
-                                           ORDER BY r.priority DESC, r.position LIMIT 1) AS r)
-          OR EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
-                      CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s
-                                           WHERE s.action_no = a.action_no AND s.due <= $2 LIMIT 1) AS s)
-          OR EXISTS (SELECT FROM taskq.lease l WHERE l.deadline <= $2)
-          OR EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2)
-          OR EXISTS (SELECT FROM taskq.signal)",
-    &[INT4ARRAYOID, TIMESTAMPTZOID],
+/// The first grantable entries of each action, and who has locked or changed each last.
+static GRANTABLE: Statement = Statement::new(
+    c"SELECT r.xmax::text::bigint
+        FROM pg_catalog.unnest($1) AS a(action_no)
+       CROSS JOIN LATERAL (SELECT r.xmax FROM taskq.run r
+                            WHERE r.action_no = a.action_no AND r.grantable
+                            ORDER BY r.priority DESC, r.position LIMIT $2) AS r",
+    &[INT4ARRAYOID, INT4OID],
 );
 
-/// Whether a claim of these actions would find something to do.
-pub(crate) fn any_work(action_nos: &[i32], now: Time) -> bool {
-    ANY_WORK.first(args![action_nos, now], |row| row.need(1)).unwrap_or(false)
+/// Whether a claim of these actions would find an entry to grant: one that no open transaction has locked. (An
+/// entry that an open grant has taken looks grantable to everybody else until that commits.)
+pub(crate) fn any_grantable(action_nos: &[i32]) -> bool {
+    let mut depth: i32 = 4;
+    loop {
+        let lockers: Vec<i64> = GRANTABLE.query(args![action_nos, depth], |row| row.need(1));
+        if lockers.iter().any(|xid| !session::is_running(*xid)) {
+            return true;
+        }
+        // Fewer than the depth in all: no action has more.
+        if lockers.len() < depth as usize {
+            return false;
+        }
+        depth = depth.saturating_mul(8).min(i32::MAX / 8);
+    }
+}
+
+/// Actions with grantable tasks, if asked for; then what somebody has to look after in time: actions with
+/// scheduled tasks, and 0 for deadlines and schedules.
+static LEFT_BEHIND: Statement = Statement::new(
+    c"SELECT a.action_no
+        FROM pg_catalog.unnest($1) AS a(action_no)
+       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.grantable
+                            ORDER BY r.priority DESC, r.position LIMIT 1) AS r
+       WHERE $2
+       UNION ALL
+      SELECT a.action_no
+        FROM pg_catalog.unnest($1) AS a(action_no)
+       CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no
+                            ORDER BY s.due LIMIT 1) AS s
+       WHERE $3
+       UNION ALL
+      (SELECT 0 FROM taskq.lease l WHERE $3 ORDER BY l.deadline LIMIT 1)
+       UNION ALL
+      (SELECT 0 FROM taskq.schedule s WHERE $3 AND s.next_at < 'infinity' ORDER BY s.next_at LIMIT 1)",
+    &[INT4ARRAYOID, BOOLOID, BOOLOID],
+);
+
+/// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
+/// something that is due one day (`later`); 0 stands for what is due in any action.
+pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: bool) -> Vec<i32> {
+    LEFT_BEHIND.query(args![action_nos, ready, later], |row| row.need(1))
 }
 
 static NEXT: Statement = Statement::new(

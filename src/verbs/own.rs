@@ -105,7 +105,7 @@ fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Gra
         let names = waiter.as_mut().map(|w| w.register(wait::channels_for_names()));
         let actions = actions::for_claim(&request.actions);
         let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
-        let tasks = waiter.as_mut().map(|w| w.register(wait::channels_for_work(&action_nos)));
+        let tasks = waiter.as_mut().map(|w| w.register_too(wait::channels_for_work(&action_nos)));
         let (grants, upkeep) = attempt(request, &actions, waiter.is_some());
         if grants.is_empty() && upkeep.changed && !looked_again {
             // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
@@ -124,11 +124,26 @@ fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Gra
         };
         drop((names, tasks));
         if !slept {
-            if waiter.is_some() {
-                wake::hand_on(&action_nos, grants.len() == request.max_tasks);
-            }
+            leave(&actions, &action_nos, waiter.as_ref(), grants.len(), request.max_tasks);
             return Ok((grants, upkeep.expired));
         }
+    }
+}
+
+/// What the call owes to others at its end, see [`wake`].
+fn leave(actions: &[Action], action_nos: &[i32], waiter: Option<&Waiter>, granted: usize, max_tasks: usize) {
+    wake::taken(action_nos, granted);
+    let full = granted > 0 && granted == max_tasks;
+    let slept = waiter.is_some_and(Waiter::slept);
+    if full || waiter.is_some() {
+        wake::hand_on(action_nos, waiter.is_some(), || {
+            let mut left = upkeep::left_behind(action_nos, full, slept);
+            // The actions are in the order of their numbers.
+            let action =
+                |n: i32| actions.binary_search_by_key(&n, |a| a.action_no).ok().map(|at| &actions[at]);
+            left.retain(|n| *n == 0 || action(*n).is_some_and(Action::lets_one_go_in_time));
+            left
+        });
     }
 }
 

@@ -9,18 +9,17 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
-use crate::pg::latch::{self, Channel, Registration};
+use crate::pg::latch::{self, Channel};
 use crate::pg::session;
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
 use crate::state::Outcome;
-use crate::wake;
+use crate::wake::{self, Registration};
 
-/// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs
-/// (COMMIT PREPARED), which a server without prepared transactions does not have, or where a woken waiter
-/// ended by an error before it could act.
+/// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs: for
+/// COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.
 fn slow_look() -> Duration {
-    Duration::from_secs(if session::has_prepared_transactions() { 5 } else { 30 })
+    Duration::from_secs(if session::has_silent_commits() { 5 } else { 30 })
 }
 
 /// How soon a waiter looks again at something overdue that another transaction is handling.
@@ -29,20 +28,32 @@ const OVERDUE_LOOK: Duration = Duration::from_secs(1);
 /// A call that sleeps until something happens or its time is up.
 pub(crate) struct Waiter {
     until: Time,
+    slept: bool,
 }
 
 impl Waiter {
     /// Checks the time-out: it may not be negative. Zero looks once.
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
-        Ok(Waiter { until: clock::wall().plus(timeout) })
+        Ok(Waiter { until: clock::wall().plus(timeout), slept: false })
     }
 
     /// Makes this backend findable, and forgets earlier wake-ups. To be called before looking.
     pub(crate) fn register(&mut self, channels: Vec<Channel>) -> Registration {
-        let registration = Registration::new(&channels);
+        let registration = Registration::new(channels);
         latch::reset();
         registration
+    }
+
+    /// Makes this backend findable under more channels. What has come in since [`Waiter::register`] counts: it
+    /// may concern what was looked up in between.
+    pub(crate) fn register_too(&mut self, channels: Vec<Channel>) -> Registration {
+        Registration::new(channels)
+    }
+
+    /// Whether the call has slept.
+    pub(crate) fn slept(&self) -> bool {
+        self.slept
     }
 
     /// Sleeps until a wake-up, `due` (by the queue's clock), or a slow look is due; `false` if the time
@@ -53,6 +64,7 @@ impl Waiter {
             return false;
         }
         latch::check_client();
+        self.slept = true;
         // What is overdue already is in somebody else's hands; it is looked at again a little later.
         let due = due.map_or(i64::MAX, |due| clock::now().until(due));
         let due = if due <= 0 { OVERDUE_LOOK.as_micros() as i64 } else { due };

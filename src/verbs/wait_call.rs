@@ -4,7 +4,7 @@
 //! function of its own with the owner's rights, because a procedure that commits cannot have them.
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{self, INT8ARRAYOID, TEXTARRAYOID};
+use pgrx::pg_sys::{self, BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
@@ -42,10 +42,12 @@ procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, 
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
 
 static LOOK_AT_TASKS: Statement = Statement::new(c"SELECT taskq._num_settled($1)", &[INT8ARRAYOID]);
-static LOOK_FOR_WORK: Statement = Statement::new(c"SELECT taskq._is_ready($1)", &[TEXTARRAYOID]);
+static LOOK_FOR_WORK: Statement =
+    Statement::new(c"SELECT taskq._look_for_work($1, $2)", &[TEXTARRAYOID, BOOLOID]);
 static NUMBERS: Statement = Statement::new(c"SELECT taskq._task_channels($1)", &[TEXTARRAYOID]);
 static ACTION_NUMBERS: Statement = Statement::new(c"SELECT taskq._action_channels($1)", &[TEXTARRAYOID]);
 static NEXT_DUE: Statement = Statement::new(c"SELECT taskq._next_due($1)", &[TEXTARRAYOID]);
+static LEFT_BEHIND: Statement = Statement::new(c"SELECT taskq._left_behind($1)", &[INT4ARRAYOID]);
 
 /// `CALL taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer)`
 fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
@@ -92,22 +94,45 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         Ok((names, waiter(call)?))
     })());
     call.leave_transaction("wait_for_work");
+    // Whether what time has made necessary is looked after before the look.
+    let mut look_after = true;
     loop {
         let new_names = waiter.register(channels_for_names());
         let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.clone()], |row| row.need(1));
-        let tasks = waiter.register(channels_for_work(&numbers));
-        let ready: bool = LOOK_FOR_WORK.first(args![names.clone()], |row| row.need(1)).unwrap_or(false);
+        let tasks = waiter.register_too(channels_for_work(&numbers));
+        let look = LOOK_FOR_WORK.first(args![names.clone(), look_after], |row| row.need::<i32>(1));
+        let ready = look == Some(READY);
+        if look == Some(CHANGED) || look == Some(BUSY) {
+            // Others have to see it, and a sleeper has no locks and no transaction id. If others have all that is
+            // due in their hands, that is for the look after the next sleep.
+            drop((new_names, tasks));
+            call.leave_transaction("wait_for_work");
+            look_after = look == Some(CHANGED);
+            continue;
+        }
         let slept = !ready && {
             let due = NEXT_DUE.first(args![names.clone()], |row| row.get(1)).flatten();
-            waiter.sleep(due)
+            waiter.sleep(if look_after { due } else { Some(clock::now()) })
         };
         drop((new_names, tasks));
         if !slept {
-            wake::hand_on(&numbers, false);
+            // What is ready is for the call of own_tasks that follows, which passes on what it leaves.
+            wake::hand_on(&numbers, true, || match waiter.slept() {
+                true => LEFT_BEHIND.query(args![numbers.as_slice()], |row| row.need(1)),
+                false => vec![],
+            });
             return call.result(ready);
         }
+        look_after = true;
     }
 }
+
+/// What a look for work finds: nothing; something to own; something that time has made necessary and that has
+/// been done, or that other transactions are doing.
+const NOTHING: i32 = 0;
+const READY: i32 = 1;
+const CHANGED: i32 = 2;
+const BUSY: i32 = 3;
 
 fn waiter(call: &Call) -> Result<Waiter> {
     let timeout: Interval = required("timeout", call.argument(1))?;
@@ -146,16 +171,31 @@ fn taskq_num_settled(task_nos: Vec<i64>) -> i32 {
     OVER.first(args![task_nos], |row| row.need(1)).unwrap_or(0)
 }
 
-/// `taskq._is_ready(actions text[]) -> boolean`: whether own_tasks would find something to do.
+/// `taskq._look_for_work(actions text[], look_after boolean) -> integer`: what own_tasks would find.
 #[pg_extern(sql = "")]
-fn taskq_is_ready(names: Vec<Option<String>>) -> bool {
+fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool) -> i32 {
+    let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
+    let all: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
     let now = clock::now();
-    let open: Vec<i32> = for_claim(&names.into_iter().flatten().collect::<Vec<_>>())
-        .iter()
-        .filter(|action| action.lets_one_go(now))
-        .map(|action| action.action_no)
-        .collect();
-    upkeep::any_work(&open, now)
+    let mut upkeep = upkeep::Upkeep::default();
+    if look_after {
+        upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, now);
+    }
+    let open: Vec<i32> = actions.iter().filter(|a| a.lets_one_go(now)).map(|a| a.action_no).collect();
+    match () {
+        () if upkeep::any_grantable(&open) => READY,
+        () if upkeep.changed => CHANGED,
+        () if upkeep.tried => BUSY,
+        () => NOTHING,
+    }
+}
+
+/// `taskq._left_behind(action_nos integer[]) -> SETOF integer`: what a waiter for these actions knew that others may
+/// have to know when it leaves.
+#[pg_extern(sql = "")]
+fn taskq_left_behind(action_nos: Vec<Option<i32>>) -> SetOfIterator<'static, i32> {
+    let action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
+    SetOfIterator::new(upkeep::left_behind(&action_nos, false, true))
 }
 
 /// `taskq._next_due(actions text[]) -> timestamptz`: when there will be something to do.

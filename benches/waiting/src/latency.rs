@@ -25,7 +25,10 @@ fn print(call: &str, waiters: usize, mut times: Vec<Duration>) {
 }
 
 /// Runs a number of waiters, each in a thread with a connection.
-fn start(waiters: usize, work: fn(&mut Client, usize, &Sender<Answer>)) -> (Vec<JoinHandle<()>>, Receiver<Answer>) {
+fn start(
+    waiters: usize,
+    work: fn(&mut Client, usize, &Sender<Answer>),
+) -> (Vec<JoinHandle<()>>, Receiver<Answer>) {
     let (report, answers) = mpsc::channel();
     let start = |n| {
         let (mut client, report) = (connect(), report.clone());
@@ -128,7 +131,8 @@ fn wait_for_task(waiters: usize, rounds: usize) -> Vec<Duration> {
     for n in 0..rounds {
         until_asleep(&mut producer, waiters);
         let id = format!("waiter {} round {}", n % waiters, n / waiters);
-        let (time, answered) = commit(&mut producer, &answers, &format!("SELECT taskq.complete_task('{id}')"));
+        let (time, answered) =
+            commit(&mut producer, &answers, &format!("SELECT taskq.complete_task('{id}')"));
         assert_eq!(id, answered);
         times.push(time);
     }

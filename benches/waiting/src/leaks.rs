@@ -6,7 +6,9 @@ use crate::server::{connect, pid, private_memory};
 pub fn run(waits: u64) {
     let (mut client, mut watcher) = (connect(), connect());
     let backend = pid(&mut client);
-    client.batch_execute("SELECT taskq.insert_task('leak', 'leak unsettled'); SET statement_timeout = '3ms'").unwrap();
+    client
+        .batch_execute("SELECT taskq.insert_task('leak', 'leak unsettled'); SET statement_timeout = '3ms'")
+        .unwrap();
     // Most end because their time is up, the last ones by statement_timeout.
     let calls = [
         "SELECT FROM taskq.own_tasks('w', 1, '{leak a,leak b,leak c}', wait => '1 millisecond')",

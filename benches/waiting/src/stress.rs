@@ -46,7 +46,10 @@ pub fn run(seconds: u64) {
     let total: u64 = outcomes.iter().map(|outcome| outcome.hand_overs).sum();
     let late: u64 = outcomes.iter().map(|outcome| outcome.late).sum();
     let longest = outcomes.iter().map(|outcome| outcome.longest).max().unwrap_or_default();
-    println!("| {seconds} | {CELLS} × {CONSUMERS} | {total} | {late} | {:.1} |", longest.as_secs_f64() * 1000.0);
+    println!(
+        "| {seconds} | {CELLS} × {CONSUMERS} | {total} | {late} | {:.1} |",
+        longest.as_secs_f64() * 1000.0
+    );
     assert_eq!(late, 0, "no wake-up is lost");
 }
 
@@ -94,11 +97,15 @@ fn commit(client: &mut Client, cell: usize, start: Instant, random: &mut Random)
             3
         }
         1 => {
-            client.batch_execute(&format!("BEGIN; SAVEPOINT s; {} RELEASE s; COMMIT", insert(now()))).unwrap();
+            client
+                .batch_execute(&format!("BEGIN; SAVEPOINT s; {} RELEASE s; COMMIT", insert(now())))
+                .unwrap();
             1
         }
         2 => {
-            client.batch_execute(&format!("BEGIN; {0} SAVEPOINT s; {0} ROLLBACK TO s; COMMIT", insert(now()))).unwrap();
+            client
+                .batch_execute(&format!("BEGIN; {0} SAVEPOINT s; {0} ROLLBACK TO s; COMMIT", insert(now())))
+                .unwrap();
             1
         }
         3 => {
@@ -161,7 +168,9 @@ fn consume(cell: usize, n: usize, way: Way, start: Instant, report: &Sender<Dura
         if stops > 0 {
             // One that took several leaves the others theirs.
             for _ in 1..stops {
-                client.batch_execute(&format!("SELECT taskq.insert_task(NULL, 'stress {cell}', 'stop')")).unwrap();
+                client
+                    .batch_execute(&format!("SELECT taskq.insert_task(NULL, 'stress {cell}', 'stop')"))
+                    .unwrap();
             }
             return;
         }

@@ -16,7 +16,7 @@ wait=10                  # seconds of one waiting call
 export PGCONNECT_TIMEOUT=5 PGAPPNAME='taskq worker'
 
 scratch=$(mktemp -d)
-body=$scratch/body id='' token=''
+body=$scratch/body error=$scratch/error id='' token=''
 export body id token
 trap 'rm -rf "$scratch"' EXIT
 
@@ -24,10 +24,10 @@ log() { printf '%(%T)T %s\n' -1 "$*" >&2; }
 
 # The work itself: reads the body from the file $body, writes the result (JSON). Exit code 65: no further try makes sense.
 perform() {
-    local text seconds
-    text=$(sql <<<"\\set body \`cat \"\$body\"\`
+    local text seconds error=$scratch/perform.error
+    text=$(call <<<"\\set body \`cat \"\$body\"\`
         SELECT :'body'::jsonb ->> 'text'") || return
-    seconds=$(sql <<<"\\set body \`cat \"\$body\"\`
+    seconds=$(call <<<"\\set body \`cat \"\$body\"\`
         SELECT coalesce(:'body'::jsonb ->> 'seconds', '0')") || return
     [ -n "$text" ] || return 65
     sleep "$seconds"
@@ -44,11 +44,11 @@ call() {
     local delay=1 statement
     statement=$(cat)
     while true; do
-        sql "$@" <<<"$statement" 2>"$scratch/error" && return
+        sql "$@" <<<"$statement" 2>"$error" && return
         # An error of a statement is an answer; a FATAL one is the loss of the connection.
-        ! grep -q '^ERROR' "$scratch/error" || return 1
+        ! grep -q '^ERROR' "$error" || return 1
         [ "$SECONDS" -le "$give_up_at" ] || return 1
-        log "no connection, again in $delay s: $(head -n 1 "$scratch/error")"
+        log "no connection, again in $delay s: $(head -n 1 "$error")"
         sleep "$delay"
         delay=$((delay < 8 ? delay * 2 : 10))
     done
@@ -81,14 +81,14 @@ own() {
     local fields=()
     # In the background, because bash heeds no signal while it runs a program in the foreground.
     psql "${options[@]}" -z0 -v actor="$actor" -v action="$action" -v lease="$lease" -v wait="$wait" \
-        >"$scratch/granted" 2>"$scratch/error" <<'SQL' &
+        >"$scratch/granted" 2>"$error" <<'SQL' &
 SELECT task_id, token, num_tries, body
   FROM taskq.own_tasks(:'actor', 1, ARRAY[:'action'], :'lease' * interval '1 second', wait => :'wait' * interval '1 second')
 SQL
     waiter=$!
     [ -z "$stopping" ] || kill -INT "$waiter" 2>/dev/null
     if ! await "$waiter" && [ -z "$stopping" ]; then
-        log "own_tasks: $(head -n 1 "$scratch/error")"
+        log "own_tasks: $(head -n 1 "$error")"
         sleep "$((RANDOM % 3 + 1))"
     fi
     waiter=''
@@ -122,11 +122,11 @@ SELECT taskq.return_task(:'id', :'token', :'code', nullif(:'status', ''), result
 SQL
     ); then
         log "$id: $code"
-    elif grep -q 'TQ00[13]' "$scratch/error"; then
+    elif grep -q 'TQ00[13]' "$error"; then
         # Cancelled, deleted, taken over, or returned by us and only the answer was lost.
         log "$id: dropped, it is not ours any more"
     else
-        log "$id: not returned: $(cat "$scratch/error")"
+        log "$id: not returned: $(cat "$error")"
     fi
 }
 

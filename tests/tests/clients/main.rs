@@ -4,6 +4,7 @@
 
 mod detached;
 mod orders;
+mod page;
 mod pgbouncer;
 mod tools;
 mod workers;

@@ -10,7 +10,7 @@ use postgres::{Client as Connection, NoTls, SimpleQueryMessage};
 use serde_json::json;
 use taskq_tests::{Db, Session, until};
 
-use crate::tools::{Client, Worker};
+use crate::tools::Worker;
 use crate::workers::until_state;
 
 /// Whoever is faster was woken.
@@ -251,7 +251,7 @@ fn a_cancel_and_a_client_that_goes_end_the_wait() {
 
 #[test]
 fn every_example_worker_works_behind_it() {
-    for client in [Client::Python, Client::Node, Client::Rust, Client::Shell] {
+    crate::tools::each_client("works_behind_pgbouncer", |client| {
         let (db, bouncer) = (Db::new(), Bouncer::start(3));
         let mut session = db.connect();
         let mut worker = Worker::start_with(&db, client, "5", |command| {
@@ -266,5 +266,5 @@ fn every_example_worker_works_behind_it() {
         }
         worker.terminate();
         assert!(worker.end().success(), "{client:?}");
-    }
+    });
 }

@@ -63,6 +63,19 @@ impl Client {
     }
 }
 
+/// Runs a test of each client in a thread of its own; fails if one of them does, and says which.
+pub fn each_client(name: &str, test: fn(Client)) {
+    let start = |client: Client| {
+        // The thread's name goes into that of the test's database.
+        let thread = std::thread::Builder::new().name(format!("{}_{name}", client.name()));
+        (client, thread.spawn(move || test(client)).unwrap())
+    };
+    let threads = [Client::Python, Client::Node, Client::Rust, Client::Shell].map(start);
+    let failed: Vec<Client> =
+        threads.into_iter().filter_map(|(client, thread)| thread.join().is_err().then_some(client)).collect();
+    assert!(failed.is_empty(), "{name}: {failed:?}");
+}
+
 /// A running worker; killed at the end of the test, with its output for the reader if that has failed.
 pub struct Worker {
     child: Child,

@@ -102,7 +102,7 @@ fn survives_the_loss_of_its_backend(client: Client) {
 fn keeps_a_task_that_outlasts_its_lease(client: Client) {
     let db = Db::new();
     let mut session = db.connect();
-    session.insert(json!([task("long", 5.0)])).unwrap();
+    session.insert(json!([task("long", 4.0)])).unwrap();
     let _worker = Worker::start(&db, client, "5");
     until_state(&mut session, "long", "in-progress");
     until("the task has settled", || {
@@ -127,21 +127,14 @@ fn drops_a_task_that_is_cancelled(client: Client) {
     assert_eq!(session.state("dropped"), "aborted");
 }
 
+/// A test of all clients at the same time, since most of it is waiting.
 macro_rules! each_client {
     ($($test:ident),* $(,)?) => {
-        each_client!(@client python, Client::Python, $($test),*);
-        each_client!(@client node, Client::Node, $($test),*);
-        each_client!(@client rust, Client::Rust, $($test),*);
-        each_client!(@client shell, Client::Shell, $($test),*);
-    };
-    (@client $name:ident, $client:expr, $($test:ident),*) => {
-        mod $name {
-            use super::Client;
-
+        mod each {
             $(
                 #[test]
                 fn $test() {
-                    super::$test($client);
+                    crate::tools::each_client(stringify!($test), super::$test);
                 }
             )*
         }

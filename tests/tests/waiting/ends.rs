@@ -1,9 +1,9 @@
 //! What ends a sleep besides a wake-up, and that it ends at once.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use taskq_tests::{Db, until};
+use taskq_tests::{Db, Session, until};
 
 use crate::cluster::Cluster;
 use crate::sleeper::{END, PROMPT, Sleeper, WORK, Way};
@@ -61,29 +61,55 @@ fn a_client_that_vanished_gets_no_task() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     for way in WORK {
-        // A client of its own that can be killed.
-        let mut client = Command::new("psql")
-            .args(["-X", "-q", "-d", db.name(), "-c", way.call])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("psql is installed");
-        let pid = until("psql's call is under way", || {
-            let rows = watcher.all::<i32>(
-                "SELECT pid FROM pg_stat_activity WHERE application_name = 'psql' AND datname = current_database() AND state = 'active'",
-            );
-            rows.first().copied()
-        });
-        watcher.until_asleep(pid);
+        let (mut client, pid) = psql(&db, &mut watcher, way, "");
         client.kill().unwrap();
         client.wait().unwrap();
         session.run("SELECT taskq.insert_task(NULL, 'x')");
-        until("the backend is gone", || {
-            (watcher.one::<i64>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")) == 0)
-                .then_some(())
-        });
+        until_gone(&mut watcher, pid);
         assert_eq!(session.own_one("x").num_tries, 1, "{}: nobody had it before", way.name);
     }
+}
+
+/// Without that setting a sleeper looks for its client only when it is woken.
+#[test]
+fn client_connection_check_interval_ends_the_sleep_of_a_client_that_vanished() {
+    let db = Db::new();
+    let mut watcher = db.connect();
+    watcher.run("SELECT taskq.insert_task('a', 'y')");
+    for way in all_ways() {
+        let (mut client, pid) = psql(&db, &mut watcher, way, "-c client_connection_check_interval=200ms");
+        client.kill().unwrap();
+        client.wait().unwrap();
+        let start = Instant::now();
+        until_gone(&mut watcher, pid);
+        assert!(start.elapsed() < PROMPT, "{}: {:?}", way.name, start.elapsed());
+    }
+}
+
+/// A client of its own that can be killed, asleep in the call; and its backend.
+fn psql(db: &Db, watcher: &mut Session, way: Way, options: &str) -> (Child, i32) {
+    let client = Command::new("psql")
+        .args(["-X", "-q", "-d", db.name(), "-c", way.call])
+        .env("PGOPTIONS", options)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("psql is installed");
+    let pid = until("psql's call is under way", || {
+        let rows = watcher.all::<i32>(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'psql' AND datname = current_database() AND state = 'active'",
+        );
+        rows.first().copied()
+    });
+    watcher.until_asleep(pid);
+    (client, pid)
+}
+
+fn until_gone(watcher: &mut Session, pid: i32) {
+    until("the backend is gone", || {
+        (watcher.one::<i64>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")) == 0)
+            .then_some(())
+    });
 }
 
 #[test]

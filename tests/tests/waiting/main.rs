@@ -4,6 +4,7 @@
 mod cluster;
 mod ends;
 mod leaks;
+mod leaving;
 mod notify;
 mod prepared;
 mod several;

@@ -119,7 +119,7 @@ fn only_commits_that_notify_take_the_notification_lock() {
 
     let quiet = cluster.connect().background(|session| {
         session.run("SELECT taskq.insert_task('n', 'x'); SELECT taskq.cancel_tasks('{quiet}')");
-        session.run("CREATE TABLE held AS SELECT * FROM taskq.own_tasks('w', 1, '{x}')");
+        session.run("CREATE TEMP TABLE held AS SELECT * FROM taskq.own_tasks('w', 1, '{x}')");
         session.run(
             "SELECT taskq.extend_tasks_ownership('w', ARRAY[task_id], ARRAY[token], '1 minute') FROM held",
         );

@@ -129,6 +129,13 @@ const READY: &[Cause] = &[
         "DO $$ BEGIN PERFORM taskq.insert_task('a', 'x'); BEGIN PERFORM taskq.insert_task('a', 'x'); EXCEPTION WHEN OTHERS THEN NULL; END; END $$",
     ),
     cause(
+        "an insert under a plan that could be parallel",
+        "CREATE TABLE many AS SELECT generate_series(1, 10000) AS n; ANALYZE many; ALTER TABLE many SET (parallel_workers = 2)",
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; \
+        SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query'); \
+        SELECT taskq.insert_task('a', 'x') FROM many HAVING count(*) = 10000",
+    ),
+    cause(
         "the commit of a procedure",
         "",
         "DO $$ BEGIN PERFORM taskq.insert_task('a', 'x'); COMMIT; PERFORM pg_sleep(6); END $$",
@@ -171,13 +178,23 @@ const SETTLED: &[Cause] = &[
     ),
 ];
 
-/// Prepares a database, lets somebody sleep, and makes the event happen.
+/// Takes back what a cause has left behind: cheaper than another database.
+const CLEAN: &str = "DROP TABLE IF EXISTS held, many; \
+    SELECT taskq.unschedule(name) FROM taskq.schedules; \
+    SELECT taskq.resume_group(group_id) FROM taskq.groups WHERE paused; \
+    SELECT taskq.resume_action(action), taskq.set_action(action, clear => '{max_concurrency,rate_limit}') \
+      FROM taskq.actions";
+
+/// Lets somebody sleep, and makes the event happen.
 fn wake(causes: &[Cause], ways: &[crate::sleeper::Way]) {
+    let db = Db::new();
     for cause in causes {
         for way in ways {
-            let db = Db::new();
             let (mut session, mut watcher): (Session, Session) = (db.connect(), db.connect());
             eprintln!("{}, {}", way.name, cause.name); // shown only if the test fails
+            session.run("SET client_min_messages = warning");
+            session.run(CLEAN);
+            db.clear();
             session.run(cause.before);
             let sleeper = Sleeper::start(&db, &mut watcher, *way);
             let event = cause.event;

@@ -96,8 +96,12 @@ impl Queue {
     pub async fn extend(&mut self, task: &Task) -> Result<bool, Error> {
         let query = "SELECT owned FROM taskq.extend_tasks_ownership($1, ARRAY[$2], ARRAY[$3], $4 * interval '1 second')";
         let (actor, lease) = (self.actor.clone(), self.lease.as_secs_f64());
-        let arguments: Arguments =
-            &[(&actor, Type::TEXT), (&task.id, Type::TEXT), (&task.token, Type::UUID), (&lease, Type::FLOAT8)];
+        let arguments: Arguments = &[
+            (&actor, Type::TEXT),
+            (&task.id, Type::TEXT),
+            (&task.token, Type::UUID),
+            (&lease, Type::FLOAT8),
+        ];
         Ok(self.call(query, arguments).await?[0].get(0))
     }
 
