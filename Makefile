@@ -17,7 +17,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/views.sql sql/grants.sql
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell command -v $(PG_CONFIG))
 
-.PHONY: help setup build install install-local uninstall package demo test lint unit-test pg-test outside-test bench clean
+.PHONY: help setup build install install-local uninstall package demo test lint unit-test pg-test outside-test bench bench-waiting clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -85,6 +85,10 @@ outside-test: ## tests from outside, over connections (tests/)
 bench: ## measure, and print a table of ratios (takes some minutes)
 	@$(MAKE) --no-print-directory install-local
 	@PG_CONFIG=$(PG_CONFIG) benches/run.sh
+
+bench-waiting: ## measure waiting and waking (takes some minutes)
+	@$(MAKE) --no-print-directory install-local
+	@PG_CONFIG=$(PG_CONFIG) benches/waiting.sh
 
 clean: ## remove what was built
 	cargo clean

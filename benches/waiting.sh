@@ -3,7 +3,7 @@
 #
 #   PG_CONFIG=path   the server to use (default: Debian's PostgreSQL 15)
 #   ROUNDS=n         wake-ups for each line of the first table (default: 1000)
-#   SECONDS_IDLE=n   how long the idle sleepers are watched (default: 10)
+#   SECONDS_IDLE=n   how long the idle sleepers are watched (default: 30)
 #   SECONDS_STRESS=n how long the search for lost wake-ups takes (default: 120)
 #   WAITS=n          waits of the search for leaks (default: 100000)
 set -euo pipefail
@@ -41,7 +41,7 @@ for waiters in 1 100 300; do
     run latency "$waiters" "${ROUNDS:-1000}"
 done
 printf '\nProcessor time of idle sleepers:\n\n| sleepers | seconds | ms used | %% of a core |\n|---|---|---|---|\n'
-run idle 300 "${SECONDS_IDLE:-10}"
+run idle 300 "${SECONDS_IDLE:-30}"
 printf '\nLost wake-ups, bursts of commits and then silence; late is what took more than 4 s:\n\n'
 printf '| seconds | cells × sleepers | hand-overs | late | longest, ms |\n|---|---|---|---|---|\n'
 run stress "${SECONDS_STRESS:-120}"

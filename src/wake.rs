@@ -102,10 +102,13 @@ fn on_end(end: End) {
     match end {
         End::Commit => {
             TAKEN.take();
-            for (channel, count) in NOTES.take() {
+            let (notes, due) = (NOTES.take(), DUE.replace(Time::INFINITY));
+            if !notes.is_empty() || due != Time::INFINITY {
+                board::tell(due);
+            }
+            for (channel, count) in notes {
                 latch::wake(channel, count);
             }
-            board::tell(DUE.replace(Time::INFINITY));
             give_up(0);
         }
         End::Prepare => {

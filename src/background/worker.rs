@@ -8,7 +8,7 @@ use crate::guc;
 use crate::pg::board::{self, Slot, State};
 use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Failure};
-use crate::pg::session::has_prepared_transactions;
+use crate::pg::session::has_silent_commits;
 use crate::pg::statement::{Statement, args};
 use crate::upkeep::steps::KINDS;
 
@@ -74,7 +74,7 @@ pub extern "C-unwind" fn taskq_worker_main(argument: pg_sys::Datum) {
         let now = clock::wall();
         let due = next_due(slot, &kinds, now);
         let mut latest = now.0 + i64::from(guc::maintenance_interval()) * 1_000;
-        if has_prepared_transactions() {
+        if has_silent_commits() {
             latest = latest.min(now.0 + PREPARED);
         }
         let wakes_at = Time(due.0.min(latest));

@@ -30,10 +30,10 @@ fn progress(session: &mut Session) -> String {
 fn a_detached_process_reports_extends_and_returns_by_itself() {
     let db = Db::new();
     let mut session = db.connect();
-    session.insert(json!([{"id": "job", "action": "export", "body": {"steps": 8, "seconds": 0.5}}])).unwrap();
-    // The fetching process has ended when this returns. The job takes longer than the lease of 2 seconds.
-    let pid = fetch(&db, "2");
-    until("the job reports", || progress(&mut session).contains("of 8 steps").then_some(()));
+    session.insert(json!([{"id": "job", "action": "export", "body": {"steps": 5, "seconds": 1}}])).unwrap();
+    // The fetching process has ended when this returns. The job takes longer than the lease of 4 seconds.
+    let pid = fetch(&db, "4");
+    until("the job reports", || progress(&mut session).contains("of 5 steps").then_some(()));
     until("the job has ended", || {
         assert!(session.own("thief", 1, &["export"]).unwrap().is_empty(), "the lease has elapsed");
         std::thread::sleep(Duration::from_millis(20));
@@ -55,7 +55,7 @@ fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
     until("it is in its third step", || progress(&mut session).starts_with("2 of 6").then_some(()));
     Command::new("kill").args(["-KILL", &pid]).status().unwrap();
     // The lease elapses, the next call gets the task.
-    fetch(&db, "2");
+    fetch(&db, "4");
     until("the job has ended", || (session.state("job") == "completed").then_some(()));
     let task = session.task("job").unwrap();
     assert_eq!((task.num_tries, task.result.unwrap()["begun_at"].clone()), (2, json!(2)));
