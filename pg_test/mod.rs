@@ -19,6 +19,7 @@ mod replace;
 mod returns;
 mod rights;
 mod spontaneous;
+mod unique;
 
 /// Called by the test framework in each test process.
 pub fn setup(_options: Vec<&str>) {}

@@ -3,6 +3,7 @@
 
 pub(crate) mod board;
 pub(crate) mod clock;
+pub(crate) mod digest;
 pub(crate) mod json;
 pub(crate) mod latch;
 pub(crate) mod procedure;

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use pgrx::datum::Interval;
-use pgrx::{IntoDatum, direct_function_call, pg_sys};
 use serde::Deserialize;
 
 use super::element::Intervals;
 use super::{MAX_NAME, interval_problem};
+use crate::pg::digest::sha256;
 
 /// States of a task, as bits of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,56 +194,5 @@ fn derived(body: Option<&str>) -> String {
         None => "body".to_owned(),
         Some(body) if body.len() <= LONGEST_BODY => format!("body:{body}"),
         Some(body) => format!("body:sha256:{}", sha256(body)),
-    }
-}
-
-/// The digest in hexadecimal digits, by the server's function.
-fn sha256(text: &str) -> String {
-    // SAFETY: sha256_bytea takes a bytea and has no other inputs.
-    let digest: Option<Vec<u8>> =
-        unsafe { direct_function_call(pg_sys::sha256_bytea, &[text.as_bytes().into_datum()]) };
-    digest.unwrap_or_default().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(json: &str) -> Result<Option<Unique>, String> {
-        parse(json, Some("{\"a\": 1}"), &mut Intervals::default())
-    }
-
-    #[test]
-    fn the_short_forms_are_read() {
-        assert!(read("false").unwrap().is_none());
-        assert_eq!(read("true").unwrap().unwrap().key, "body:{\"a\": 1}");
-        let unique = read("\"k\"").unwrap().unwrap();
-        assert_eq!((unique.key.as_str(), unique.states, unique.on_conflict), ("k", UNSETTLED, OnHeld::Skip));
-    }
-
-    #[test]
-    fn the_object_form_is_read() {
-        let unique =
-            read(r#"{"states": ["pending", "completed"], "on_conflict": "replace"}"#).unwrap().unwrap();
-        assert_eq!(unique.states, PENDING | State::Completed as i16);
-        assert_eq!(unique.on_conflict, OnHeld::Replace);
-        assert!(unique.holds_while_pending());
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_named() {
-        for (json, word) in [
-            ("1", "unique"),
-            ("[]", "unique"),
-            ("\"\"", "empty"),
-            (r#"{"key": ""}"#, "empty"),
-            (r#"{"kee": "k"}"#, "kee"),
-            (r#"{"states": []}"#, "empty"),
-            (r#"{"states": ["done"]}"#, "done"),
-            (r#"{"on_conflict": "ignore"}"#, "ignore"),
-        ] {
-            let problem = read(json).expect_err(json);
-            assert!(problem.contains(word), "{json}: {problem}");
-        }
     }
 }
