@@ -25,6 +25,14 @@ static TAKE: Statement = Statement::new(
     &[INT8ARRAYOID],
 );
 
+/// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
+static SWEEP: Statement = Statement::new(
+    c"DELETE FROM taskq.signal d
+       WHERE d.ctid = ANY (ARRAY(
+               SELECT s.ctid FROM taskq.signal s WHERE s.run_no = ANY ($1) FOR UPDATE SKIP LOCKED))",
+    &[INT8ARRAYOID],
+);
+
 /// Folds up to about `limit` deferred signals; returns whether it changed anything.
 pub(crate) fn some(limit: i32, now: Time) -> bool {
     let waiting: Vec<i64> = ANY.query(args![limit], |row| row.need(1));
@@ -43,12 +51,15 @@ fn fold(waiting: Vec<i64>, now: Time) -> bool {
     }
     // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
     // and those committed before the lock was had are seen.
-    let mut ours: Vec<i64> = LOCK.query(args![waiting.as_slice()], |row| row.need(1));
+    let ours: Vec<i64> = LOCK.query(args![waiting.as_slice()], |row| row.need(1));
     // Signals of a task that does not wait any more are of no use to anybody. Its counter cannot come
     // back before this transaction ends: they were committed while it existed.
     let existing: std::collections::HashSet<i64> =
         STILL_BLOCKED.query(args![waiting.as_slice()], |row| row.need(1)).into_iter().collect();
-    ours.extend(waiting.iter().filter(|n| !existing.contains(n)));
+    let over: Vec<i64> = waiting.into_iter().filter(|n| !existing.contains(n)).collect();
+    if !over.is_empty() {
+        SWEEP.execute(args![over]);
+    }
     if ours.is_empty() {
         return false;
     }

@@ -110,11 +110,15 @@ impl Worker {
             0..=5 if !lease_holds => self.late.push(grant),
             // A worker that dies with a long lease: somebody with its token cuts the lease short.
             0..=3 => {
-                let held = [(grant.task_id.as_str(), grant.token)];
-                let owned = session.extend(&self.name, &held, "10 milliseconds").unwrap()[0].1;
-                if owned {
-                    self.ledger.held.lock().unwrap().remove(&number_of(&grant));
+                // Struck off before: ten milliseconds later it may be somebody else's.
+                let number = number_of(&grant);
+                let mut held = self.ledger.held.lock().unwrap();
+                if held.get(&number).is_some_and(|(token, _)| *token == grant.token) {
+                    held.remove(&number);
                 }
+                drop(held);
+                let pair = [(grant.task_id.as_str(), grant.token)];
+                session.extend(&self.name, &pair, "10 milliseconds").unwrap();
                 self.late.push(grant);
             }
             4..=14 => self.give(session, &grant, "pending"),
