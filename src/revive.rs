@@ -234,6 +234,7 @@ static SPONTANEOUS: Statement = Statement::new(
 /// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone.
 pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time) {
     attempts::keep_last(task_nos);
+    fold::forget(task_nos);
     let mut totals = live_totals.clone();
     let mut grouped = Vec::new();
     for (task_no, dependencies, code, has_group) in REMOVE.query(args![task_nos], |row| {

@@ -45,6 +45,13 @@ pub(crate) fn of(task_nos: &[i64], now: Time) -> bool {
     fold(waiting, now)
 }
 
+/// Removes the signals of tasks that do not wait and are about to begin anew: what is due to them is worked out
+/// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
+/// they wait for, and so waited for whoever was sending one.
+pub(crate) fn forget(task_nos: &[i64]) {
+    SWEEP.execute(args![task_nos]);
+}
+
 fn fold(waiting: Vec<i64>, now: Time) -> bool {
     if waiting.is_empty() {
         return false;
