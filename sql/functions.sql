@@ -447,7 +447,9 @@ CREATE FUNCTION taskq.set_action(
         on_timeout text = NULL,
         max_timeouts integer = NULL,
         clear text[] = NULL,
-        retention_aborted interval = NULL)
+        retention_aborted interval = NULL,
+        fair boolean = NULL,
+        max_per_group integer = NULL)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
@@ -476,6 +478,20 @@ CREATE FUNCTION taskq.resume_action(action text)
     AS 'MODULE_PATHNAME', 'taskq_resume_action_wrapper';
 COMMENT ON FUNCTION taskq.resume_action IS
     'let tasks of an action be owned again; tells whether that changed anything';
+
+CREATE FUNCTION taskq.set_group(
+        group_id text,
+        max_concurrency integer = NULL,
+        weight integer = NULL,
+        clear text[] = NULL)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_set_group_wrapper';
+COMMENT ON FUNCTION taskq.set_group IS
+    'set the limit and the weight of a group; what is left out stays as it was';
 
 CREATE FUNCTION taskq.pause_group(group_id text)
     RETURNS bigint
@@ -610,6 +626,13 @@ CREATE FUNCTION taskq._next_upkeep()
     AS 'MODULE_PATHNAME', 'taskq_next_upkeep_wrapper';
 COMMENT ON FUNCTION taskq._next_upkeep IS
     'internal: when the background worker has something to do';
+
+-- Inlined where it is used. Two groups with the same number share a lane, and keep their own limits.
+CREATE FUNCTION taskq._lane(group_id text)
+    RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
+COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
 CREATE FUNCTION taskq.clock()
     RETURNS timestamptz

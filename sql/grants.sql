@@ -18,7 +18,7 @@ CREATE FUNCTION taskq._rights(part text)
                     AND p.proname IN ('insert_task', 'insert_tasks', 'insert_tasks_report', 'replace_tasks', 'add_dependencies',
                                       'cancel_tasks', 'delete_tasks', 'complete_task', 'retry_tasks',
                                       'schedule', 'unschedule', 'delay_workgroup', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
-                                      'retry_group', 'reset_group', 'set_action', 'pause_action', 'resume_action',
+                                      'retry_group', 'reset_group', 'set_action', 'set_group', 'pause_action', 'resume_action',
                                       'chain', '_chain', 'parallel', '_parallel', 'chord', 'map'))
                 OR (part = 'worker'
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',

@@ -49,25 +49,32 @@ CREATE TABLE taskq.action_setting (
     notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
     on_timeout text NOT NULL DEFAULT 'retry',
     max_timeouts integer,                       -- deadlines that may pass before the task aborts
+    fair boolean NOT NULL DEFAULT false,        -- its groups take turns
+    max_per_group integer,                      -- tasks of one group in progress at the same time
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
     CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency >= 0),
     CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL) AND rate_limit >= 1),
     CONSTRAINT action_setting_on_timeout_check CHECK (on_timeout IN ('retry', 'abort')),
-    CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1)
+    CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1),
+    CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group >= 1)
 );
 COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
 
--- One row per performance that an action's max_concurrency allows; `task_no` is whose it is. A grant takes
--- free ones with SKIP LOCKED, whatever ends the performance frees it. Rows above the limit are what is left
--- of a higher one.
+-- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones with SKIP LOCKED,
+-- whatever ends the performance frees it. Rows above the limit are what is left of a higher one. There are three kinds
+-- of limits: an action's max_concurrency (no group), its max_per_group (both), and a group's own (no action). Those of
+-- an action are made with the limit, those of groups when they are first needed.
 CREATE TABLE taskq.slot (
-    name text COLLATE "C" NOT NULL,
+    group_id text COLLATE "C" NOT NULL,         -- '' for any
+    name text COLLATE "C" NOT NULL,             -- of the action; '' for any
     slot_no integer NOT NULL,
     task_no bigint,
-    CONSTRAINT slot_pkey PRIMARY KEY (name, slot_no)
+    CONSTRAINT slot_pkey PRIMARY KEY (group_id, name, slot_no)
 ) WITH (fillfactor = 50);
 CREATE INDEX slot_task_idx ON taskq.slot (task_no) WHERE task_no IS NOT NULL;     -- what a performance holds
-COMMENT ON TABLE taskq.slot IS 'who holds the places that max_concurrency allows';
+-- Which groups are at their limits.
+CREATE INDEX slot_held_idx ON taskq.slot (name, group_id) WHERE task_no IS NOT NULL AND group_id <> '';
+COMMENT ON TABLE taskq.slot IS 'who holds the places that limits of concurrency allow';
 
 -- One row per rate-limited action: how many grants there were left, and when.
 CREATE TABLE taskq.bucket (
@@ -120,17 +127,21 @@ CREATE TABLE taskq.run (
     granted_at timestamptz,
     action_no integer NOT NULL,
     priority integer NOT NULL,
+    lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
     tries integer NOT NULL,
     failures integer NOT NULL,                  -- dependencies that aborted
     dependencies integer NOT NULL,              -- dependencies in all
     grantable boolean NOT NULL,                 -- false while a grant holds it
-    limited boolean NOT NULL,                   -- it holds a slot
+    limited boolean NOT NULL,                   -- it holds slots
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
     keyed boolean NOT NULL,                     -- it holds its merge key
     max_duration interval,
     actor_id text
 ) WITH (fillfactor = 50);
-CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position);     -- the order of claiming
+CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position)      -- the order of claiming
+    WHERE lane = 0;
+CREATE INDEX run_lane_idx ON taskq.run (action_no, priority DESC, lane, position) -- the same within each lane
+    WHERE lane <> 0;
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
 -- Tasks that wait for other tasks. Deleted when `remaining` reaches zero.
@@ -181,9 +192,14 @@ COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or
 -- Groups about which something is known besides their tasks.
 CREATE TABLE taskq.task_group (
     group_id text COLLATE "C" PRIMARY KEY,
-    paused boolean NOT NULL
+    paused boolean NOT NULL DEFAULT false,
+    max_concurrency integer,                    -- tasks of it in progress at the same time, over all actions
+    weight integer,                             -- its share where groups take turns; NULL: 1
+    CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency >= 0),
+    CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
 );
-COMMENT ON TABLE taskq.task_group IS 'groups that were paused';
+CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_concurrency = 0;  -- always full
+COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something is set';
 
 -- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
 -- appended, and folded now and then, but never updated, so nobody waits for anybody.

@@ -132,7 +132,9 @@ SELECT y.group_id,
        CASE WHEN y.tasks > y.completed + y.aborted
             THEN taskq.clock() + GREATEST(taskq.clock() - y.since, interval '1 second')
                  * ((y.tasks - y.completed - y.aborted)::double precision / y.recent) END AS estimated_end,
-       y.tasks
+       y.tasks,
+       (SELECT g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS max_concurrency,
+       (SELECT g.weight FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS weight
   FROM (SELECT g.group_id,
                sum(g.tasks)::bigint AS tasks,
                sum(g.completed)::bigint AS completed,
@@ -165,14 +167,17 @@ SELECT n.name AS action,
        s.max_duration,
        s.backoff,
        s.max_concurrency,
-       (SELECT count(*) FROM taskq.slot AS l WHERE l.name = n.name AND l.task_no IS NOT NULL) AS slots_held,
+       (SELECT count(*) FROM taskq.slot AS l
+         WHERE l.group_id = '' AND l.name = n.name AND l.task_no IS NOT NULL) AS slots_held,
        s.rate_limit,
        s.rate_period,
        s.retention,
        COALESCE(s.notify, false) AS notify,
        COALESCE(s.on_timeout, 'retry') AS on_timeout,
        s.max_timeouts,
-       s.retention_aborted
+       s.retention_aborted,
+       COALESCE(s.fair, false) AS fair,
+       s.max_per_group
   FROM (SELECT a.name FROM taskq.action AS a UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
 COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
@@ -304,6 +309,7 @@ DECLARE
     number bigint;
     d record;
     n bigint;
+    its_lane bigint;
     last_grant timestamptz;
 BEGIN
     IF task_id IS NULL THEN
@@ -405,9 +411,22 @@ BEGIN
                                a.slots_held, a.max_concurrency,
                                (SELECT string_agg(DISTINCT format('"%s"', r.actor_id), ', ')
                                   FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
-                                 WHERE l.name = a.action))
+                                 WHERE l.group_id = '' AND l.name = a.action))
                    FROM taskq.actions AS a
                   WHERE a.action = t.action AND a.slots_held >= a.max_concurrency
+                 UNION ALL
+                 -- The limits of its group: in its action, and of its own.
+                 SELECT format('the limit of its group "%s"%s is full: %s of %s tasks are in progress%s',
+                               t.group_id, m.what, h.held, m.most, ', held by ' || h.actors)
+                   FROM (SELECT a.action AS name, ' in its action' AS what, a.max_per_group AS most
+                           FROM taskq.actions AS a WHERE a.action = t.action
+                         UNION ALL
+                         SELECT '', '', g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = t.group_id) AS m
+                  CROSS JOIN LATERAL (
+                        SELECT count(*) AS held, string_agg(DISTINCT format('"%s"', r.actor_id), ', ') AS actors
+                          FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
+                         WHERE l.group_id = t.group_id AND l.name = m.name) AS h
+                  WHERE h.held >= m.most
                  UNION ALL
                  SELECT format('the rate limit of its action (%s per %s) is used up', a.rate_limit, a.rate_period)
                    FROM taskq.actions AS a
@@ -422,21 +441,35 @@ BEGIN
             RETURN NEXT format('it was given back after try %s%s%s', t.num_tries,
                                COALESCE(' of ' || t.max_tries, ''), COALESCE(': ' || t.status, ''));
         END IF;
+        -- What is in the lane of a group goes by the order of that lane.
+        its_lane := COALESCE((SELECT r.lane FROM taskq.run AS r WHERE r.task_no = number), 0);
         SELECT count(*) INTO n
-          FROM (SELECT FROM taskq.run AS r
-                  JOIN taskq.run AS me ON me.task_no = number
-                 WHERE r.action_no = me.action_no AND r.grantable
-                   AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))
+          FROM (SELECT FROM taskq.run AS me
+                 CROSS JOIN LATERAL (
+                       SELECT FROM taskq.run AS r
+                        WHERE its_lane = 0 AND r.action_no = me.action_no AND r.lane = 0 AND r.grantable
+                          AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))
+                       UNION ALL
+                       SELECT FROM taskq.run AS r
+                        WHERE its_lane <> 0 AND r.action_no = me.action_no AND r.lane = me.lane AND r.lane <> 0
+                          AND r.grantable
+                          AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))) AS r
+                 WHERE me.task_no = number
                  LIMIT 1000) AS ahead;
-        RETURN NEXT format('it is ready, with %s before it among the tasks of its action',
-                           CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END);
+        RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
+                           CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
+                           CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
         -- Among what is held now and the thousand tasks that are kept longest: enough to tell whether
         -- anybody asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
-                 CROSS JOIN LATERAL (SELECT r.granted_at FROM taskq.run AS r
-                                      WHERE r.action_no = a.action_no
-                                      ORDER BY r.priority DESC, r.position LIMIT 1000) AS r
+                 CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r
+                                       WHERE r.action_no = a.action_no AND r.lane = 0
+                                       ORDER BY r.priority DESC, r.position LIMIT 1000)
+                                     UNION ALL
+                                     (SELECT r.granted_at FROM taskq.run AS r
+                                       WHERE r.action_no = a.action_no AND r.lane <> 0
+                                       ORDER BY r.priority DESC, r.lane, r.position LIMIT 1000)) AS r
                  WHERE a.name = t.action
                 UNION ALL
                 SELECT s.granted_at
@@ -556,7 +589,7 @@ CREATE FUNCTION taskq.check()
          WHERE r.nonce = 0 AND NOT r.grantable
         UNION ALL
         -- What is held is held by a performance.
-        SELECT 'slot of a task that is not held', t.id, l.name || ' ' || l.slot_no
+        SELECT 'slot of a task that is not held', t.id, l.name || ' ' || l.group_id || ' ' || l.slot_no
           FROM taskq.slot AS l
           LEFT JOIN taskq.task AS t ON t.task_no = l.task_no
          WHERE l.task_no IS NOT NULL
@@ -566,6 +599,23 @@ CREATE FUNCTION taskq.check()
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.limited AND NOT EXISTS (SELECT FROM taskq.slot AS l WHERE l.task_no = r.task_no)
+        UNION ALL
+        SELECT 'slot of a limit that is not the task''s', t.id, l.name || ' ' || l.group_id || ' ' || l.slot_no
+          FROM taskq.slot AS l
+          JOIN taskq.task AS t ON t.task_no = l.task_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE l.name NOT IN ('', a.name) OR (l.group_id <> '' AND l.group_id IS DISTINCT FROM t.group_id)
+        UNION ALL
+        SELECT 'two slots of one limit', t.id, l.name || ' ' || l.group_id
+          FROM taskq.slot AS l
+          JOIN taskq.task AS t ON t.task_no = l.task_no
+         GROUP BY t.id, l.name, l.group_id HAVING count(*) > 1
+        UNION ALL
+        -- A lane is that of a group.
+        SELECT 'lane that is not of its group', t.id, r.lane::text
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.lane <> 0 AND r.lane IS DISTINCT FROM taskq._lane(t.group_id)
         UNION ALL
         SELECT 'merge key held by a task that is not held', t.id, m.key
           FROM taskq.merge_key AS m

@@ -1,17 +1,25 @@
 //! What may keep a single entry from running: its group is paused, its workgroup held back, its merge key
 //! busy. Such an entry was taken by the claim a moment ago, in this transaction; it is moved to where it
-//! costs later claims nothing, and comes back, at a new position, when the reason ends.
+//! costs later claims nothing, and comes back, at a new position, when the reason ends. One that belongs into
+//! the lane of its group goes there, and is never granted without the slots that its limits ask for.
 //!
 //! **Nothing is stranded.** An entry is parked only under a lock on the row that holds the reason (its group,
 //! its key). Whoever ends the reason changes that row first, so he waits for us and then sees what we
 //! parked, or we find the row locked or changed. If it is locked we do not wait: the entry goes to the end
 //! of its priority and is met again by a later call.
+//!
+//! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
+//! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
+//! without waiting; where that cannot be had, the entry stays and is given back in place.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
 
-use super::{Claim, Grant, merge};
+use super::{Claim, Grant, HasSlot, merge};
+use crate::flow::actions::Action;
+use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
@@ -20,13 +28,16 @@ use crate::store::ready::{self, Freed};
 
 /// Where an entry goes that may not run now.
 enum Way {
+    Lane,
     Park(Reason),
     Requeue,
     Schedule(Time),
 }
 
-static PAUSED: Statement = Statement::new(
-    c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused",
+/// What is set for groups: whether they are paused, and have limits of their own.
+static GROUPS: Statement = Statement::new(
+    c"SELECT g.group_id, g.paused, g.max_concurrency IS NOT NULL FROM taskq.task_group g
+       WHERE g.group_id = ANY ($1) AND (g.paused OR g.max_concurrency IS NOT NULL)",
     &[TEXTARRAYOID],
 );
 static STILL_PAUSED: Statement = Statement::new(
@@ -38,25 +49,55 @@ static HELD_BACK: Statement = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
     &[TEXTARRAYOID, TIMESTAMPTZOID],
 );
+static LOCK: Statement = Statement::new(
+    c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED",
+    &[INT8ARRAYOID],
+);
 static REMOVE: Statement =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
 
 static GIVE_BACK: Statement = Statement::new(
     c"UPDATE taskq.run r
-         SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1, deadline = $2,
+         SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
+             deadline = CASE r.prev_nonce WHEN 0 THEN 'infinity' ELSE $2 END,
+             granted_at = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.granted_at END,
+             actor_id = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.actor_id END,
              position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE r.task_no = ANY ($1)",
     &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
+/// The same into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
+/// attach dependencies are not in the way.
+static GIVE_TO_LANES: Statement = Statement::new(
+    c"UPDATE taskq.run r
+         SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
+             deadline = CASE r.prev_nonce WHEN 0 THEN 'infinity' ELSE $2 END,
+             granted_at = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.granted_at END,
+             actor_id = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.actor_id END,
+             lane = u.lane, position = u.position
+        FROM (SELECT u.task_no, l.lane,
+                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
+                FROM pg_catalog.unnest($1) AS u(task_no)
+               CROSS JOIN LATERAL (SELECT taskq._lane(t.group_id) AS lane FROM taskq.task t
+                                    WHERE t.task_no = u.task_no OFFSET 0) AS l) AS u
+       WHERE r.task_no = u.task_no",
+    &[INT8ARRAYOID, TIMESTAMPTZOID],
+);
 
 /// Those of the entries that may run now.
-pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>) -> Vec<Grant> {
+pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> Vec<Grant> {
     let names = |of: fn(&Grant) -> Option<&String>| -> Vec<String> {
         taken.iter().filter_map(of).collect::<HashSet<_>>().into_iter().cloned().collect()
     };
     let groups = names(|g| g.group_id.as_ref());
-    let paused: Vec<String> =
-        if groups.is_empty() { vec![] } else { PAUSED.query(args![groups], |r| r.need(1)) };
+    let set: Vec<(String, bool, bool)> = if groups.is_empty() {
+        vec![]
+    } else {
+        GROUPS.query(args![groups], |r| (r.need(1), r.need(2), r.need(3)))
+    };
+    let paused: Vec<String> = set.iter().filter(|(_, paused, _)| *paused).map(|(g, ..)| g.clone()).collect();
+    let limited: HashSet<String> =
+        set.into_iter().filter(|(_, _, limited)| *limited).map(|(g, ..)| g).collect();
     let locked: HashSet<String> = if paused.is_empty() {
         HashSet::new()
     } else {
@@ -78,6 +119,8 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>) -> Vec<Grant> {
             turned_away.push((grant, way));
         } else if let Some(due) = grant.workgroup.as_ref().and_then(|w| held_back.get(w)) {
             turned_away.push((grant, Way::Schedule(*due)));
+        } else if group.is_some_and(|g| belongs_into_lane(claim, &grant, g, limited.contains(g), has_slot)) {
+            turned_away.push((grant, Way::Lane));
         } else {
             admitted.push(grant);
         }
@@ -85,6 +128,15 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>) -> Vec<Grant> {
     let admitted = by_key(admitted, &mut turned_away);
     turn_away(claim, turned_away);
     admitted
+}
+
+/// Whether an entry was taken as if nothing were asked of its group, and something is.
+fn belongs_into_lane(claim: &Claim, grant: &Grant, group: &str, limited: bool, has_slot: HasSlot) -> bool {
+    let action = claim.action(grant.action_no);
+    let per_group = action.is_some_and(|a| a.max_per_group.is_some());
+    (limited && !has_slot(grant.task_no, &Limit::of_group(group)))
+        || (per_group && !has_slot(grant.task_no, &Limit::per_group(&grant.action, group)))
+        || (grant.lane == 0 && action.is_some_and(Action::gives_lanes))
 }
 
 /// Of the entries with a merge key, those that are the first with their key.
@@ -124,13 +176,14 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
     }
     assign_transaction_id();
     claim.moves += turned_away.len();
-    // One that an earlier actor may still return stays where its token is found; there are few of those.
-    let (overdue, turned_away): (Vec<_>, Vec<_>) = turned_away.into_iter().partition(|(g, _)| g.overdue);
-    if !overdue.is_empty() {
-        claim.seen.extend(overdue.iter().map(|(g, _)| g.task_no));
-        GIVE_BACK.execute(args![overdue.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>(), claim.now]);
+    let (to_lanes, turned_away): (Vec<_>, Vec<_>) =
+        turned_away.into_iter().partition(|(_, way)| matches!(way, Way::Lane));
+    give_to_lanes(claim, to_lanes.into_iter().map(|(grant, _)| grant).collect());
+    let (staying, turned_away) = remove(turned_away);
+    if !staying.is_empty() {
+        claim.seen.extend(staying.iter().copied());
+        GIVE_BACK.execute(args![staying, claim.now]);
     }
-    REMOVE.execute(args![turned_away.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>()]);
     let (mut parked, mut requeued, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
     for (grant, way) in turned_away {
         let freed = Freed {
@@ -141,6 +194,7 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
             not_before: None,
         };
         match way {
+            Way::Lane => {}
             Way::Park(reason) => parked.push(Parked { freed, position: grant.position, reason }),
             Way::Requeue => {
                 claim.seen.insert(grant.task_no);
@@ -152,4 +206,34 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
     parked::park(&parked);
     ready::make_ready(&requeued);
     ready::hold_back(&scheduled);
+}
+
+/// Removes the rows of entries that are to go elsewhere. Some stay: those that an earlier actor may still return,
+/// since their token is found there, and those that somebody else holds.
+fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<i64>, Vec<(Grant, Way)>) {
+    let going: Vec<i64> = turned_away.iter().filter(|(g, _)| !g.overdue).map(|(g, _)| g.task_no).collect();
+    let locked: HashSet<i64> = if going.is_empty() {
+        HashSet::new()
+    } else {
+        LOCK.query(args![going], |row| row.need(1)).into_iter().collect()
+    };
+    let (gone, staying): (Vec<_>, Vec<_>) =
+        turned_away.into_iter().partition(|(g, _)| locked.contains(&g.task_no));
+    if !gone.is_empty() {
+        REMOVE.execute(args![gone.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>()]);
+    }
+    (staying.into_iter().map(|(g, _)| g.task_no).collect(), gone)
+}
+
+/// Puts entries into the lanes of their groups, in their order.
+fn give_to_lanes(claim: &mut Claim, mut grants: Vec<Grant>) {
+    if grants.is_empty() {
+        return;
+    }
+    grants.sort_by_key(|g| (Reverse(g.priority), g.position));
+    let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
+    GIVE_TO_LANES.execute(args![task_nos.as_slice(), claim.now]);
+    ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
+    claim.to_lanes.extend(grants.iter().map(|g| g.action_no));
+    claim.moved_into_lanes.extend(task_nos);
 }

@@ -1,130 +1,223 @@
-//! Claims of actions with limits.
+//! Claims that have to choose: of actions with limits, or with lanes.
 //!
 //! In rounds: a look at what is next, in the order of all actions together and without locks; the choice of
-//! as many entries as there is room for and the limits of their actions allow; their claim, which passes
-//! over those that another grant holds. An action whose limits are used up is out of the following rounds,
-//! so that its backlog costs the others nothing.
+//! as many entries as there is room for and their limits allow; their claim, which passes over those that
+//! another grant holds. An action or a lane whose limits are used up is out of the following rounds, so that
+//! its backlog costs the others nothing.
+//!
+//! An entry takes a slot of *each* limit that it is subject to: its action's, its group's in the action, its
+//! group's own. All are locked before it is taken, and none is waited for. Whether those were all, the gates ask
+//! again once it is taken.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Claim, Grant, MOST_MOVES, statements};
+use super::allowance::{Allowances, Full, Reserved};
+use super::candidates::{self, Candidate, Source};
+use super::{Claim, Grant, MOST_MOVES, lanes, statements, turns};
 use crate::flow::actions::Action;
-use crate::flow::limits::{self, Bucket};
+use crate::flow::group_settings;
+use crate::flow::slots::{self, Limit};
 use crate::pg::session::check_for_interrupts;
 
-/// What the limits of an action leave to this call.
-struct Allowance {
-    slots: Option<Vec<i32>>,
-    bucket: Option<Bucket>,
-    granted: Vec<i64>,
-}
-
-impl Allowance {
-    /// Locks free slots, no more than `wanted`, and the bucket. If another grant holds the bucket nothing
-    /// is left.
-    fn acquire(action: &Action, wanted: usize, claim: &Claim) -> Self {
-        let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let slots = action.max_concurrency.map(|limit| limits::free_slots(&action.name, limit, wanted));
-        let bucket = match action.rate {
-            Some((limit, period)) if slots.as_ref().is_none_or(|slots| !slots.is_empty()) => {
-                Bucket::lock(&action.name, limit, period, claim.now)
-            }
-            _ => None,
-        };
-        let held_by_another = action.rate.is_some() && bucket.is_none();
-        Allowance {
-            slots: if held_by_another { Some(Vec::new()) } else { slots },
-            bucket,
-            granted: Vec::new(),
-        }
-    }
-
-    fn left(&self) -> usize {
-        let slots = self.slots.as_ref().map_or(usize::MAX, Vec::len);
-        let rate = self.bucket.map_or(usize::MAX, |bucket| bucket.allowed() as usize);
-        slots.min(rate).saturating_sub(self.granted.len())
-    }
-}
+/// How many entries are moved into lanes at first, once one is met that belongs there; twice as many the next time.
+const FIRST_MOVE: usize = 1_000;
 
 /// Grants as many as there is room for, within the limits.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
-    let mut open: HashMap<i32, &Action> = actions.iter().map(|a| (a.action_no, *a)).collect();
-    let mut allowances: HashMap<String, Allowance> = HashMap::new();
-    // Entries that were tried: granted, turned away, or in another grant's hands.
-    let mut passed: HashSet<i64> = HashSet::new();
-    while grants.len() < claim.request.max_tasks && claim.moves < MOST_MOVES && !open.is_empty() {
+    let mut sources = sources(claim, actions);
+    let mut allowances = Allowances::default();
+    // Entries that were tried, with their lanes: granted, turned away, or in another grant's hands.
+    let mut passed: HashMap<i64, i64> = HashMap::new();
+    // How many entries a round looks at: more, if those before had no luck.
+    let mut window = claim.room(grants) as usize;
+    let mut to_move = FIRST_MOVE;
+    move_into_lanes(claim, &mut sources, &mut passed, to_move);
+    while grants.len() < claim.request.max_tasks && claim.moves < 2 * MOST_MOVES && !sources.is_empty() {
         check_for_interrupts();
         let room = claim.room(grants) as usize;
-        let depth = room.saturating_add(passed.len()).saturating_mul(2).min(i32::MAX as usize / 2);
-        let numbers: Vec<i32> = open.keys().copied().collect();
-        let next = statements::peek(&numbers, depth as i32);
-        let fresh: Vec<(i64, i32)> = next.iter().copied().filter(|(n, _)| !passed.contains(n)).collect();
-        let (chosen, full) = choose(claim, &fresh, room, &open, &mut allowances);
-        for action_no in full {
-            open.remove(&action_no);
+        // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
+        let lane_zero = claim.moves < MOST_MOVES;
+        let next = candidates::next(&sources, window.max(room), &passed, lane_zero);
+        if next.is_empty() {
+            break;
         }
-        if chosen.is_empty() {
-            // Nothing to be had of what is still open: it has been seen to its end, or the full actions
-            // stood in front of it.
-            if fresh.iter().all(|(_, action_no)| open.contains_key(action_no)) && next.len() < depth {
-                break;
-            }
+        let round = choose(claim, &next, room, &sources, &mut allowances);
+        passed.extend(round.chosen.iter().map(|(c, _)| (c.task_no, c.lane)));
+        let chosen = round.chosen.len();
+        let admitted = take(claim, round.chosen, &sources, &mut allowances, grants);
+        close(&mut sources, &round.refused, &allowances);
+        if chosen == 0 && round.refused.is_empty() {
+            break;
+        }
+        window = if admitted == 0 { window.saturating_mul(2).min(10_000) } else { room };
+        if move_into_lanes(claim, &mut sources, &mut passed, to_move) {
+            to_move *= 2;
+        }
+    }
+    allowances.settle(actions);
+}
+
+fn sources<'a>(claim: &Claim, actions: &[&'a Action]) -> Vec<Source<'a>> {
+    let laned: HashSet<i32> = actions
+        .iter()
+        .filter(|a| a.has_lanes() || claim.to_lanes.contains(&a.action_no))
+        .map(|a| a.action_no)
+        .collect();
+    let names = actions.iter().filter(|a| laned.contains(&a.action_no)).map(|a| a.name.clone());
+    let full = if laned.is_empty() { Vec::new() } else { slots::full_lanes(names) };
+    actions
+        .iter()
+        .map(|action| Source {
+            action,
+            laned: laned.contains(&action.action_no),
+            full: lanes::full_in(action, &full),
+        })
+        .collect()
+}
+
+/// What one round has chosen, with what is reserved for each; and what it has refused, with the reason.
+struct Round {
+    chosen: Vec<(Candidate, Reserved)>,
+    refused: Vec<(Candidate, Full)>,
+}
+
+/// The first of the entries that their limits allow, up to `room`.
+fn choose(
+    claim: &Claim,
+    next: &[Candidate],
+    room: usize,
+    sources: &[Source],
+    allowances: &mut Allowances,
+) -> Round {
+    let groups: HashSet<&String> = next.iter().filter_map(|c| c.group.as_ref()).collect();
+    let own = group_settings::limits(groups.into_iter().cloned().collect());
+    let limits: Vec<Vec<(Limit, i32)>> =
+        next.iter().map(|c| limits(source(sources, c).action, c, &own)).collect();
+    let mut wanted: BTreeMap<Limit, (i32, usize)> = BTreeMap::new();
+    for (limit, most) in limits.iter().flatten() {
+        let entry = wanted.entry(limit.clone()).or_insert((*most, 0));
+        entry.1 = (entry.1 + 1).min(room);
+    }
+    allowances.ask(wanted);
+    let mut round = Round { chosen: Vec::with_capacity(room), refused: Vec::new() };
+    for (candidate, limits) in next.iter().zip(limits) {
+        if round.chosen.len() == room {
+            break;
+        }
+        let limits: Vec<Limit> = limits.into_iter().map(|(limit, _)| limit).collect();
+        match allowances.reserve(source(sources, candidate).action, &limits, claim) {
+            Ok(reserved) => round.chosen.push((candidate.clone(), reserved)),
+            Err(full) => round.refused.push((candidate.clone(), full)),
+        }
+    }
+    round
+}
+
+/// The limits that an entry is subject to, and how many each allows.
+fn limits(action: &Action, candidate: &Candidate, own: &HashMap<String, i32>) -> Vec<(Limit, i32)> {
+    let mut limits = Vec::new();
+    if let Some(most) = action.max_concurrency {
+        limits.push((Limit::of_action(&action.name), most));
+    }
+    if let Some(group) = &candidate.group {
+        if let Some(most) = action.max_per_group {
+            limits.push((Limit::per_group(&action.name, group), most));
+        }
+        if let Some(most) = own.get(group) {
+            limits.push((Limit::of_group(group), *most));
+        }
+    }
+    limits
+}
+
+fn source<'a, 'b>(sources: &'b [Source<'a>], candidate: &Candidate) -> &'b Source<'a> {
+    // The candidates are those of the sources.
+    let at = sources.iter().position(|s| s.action.action_no == candidate.action_no);
+    &sources[at.unwrap_or_default()]
+}
+
+/// Takes what was chosen; returns how many of them were granted.
+fn take(
+    claim: &mut Claim,
+    chosen: Vec<(Candidate, Reserved)>,
+    sources: &[Source],
+    allowances: &mut Allowances,
+    grants: &mut Vec<Grant>,
+) -> usize {
+    if chosen.is_empty() {
+        return 0;
+    }
+    for (candidate, _) in &chosen {
+        if let Some(turn) = candidate.turn {
+            turns::remember(candidate.action_no, turn);
+        }
+    }
+    let mut taken = Vec::new();
+    for seated in [false, true] {
+        let numbers: Vec<i64> =
+            chosen.iter().filter(|(_, r)| r.is_seated() == seated).map(|(c, _)| c.task_no).collect();
+        if !numbers.is_empty() {
+            taken.extend(statements::these(claim.request, &numbers, claim.base, claim.now, seated));
+        }
+    }
+    let reserved: HashMap<i64, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
+    let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
+    let granted: HashSet<i64> = admitted.iter().map(|g| g.task_no).collect();
+    grants.extend(admitted);
+    for (candidate, reserved) in chosen {
+        let action = source(sources, &candidate).action;
+        if granted.contains(&candidate.task_no) {
+            allowances.keep(action, reserved, candidate.task_no);
+        } else {
+            allowances.give_back(action, reserved);
+        }
+    }
+    granted.len()
+}
+
+/// Takes actions and lanes out of the following rounds of which there is nothing left.
+fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], allowances: &Allowances) {
+    for (candidate, full) in refused {
+        let Some(at) = sources.iter().position(|s| s.action.action_no == candidate.action_no) else {
+            continue;
+        };
+        if !allowances.is_used_up(sources[at].action, full) {
             continue;
         }
-        passed.extend(&chosen);
-        let seated: Vec<i32> =
-            open.values().filter(|a| a.max_concurrency.is_some()).map(|a| a.action_no).collect();
-        let taken = statements::these(claim.request, &chosen, claim.base, claim.now, &seated);
-        let admitted = claim.admit(taken);
-        for grant in &admitted {
-            if let Some(allowance) = allowances.get_mut(&grant.action) {
-                allowance.granted.push(grant.task_no);
-            }
-        }
-        grants.extend(admitted);
-    }
-    for (name, allowance) in allowances {
-        if let Some(slots) = &allowance.slots {
-            limits::occupy(&name, slots, &allowance.granted);
-        }
-        if let Some(bucket) = allowance.bucket {
-            bucket.take(&name, allowance.granted.len());
+        let of_action = Limit::of_action(&sources[at].action.name);
+        if *full == Full::Rate || *full == Full::Slots(of_action) {
+            sources.remove(at);
+        } else if !sources[at].full.contains(&candidate.lane) {
+            sources[at].full.push(candidate.lane);
         }
     }
 }
 
-/// The first of the entries that their limits allow, up to `room`; and the actions whose limits are full.
-fn choose(
-    claim: &Claim,
-    fresh: &[(i64, i32)],
-    room: usize,
-    open: &HashMap<i32, &Action>,
-    allowances: &mut HashMap<String, Allowance>,
-) -> (Vec<i64>, HashSet<i32>) {
-    let mut reserved: HashMap<&str, usize> = HashMap::new();
-    let (mut chosen, mut full) = (Vec::with_capacity(room), HashSet::new());
-    for (task_no, action_no) in fresh {
-        if chosen.len() == room {
-            break;
-        }
-        let Some(action) = open.get(action_no) else { continue };
-        if action.is_limited() {
-            let allowance = allowances.entry(action.name.clone()).or_insert_with(|| {
-                let wanted = fresh.iter().filter(|(_, n)| n == action_no).count().min(room);
-                Allowance::acquire(action, wanted, claim)
-            });
-            let reserved = reserved.entry(action.name.as_str()).or_default();
-            if allowance.left() <= *reserved {
-                full.insert(*action_no);
-                continue;
-            }
-            *reserved += 1;
-        }
-        chosen.push(*task_no);
+/// If the round has met entries that belong into lanes, moves more of those that come next there, and looks into the
+/// lanes from now on.
+fn move_into_lanes(
+    claim: &mut Claim,
+    sources: &mut [Source],
+    passed: &mut HashMap<i64, i64>,
+    to_move: usize,
+) -> bool {
+    if claim.to_lanes.is_empty() {
+        return false;
     }
-    // What is full only because of what this round has reserved may have room again after it.
-    if !chosen.is_empty() {
-        full.retain(|n| open.get(n).is_some_and(|a| allowances.get(&a.name).is_some_and(|l| l.left() == 0)));
+    for task_no in claim.moved_into_lanes.drain(..) {
+        passed.remove(&task_no);
     }
-    (chosen, full)
+    for action_no in std::mem::take(&mut claim.to_lanes) {
+        let Some(source) = sources.iter_mut().find(|s| s.action.action_no == action_no) else { continue };
+        if !source.laned {
+            source.laned = true;
+            let full = slots::full_lanes([source.action.name.clone()].into_iter());
+            source.full.extend(lanes::full_in(source.action, &full));
+        }
+        let left = MOST_MOVES.saturating_sub(claim.moves).min(to_move);
+        if left > 0 {
+            claim.moves += lanes::move_in(source.action, left);
+        }
+    }
+    true
 }

@@ -88,14 +88,15 @@ static RIDERS: Statement = Statement::new(
                  SELECT r.ctid FROM taskq.task t
                   CROSS JOIN LATERAL (SELECT r.ctid FROM taskq.run r
                                        WHERE r.task_no = t.task_no AND r.grantable AND r.nonce = 0
-                                         FOR NO KEY UPDATE SKIP LOCKED) AS r
+                                         FOR UPDATE SKIP LOCKED) AS r
                   WHERE t.merge_key = $2 AND COALESCE(t.group_id, '') = $1))
         RETURNING d.task_no, d.position, d.tries, d.failures, d.dependencies)
       SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM riders AS r",
     &[TEXTOID, TEXTOID],
 );
 
-/// Lets everything that is ready with this key ride on the task that was just granted.
+/// Lets everything that is ready with this key ride on the task that was just granted. What somebody holds just now, to
+/// grant it or to attach a dependency to it, is not waited for, and runs later.
 pub(super) fn gather_riders(group_id: &str, key: &str, leader: i64) {
     assign_transaction_id();
     let riders: Vec<Parked> = RIDERS.query(args![group_id, key], |row| Parked {
@@ -118,10 +119,14 @@ static RELEASE: Statement = Statement::new(
 );
 
 /// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the
-/// end of its priority. The row of a key is locked first, so that whoever is parking under it is seen.
+/// end of its priority. The row of a key is locked first, so that whoever is parking under it is seen; then all that
+/// is parked under the keys or rides on the holders, in one go, in the order in which whoever names these tasks locks
+/// them.
 fn release(holders: &[i64]) {
-    for (group_id, key) in RELEASE.query(args![holders], |row| (row.need::<String>(1), row.need::<String>(2)))
-    {
+    let keys: Vec<(String, String)> =
+        RELEASE.query(args![holders], |row| (row.need::<String>(1), row.need::<String>(2)));
+    parked::lock(holders, &keys);
+    for (group_id, key) in keys {
         ready::make_ready(&parked::release(&Reason::Key(group_id, key)));
     }
 }

@@ -5,20 +5,26 @@
 //! statement's snapshot is re-read once locked, and passed over if it is not grantable any more; so a
 //! statement may come up short although more is there, and the loop in [`claim`] tries again.
 //!
-//! What concerns a whole action (paused, its limits full) is looked at before its range is walked. What
-//! concerns single entries (their group, workgroup or merge key) is looked at once they are taken, by the
-//! [`gates`]: what may not run is moved out of the way, once, not once per call.
+//! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
+//! looked at before its range is walked. What concerns single entries (their group is paused, their workgroup or
+//! merge key) is looked at once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not
+//! once per call.
 
+mod allowance;
+mod candidates;
 mod gates;
+pub(crate) mod lanes;
 mod limited;
 pub(crate) mod merge;
 mod statements;
+mod turns;
 
 use std::collections::HashSet;
 
 use pgrx::datum::Interval;
 
 use crate::flow::actions::Action;
+use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
@@ -47,6 +53,8 @@ pub(crate) struct Grant {
     pub(crate) deadline: Time,
     pub(crate) priority: i32,
     pub(crate) position: i64,
+    action_no: i32,
+    lane: i64,
     dependencies: i32,
     gated: bool,
     /// Its deadline had passed, and the actor that had it may still return it.
@@ -62,12 +70,19 @@ const MOST_MOVES: usize = 20_000;
 /// A claim under way.
 struct Claim<'a> {
     request: &'a Request,
+    actions: &'a [Action],
     base: i64,
     now: Time,
     /// Entries that were turned away and may be met again in this call.
     seen: HashSet<i64>,
     moves: usize,
+    /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
+    to_lanes: HashSet<i32>,
+    moved_into_lanes: Vec<i64>,
 }
+
+/// Whether a task was given a slot of a limit.
+type HasSlot<'a> = &'a dyn Fn(i64, &Limit) -> bool;
 
 /// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
 /// its way, which others should see soon.
@@ -77,11 +92,23 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
     if open.is_empty() || first >= request.max_tasks {
         return false;
     }
-    let mut claim = Claim { request, base: random_62_bits(), now, seen: HashSet::new(), moves: 0 };
-    if open.iter().any(|a| a.is_limited()) {
-        limited::claim(&mut claim, &open, grants);
-    } else {
+    let mut claim = Claim {
+        request,
+        actions,
+        base: random_62_bits(),
+        now,
+        seen: HashSet::new(),
+        moves: 0,
+        to_lanes: HashSet::new(),
+        moved_into_lanes: Vec::new(),
+    };
+    let choosing = open.iter().any(|a| a.is_chosen_from());
+    if !choosing {
         claim.unlimited(&open.iter().map(|a| a.action_no).collect::<Vec<_>>(), grants);
+    }
+    // A group may have got a limit since its tasks came.
+    if choosing || !claim.to_lanes.is_empty() {
+        limited::claim(&mut claim, &open, grants);
     }
     let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
     leases::record(&granted, claim.base);
@@ -107,8 +134,8 @@ impl Claim<'_> {
                 break;
             }
             let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));
-            grants.extend(self.admit(taken));
-            if met_again {
+            grants.extend(self.admit(taken, &|_, _| false));
+            if met_again || !self.to_lanes.is_empty() {
                 break;
             }
         }
@@ -119,10 +146,14 @@ impl Claim<'_> {
     }
 
     /// Those of the entries that may run; the others are moved out of the way.
-    fn admit(&mut self, taken: Vec<Grant>) -> Vec<Grant> {
+    fn admit(&mut self, taken: Vec<Grant>, has_slot: HasSlot) -> Vec<Grant> {
         if !taken.iter().any(|g| g.gated) {
             return taken;
         }
-        gates::admit(self, taken)
+        gates::admit(self, taken, has_slot)
+    }
+
+    fn action(&self, action_no: i32) -> Option<&Action> {
+        self.actions.iter().find(|a| a.action_no == action_no)
     }
 }

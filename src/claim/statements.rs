@@ -1,7 +1,11 @@
-//! The statements that grant. They are the only ones.
+//! The statements that grant. They are the only ones. Two walk `run_claim_idx`, which has what is in no lane; what is
+//! in lanes is chosen first and then taken by number.
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID, INTERVALOID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{
+    BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID, INTERVALOID, TEXTOID, TIMESTAMPTZOID,
+};
 
+use super::candidates::Candidate;
 use super::{Grant, Request};
 use crate::pg::clock::Time;
 use crate::pg::statement::{Row, Statement, args};
@@ -18,17 +22,18 @@ static CLAIM_ONE: Statement = Statement::new(
                     WHERE a.action_no = r.action_no)), 'infinity')
          WHERE r.ctid = ANY (ARRAY(
                  SELECT c.ctid FROM taskq.run c
-                  WHERE c.action_no = $1 AND c.grantable
+                  WHERE c.action_no = $1 AND c.lane = 0 AND c.grantable
                   ORDER BY c.priority DESC, c.position
                   LIMIT $2
                     FOR NO KEY UPDATE SKIP LOCKED))
            AND r.grantable
         RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
-                  r.dependencies, r.gated, r.prev_nonce)
+                  r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
       SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
              t.id, t.name, t.body, t.metadata,
              (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
-             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce
+             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
+             g.action_no, g.lane
         FROM granted AS g
        CROSS JOIN LATERAL (
              SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
@@ -54,7 +59,7 @@ static CLAIM_MANY: Statement = Statement::new(
                             FROM pg_catalog.unnest($1) AS a(action_no)
                            CROSS JOIN LATERAL (
                                  SELECT c.ctid, c.priority, c.position FROM taskq.run c
-                                  WHERE c.action_no = a.action_no AND c.grantable
+                                  WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
                                   ORDER BY c.priority DESC, c.position
                                   LIMIT $7) AS p
                            ORDER BY p.priority DESC, p.position
@@ -65,11 +70,12 @@ static CLAIM_MANY: Statement = Statement::new(
                     FOR NO KEY UPDATE SKIP LOCKED))
            AND r.grantable
         RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
-                  r.dependencies, r.gated, r.prev_nonce)
+                  r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
       SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
              t.id, t.name, t.body, t.metadata,
              (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
-             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce
+             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
+             g.action_no, g.lane
         FROM granted AS g
        CROSS JOIN LATERAL (
              SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
@@ -83,18 +89,19 @@ static GRANTABLE: Statement = Statement::new(
     c"SELECT pg_catalog.count(*)::integer
         FROM (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
                CROSS JOIN LATERAL (
-                     SELECT FROM taskq.run c WHERE c.action_no = a.action_no AND c.grantable LIMIT $2) AS c
+                     SELECT FROM taskq.run c WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
+                      LIMIT $2) AS c
                LIMIT $2) AS found",
     &[INT4ARRAYOID, INT4OID],
 );
 
-/// The next entries of several actions, in order, without locks.
+/// The next entries of several actions, in order, without locks, leaving lanes out.
 static PEEK: Statement = Statement::new(
-    c"SELECT p.task_no, p.action_no
+    c"SELECT p.task_no, p.action_no, p.priority, p.position
         FROM pg_catalog.unnest($1) AS a(action_no)
        CROSS JOIN LATERAL (
              SELECT c.task_no, c.action_no, c.priority, c.position FROM taskq.run c
-              WHERE c.action_no = a.action_no AND c.grantable
+              WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
               ORDER BY c.priority DESC, c.position
               LIMIT $2) AS p
        ORDER BY p.priority DESC, p.position
@@ -103,12 +110,12 @@ static PEEK: Statement = Statement::new(
 );
 
 /// These entries, by the primary key of `run`, where nobody else holds them.
-/// $1 task numbers, $2 base, $3 actor, $4 now, $5 max_duration, $6 the actions whose tasks take slots.
+/// $1 task numbers, $2 base, $3 actor, $4 now, $5 max_duration, $6 whether they take slots.
 static CLAIM_THESE: Statement = Statement::new(
     c"WITH granted AS (
         UPDATE taskq.run r
            SET prev_nonce = r.nonce, nonce = $2 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $4, actor_id = $3,
-               limited = r.action_no = ANY ($6), keyed = false,
+               limited = $6, keyed = false,
                deadline = COALESCE($4 OPERATOR(pg_catalog.+) COALESCE($5, r.max_duration, (
                    SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
                     WHERE a.action_no = r.action_no)), 'infinity')
@@ -118,17 +125,18 @@ static CLAIM_THESE: Statement = Statement::new(
                     FOR NO KEY UPDATE SKIP LOCKED))
            AND r.grantable
         RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
-                  r.dependencies, r.gated, r.prev_nonce)
+                  r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
       SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
              t.id, t.name, t.body, t.metadata,
              (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
-             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce
+             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
+             g.action_no, g.lane
         FROM granted AS g
        CROSS JOIN LATERAL (
              SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
                FROM taskq.task t, taskq.action a
               WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, INT4ARRAYOID],
+    &[INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, BOOLOID],
 );
 
 /// Grants up to `room` entries of one action.
@@ -137,8 +145,8 @@ pub(super) fn one(request: &Request, action_no: i32, room: i32, base: i64, now: 
         .query(args![action_no, room, base, request.actor_id.as_str(), now, request.max_duration], granted)
 }
 
-/// Grants those of the entries that nobody else holds; those of the `seated` actions take slots.
-pub(super) fn these(request: &Request, task_nos: &[i64], base: i64, now: Time, seated: &[i32]) -> Vec<Grant> {
+/// Grants those of the entries that nobody else holds; `seated` if they take slots.
+pub(super) fn these(request: &Request, task_nos: &[i64], base: i64, now: Time, seated: bool) -> Vec<Grant> {
     let actor_id = request.actor_id.as_str();
     CLAIM_THESE.query(args![task_nos, base, actor_id, now, request.max_duration, seated], granted)
 }
@@ -163,9 +171,17 @@ pub(super) fn grantable(action_nos: &[i32], depth: i32) -> i32 {
     GRANTABLE.first(args![action_nos, depth], |row| row.need(1)).unwrap_or(0)
 }
 
-/// The next `depth` entries of several actions: their numbers and those of their actions.
-pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<(i64, i32)> {
-    PEEK.query(args![action_nos, depth], |row| (row.need(1), row.need(2)))
+/// The next `depth` entries of several actions that are in no lanes.
+pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
+    PEEK.query(args![action_nos, depth], |row| Candidate {
+        task_no: row.need(1),
+        action_no: row.need(2),
+        priority: row.need(3),
+        position: row.need(4),
+        lane: 0,
+        group: None,
+        turn: None,
+    })
 }
 
 fn granted(row: Row) -> Grant {
@@ -189,5 +205,7 @@ fn granted(row: Row) -> Grant {
         workgroup: row.get(16),
         merge_key: row.get(17),
         overdue: row.need::<i64>(18) != 0,
+        action_no: row.need(19),
+        lane: row.need(20),
     }
 }

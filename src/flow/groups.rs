@@ -42,7 +42,11 @@ fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
 /// `taskq.delete_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_delete_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| restartable(|| delete(group))))
+    or_throw(known(group_id).and_then(|group| {
+        // Before the rows of tasks, as whoever sets the group has it.
+        LOCK.execute(args![group]);
+        restartable(|| delete(group))
+    }))
 }
 
 /// `taskq.retry_group(group_id) -> bigint`
@@ -66,7 +70,7 @@ static KNOWN: Statement = Statement::new(
     &[TEXTOID],
 );
 
-/// A group that has tasks, or that was paused.
+/// A group that has tasks, or that was paused or set.
 fn known(group_id: Option<&str>) -> Result<&str> {
     let group = required("group_id", group_id)?;
     match KNOWN.first(args![group], |row| row.need::<bool>(1)) {
@@ -123,6 +127,9 @@ fn resume(group: &str) -> i64 {
     pending(group)
 }
 
+static LOCK: Statement =
+    Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE", &[TEXTOID]);
+/// What was set for the group goes with it.
 static FORGET: Statement =
     Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1", &[TEXTOID]);
 

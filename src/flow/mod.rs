@@ -1,7 +1,10 @@
 //! Flow control: what an action, a group, a workgroup or a merge key allows at the moment.
 
+mod action_settings;
 pub(crate) mod actions;
 pub(crate) mod backoff;
+pub(crate) mod group_settings;
 mod groups;
-pub(crate) mod limits;
+pub(crate) mod rates;
+pub(crate) mod slots;
 pub(crate) mod workgroups;

@@ -68,6 +68,8 @@ pub(crate) struct NewTask {
     pub(crate) action_no: i32,
     /// Whether its action is set to `notify`.
     pub(crate) notify: bool,
+    /// Whether its action puts every task that has a group into the lane of that.
+    gives_lanes: bool,
     pub(crate) id: String,
     /// Its place in the call, from 0.
     element: usize,
@@ -283,8 +285,8 @@ fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict, fates: &mut Fates) -> R
             }
             return Err(Refusal::repeated(&id));
         }
-        let Interned { action_no, notify } = actions[&spec.action];
-        tasks.push(NewTask { task_no, action_no, notify, id, element, spec });
+        let Interned { action_no, notify, gives_lanes } = actions[&spec.action];
+        tasks.push(NewTask { task_no, action_no, notify, gives_lanes, id, element, spec });
     }
     Ok(tasks)
 }

@@ -1,12 +1,13 @@
 //! Where each new task belongs: blocked, scheduled, ready, or settled from the start.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use pgrx::pg_sys::{BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID};
+use pgrx::pg_sys::{BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, TEXTARRAYOID};
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::flow::actions::notify_ready;
+use crate::flow::group_settings;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
@@ -99,12 +100,13 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
 /// transaction had its id.
 static INSERT_READY: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration)
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane)
       SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, u.priority, 0, u.failures, u.dependencies, true,
-             false, u.gated, false, u.max_duration
-        FROM unnest($1, $2, $3, $4, $5, $6, $7)
-             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated)",
-    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INTERVALARRAYOID, BOOLARRAYOID],
+             false, u.gated, false, u.max_duration, CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
+             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of)",
+    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INTERVALARRAYOID, BOOLARRAYOID,
+      TEXTARRAYOID],
 );
 
 fn insert_ready(ready: &[(&NewTask, Waits)]) {
@@ -127,5 +129,16 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
         ready.iter().map(|(_, w)| w.all).collect::<Vec<_>>(),
         ready.iter().map(|(t, _)| t.spec.max_duration).collect::<Vec<_>>(),
         ready.iter().map(|(t, _)| t.spec.is_gated()).collect::<Vec<_>>(),
+        lanes(ready),
     ]);
+}
+
+/// The groups into whose lanes the tasks belong, as far as this transaction can see; a claim asks again.
+fn lanes<'a>(ready: &[(&'a NewTask, Waits)]) -> Vec<Option<&'a str>> {
+    let groups: HashSet<&str> = ready.iter().filter_map(|(t, _)| t.spec.group.as_deref()).collect();
+    let limited = group_settings::limits(groups.into_iter().map(str::to_owned).collect());
+    ready
+        .iter()
+        .map(|(t, _)| t.spec.group.as_deref().filter(|group| t.gives_lanes || limited.contains_key(*group)))
+        .collect()
 }

@@ -91,7 +91,8 @@ static INSERTED: Statement = Statement::new(
 );
 static ACTIONS: Statement = Statement::new(
     c"SELECT a.name, a.action_no, COALESCE(s.paused, false), s.max_concurrency,
-             (SELECT pg_catalog.count(*) FROM taskq.slot l WHERE l.name = a.name AND l.task_no IS NOT NULL)
+             (SELECT pg_catalog.count(*) FROM taskq.slot l
+               WHERE l.group_id = '' AND l.name = a.name AND l.task_no IS NOT NULL)
         FROM taskq.action a LEFT JOIN taskq.action_setting s ON s.name = a.name",
     &[],
 );

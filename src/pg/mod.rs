@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod digest;
 pub(crate) mod json;
 pub(crate) mod latch;
+pub(crate) mod lock;
 pub(crate) mod procedure;
 pub(crate) mod process;
 pub(crate) mod session;

@@ -17,7 +17,7 @@ use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys::INT8ARRAYOID;
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
-use crate::flow::limits;
+use crate::flow::slots;
 use crate::insert::{guard, unique};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
@@ -221,6 +221,6 @@ fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
         limited: row.need(8),
         keyed: row.need(9),
     });
-    limits::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
+    slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()
 }

@@ -6,7 +6,7 @@ use pgrx::pg_sys::{CHAROID, INT8ARRAYOID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 
 use super::{Codes, Entry, Return, take};
 use crate::claim::merge;
-use crate::flow::limits;
+use crate::flow::slots;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, expiry, notify, propagate, settle, store_all};
@@ -91,7 +91,7 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
         return;
     }
     let seated = gone.iter().filter(|(_, g)| g.limited).map(|(task_no, _)| *task_no);
-    limits::release(&seated.collect::<Vec<_>>());
+    slots::release(&seated.collect::<Vec<_>>());
     notify(&ended, *outcome);
     let gated = gone.iter().filter(|(_, g)| g.gated).map(|(task_no, _)| (*task_no, *outcome));
     tally::settled(&gated.collect::<Vec<_>>(), now);

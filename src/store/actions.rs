@@ -20,7 +20,9 @@ pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
 
 static LOOK_UP: Statement = Statement::new(
     c"SELECT a.name, pg_catalog.min(a.action_no),
-             COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false)
+             COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false),
+             COALESCE((SELECT s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s
+                        WHERE s.name = a.name), false)
         FROM taskq.action a WHERE a.name = ANY ($1) GROUP BY a.name",
     &[TEXTARRAYOID],
 );
@@ -30,8 +32,10 @@ static INTERN: Statement = Statement::new(
     &[TEXTOID],
 );
 
-static NOTIFIES: Statement =
-    Statement::new(c"SELECT s.notify FROM taskq.action_setting s WHERE s.name = $1", &[TEXTOID]);
+static SETTINGS: Statement = Statement::new(
+    c"SELECT s.notify, s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s WHERE s.name = $1",
+    &[TEXTOID],
+);
 
 /// A number that stands for a name.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,8 @@ pub(crate) struct Interned {
     pub(crate) action_no: i32,
     /// Whether the action is set to `notify`.
     pub(crate) notify: bool,
+    /// Whether every task of it that has a group belongs into the lane of that.
+    pub(crate) gives_lanes: bool,
 }
 
 /// A number for each of the names, made where there is none that this transaction can see.
@@ -48,14 +54,18 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
     let names: BTreeSet<&str> = names.collect();
     let wanted: Vec<&str> = names.iter().copied().collect();
     let mut numbers: HashMap<String, Interned> = LOOK_UP
-        .query(args![wanted], |row| (row.need(1), Interned { action_no: row.need(2), notify: row.need(3) }))
+        .query(args![wanted], |row| {
+            let (action_no, notify) = (row.need(2), row.need(3));
+            (row.need(1), Interned { action_no, notify, gives_lanes: row.need(4) })
+        })
         .into_iter()
         .collect();
     for name in names {
         if !numbers.contains_key(name) {
             if let Some(action_no) = INTERN.first(args![name], |row| row.need(1)) {
-                let notify = NOTIFIES.first(args![name], |row| row.need(1)).unwrap_or(false);
-                numbers.insert(name.to_owned(), Interned { action_no, notify });
+                let (notify, gives_lanes) =
+                    SETTINGS.first(args![name], |row| (row.need(1), row.need(2))).unwrap_or((false, false));
+                numbers.insert(name.to_owned(), Interned { action_no, notify, gives_lanes });
             }
             wake::new_action();
         }

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::INT8ARRAYOID;
 
-use crate::flow::limits;
+use crate::flow::slots;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Row, Statement, args};
@@ -308,7 +308,7 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
             statement.execute(args![task_nos.as_slice()]);
         }
     }
-    limits::release(&seated);
+    slots::release(&seated);
 }
 
 static SETTLED: Statement = Statement::new(

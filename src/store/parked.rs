@@ -76,15 +76,39 @@ pub(crate) fn park(parked: &[Parked]) {
     ]);
 }
 
+static UNDER: Statement = Statement::new(
+    c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
+       UNION ALL
+      SELECT p.task_no
+        FROM unnest($2, $3) AS u(name, key)
+       CROSS JOIN LATERAL (SELECT p.task_no FROM taskq.parked p
+                            WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key OFFSET 0) AS p",
+    &[INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
+);
+static LOCK: Statement = Statement::new(
+    c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE",
+    &[INT8ARRAYOID],
+);
+
+/// Locks what rides on these tasks or is parked under these keys (group and key), in the order of numbers. Nothing is
+/// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
+pub(crate) fn lock(leaders: &[i64], keys: &[(String, String)]) {
+    let (groups, names): (Vec<String>, Vec<String>) = keys.iter().cloned().unzip();
+    let task_nos: Vec<i64> = UNDER.query(args![leaders, groups, names], |row| row.need(1));
+    if !task_nos.is_empty() {
+        LOCK.execute(args![task_nos]);
+    }
+}
+
 /// Walks `parked_reason_idx` or `parked_leader_idx`.
 static UNPARK_NAMED: Statement = Statement::new(
     c"DELETE FROM taskq.parked p
-       WHERE p.kind = $1 AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
+       WHERE p.kind = $1 AND p.kind <> 'm' AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
     &[CHAROID, TEXTOID, TEXTOID],
 );
 static UNPARK_RIDERS: Statement = Statement::new(
-    c"DELETE FROM taskq.parked p WHERE p.leader_no = $1
+    c"DELETE FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = $1
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
     &[INT8OID],
 );

@@ -36,17 +36,27 @@ fn columns(freed: &[Freed]) -> Columns {
     }
 }
 
-/// New rows at the end of their priority; the position is taken after the transaction has its id.
+/// New rows at the end of their priority; the position is taken after the transaction has its id. Whether a task belongs
+/// into a lane is asked only if it has a group; a claim asks again.
 static TO_RUN: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration)
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane)
       SELECT u.task_no, pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass), 0, 0, 'infinity',
              t.action_no, t.priority, u.tries, u.failures, u.dependencies, true, false,
-             t.gated, false, t.max_duration
+             t.gated, false, t.max_duration, t.lane
         FROM unnest($1, $2, $3, $4) AS u(task_no, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.action_no, t.priority, t.max_duration,
                                   t.group_id IS NOT NULL OR t.workgroup IS NOT NULL OR t.merge_key IS NOT NULL
-                                      AS gated
+                                      AS gated,
+                                  CASE WHEN t.group_id IS NULL THEN 0
+                                       WHEN EXISTS (SELECT FROM taskq.action a
+                                                      JOIN taskq.action_setting s ON s.name = a.name
+                                                     WHERE a.action_no = t.action_no
+                                                       AND (s.fair OR s.max_per_group IS NOT NULL) OFFSET 0)
+                                         OR EXISTS (SELECT FROM taskq.task_group g
+                                                     WHERE g.group_id = t.group_id
+                                                       AND g.max_concurrency IS NOT NULL OFFSET 0)
+                                       THEN taskq._lane(t.group_id) ELSE 0 END AS lane
                              FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING action_no",
     &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID],

@@ -10,7 +10,7 @@ use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, TIMESTAMPTZOID};
 use super::Upkeep;
 use crate::claim::merge;
 use crate::flow::actions::try_limits;
-use crate::flow::limits;
+use crate::flow::slots;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
@@ -134,7 +134,7 @@ fn end_tries(locked: Vec<Live>, now: Time) {
     let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
     let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
     let seated = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
-    limits::release(&seated.collect::<Vec<_>>());
+    slots::release(&seated.collect::<Vec<_>>());
     let (mut exhausted, mut left) = (Vec::new(), Vec::new());
     for live in locked {
         let limit = limits.get(&live.task_no).copied().unwrap_or_default();

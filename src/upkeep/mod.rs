@@ -12,6 +12,8 @@ pub(crate) mod steps;
 
 use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, TIMESTAMPTZOID};
 
+use crate::claim::lanes;
+use crate::flow::actions::Action;
 use crate::pg::clock::Time;
 use crate::pg::session::{self, in_transaction_block};
 use crate::pg::statement::{Statement, args};
@@ -84,22 +86,26 @@ pub(crate) fn fold(now: Time) -> bool {
     fold::some(STEP, now)
 }
 
-/// The first grantable entries of each action, and who has locked or changed each last.
+/// The first grantable entries of each action that are in no lane, and who has locked or changed each last.
 static GRANTABLE: Statement = Statement::new(
     c"SELECT r.xmax::text::bigint
         FROM pg_catalog.unnest($1) AS a(action_no)
        CROSS JOIN LATERAL (SELECT r.xmax FROM taskq.run r
-                            WHERE r.action_no = a.action_no AND r.grantable
+                            WHERE r.action_no = a.action_no AND r.lane = 0 AND r.grantable
                             ORDER BY r.priority DESC, r.position LIMIT $2) AS r",
     &[INT4ARRAYOID, INT4OID],
 );
 
 /// Whether a claim of these actions would find an entry to grant: one that no open transaction has locked. (An
 /// entry that an open grant has taken looks grantable to everybody else until that commits.)
-pub(crate) fn any_grantable(action_nos: &[i32]) -> bool {
+pub(crate) fn any_grantable(actions: &[&Action]) -> bool {
+    if !lanes::with_entries(actions.iter().copied(), true).is_empty() {
+        return true;
+    }
+    let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
     let mut depth: i32 = 4;
     loop {
-        let lockers: Vec<i64> = GRANTABLE.query(args![action_nos, depth], |row| row.need(1));
+        let lockers: Vec<i64> = GRANTABLE.query(args![action_nos.as_slice(), depth], |row| row.need(1));
         if lockers.iter().any(|xid| !session::is_running(*xid)) {
             return true;
         }
@@ -111,12 +117,13 @@ pub(crate) fn any_grantable(action_nos: &[i32]) -> bool {
     }
 }
 
-/// Actions with grantable tasks, if asked for; then what somebody has to look after in time: actions with
+/// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time: actions with
 /// scheduled tasks, and 0 for deadlines and schedules.
 static LEFT_BEHIND: Statement = Statement::new(
     c"SELECT a.action_no
         FROM pg_catalog.unnest($1) AS a(action_no)
-       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.grantable
+       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.lane = 0
+                              AND r.grantable
                             ORDER BY r.priority DESC, r.position LIMIT 1) AS r
        WHERE $2
        UNION ALL

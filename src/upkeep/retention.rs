@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
 use crate::claim::merge;
+use crate::flow::slots;
 use crate::insert::unique;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
@@ -45,11 +46,13 @@ pub(crate) struct Gone {
     unique_keys: Vec<((String, String), i64)>,
 }
 
-/// Removes `task` rows, and the rows of keys that nobody has any more; returns how many tasks. `ends` are
+/// Removes `task` rows, and the rows of keys and the slots of groups that nobody has any more; returns how many tasks. `ends` are
 /// those of the tasks that had settled.
 pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: Time) -> i64 {
     let gone = remove_rows(task_nos);
+    let groups: BTreeSet<String> = gone.grouped.iter().map(|(_, group)| group.clone()).collect();
     tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
+    slots::tidy(&groups.into_iter().collect::<Vec<_>>());
     merge::tidy(&gone.merge_keys.into_iter().collect::<Vec<_>>());
     unique::tidy(&gone.unique_keys);
     gone.count

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use crate::claim::merge;
 use crate::error::{Refusal, Result, or_throw, required};
-use crate::flow::limits;
+use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
@@ -91,7 +91,8 @@ fn extend(
 
 /// Tasks back in the queue because their deadline passed, and granted to nobody since.
 static LATE: Statement = Statement::new(
-    c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, '')
+    c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
+             (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
         FROM taskq.run r
         JOIN taskq.task t ON t.task_no = r.task_no
         JOIN taskq.action a ON a.action_no = r.action_no
@@ -109,29 +110,60 @@ static HOLD: Statement = Statement::new(
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
 fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)> {
     let (task_nos, nonces) = columns(late.iter().copied());
-    type Late = (i64, i64, String, Option<i32>, Option<String>, String);
     let rows: Vec<Late> = LATE.query(args![task_nos, nonces], |row| {
-        (row.need(1), row.need(2), row.need(3), row.get(4), row.get(5), row.need(6))
+        let (action, group): (String, String) = (row.need(3), row.need(6));
+        let of_group = |limit: fn(&str, &str) -> Limit| (!group.is_empty()).then(|| limit(&action, &group));
+        let limits = [
+            (Some(Limit::of_action(&action)), row.get(4)),
+            (of_group(Limit::per_group), row.get(7)),
+            (of_group(|_, group| Limit::of_group(group)), row.get(8)),
+        ];
+        Late {
+            task_no: row.need(1),
+            nonce: row.need(2),
+            key: row.get(5),
+            asks: limits
+                .into_iter()
+                .filter_map(|(limit, most)| Some(Ask { limit: limit?, most: most?, wanted: 1 }))
+                .collect(),
+            group,
+        }
     });
     rows.into_iter()
-        .filter(|(task_no, _, action, limit, key, group_id)| {
-            let slots = limit.map(|limit| limits::free_slots(action, limit, 1));
-            if slots.as_ref().is_some_and(Vec::is_empty) {
-                return false;
-            }
-            if let Some(key) = key
-                && !merge::take_alone(group_id, key, *task_no)
+        .filter(|late| {
+            let Some(seats) = late.seats() else { return false };
+            if let Some(key) = &late.key
+                && !merge::take_alone(&late.group, key, late.task_no)
             {
                 return false;
             }
-            if let Some(slots) = &slots {
-                limits::occupy(action, slots, &[*task_no]);
-            }
-            HOLD.execute(args![*task_no, deadline, actor_id, slots.is_some()]);
+            slots::occupy(&seats);
+            HOLD.execute(args![late.task_no, deadline, actor_id, !seats.is_empty()]);
             true
         })
-        .map(|(task_no, nonce, ..)| (task_no, nonce))
+        .map(|late| (late.task_no, late.nonce))
         .collect()
+}
+
+/// A task whose deadline has passed, and the limits that it is subject to.
+struct Late {
+    task_no: i64,
+    nonce: i64,
+    key: Option<String>,
+    /// Empty: none.
+    group: String,
+    asks: Vec<Ask>,
+}
+
+impl Late {
+    /// A slot of each of its limits; `None` if one of them is full. Waits for nobody.
+    fn seats(&self) -> Option<Vec<Seat<'_>>> {
+        let free = slots::lock_free(&self.asks).slots;
+        let seats = self.asks.iter().zip(free).map(|(ask, free)| {
+            Some(Seat { limit: &ask.limit, slot_no: *free.first()?, task_no: self.task_no })
+        });
+        seats.collect()
+    }
 }
 
 /// The pairs of two arrays, which must be equally long.

@@ -5,11 +5,12 @@ use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone, Uuid};
 use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
-use crate::claim::{Grant, Request, claim};
+use crate::claim::{Grant, Request, claim, lanes};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{self, Action};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
+use crate::pg::session::{may_nest, undo, undoable};
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
 use crate::token::Token;
@@ -138,6 +139,9 @@ fn leave(actions: &[Action], action_nos: &[i32], waiter: Option<&Waiter>, grante
     if full || waiter.is_some() {
         wake::hand_on(action_nos, waiter.is_some(), || {
             let mut left = upkeep::left_behind(action_nos, full, slept);
+            if full {
+                left.extend(lanes::with_entries(actions.iter(), false));
+            }
             // The actions are in the order of their numbers.
             let action =
                 |n: i32| actions.binary_search_by_key(&n, |a| a.action_no).ok().map(|at| &actions[at]);
@@ -168,7 +172,7 @@ fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>,
         let upkeep = upkeep::before_claim(&action_nos, room, waiting, now);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;
-        total.changed |= claim(request, actions, now, &mut grants);
+        total.changed |= look(request, actions, waiting, now, &mut grants);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
         }
@@ -176,10 +180,29 @@ fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>,
     if grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
-        total.changed |= claim(request, actions, clock::now(), &mut grants);
+        total.changed |= look(request, actions, waiting, clock::now(), &mut grants);
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
     (grants, total)
+}
+
+/// A claim. It locks free slots before it takes entries. A call that goes on to sleep because others took the entries must not
+/// keep these locks meanwhile, or those who are woken for the slots would find none: so it claims in a
+/// subtransaction, which is rolled back if it came to nothing.
+///
+/// Not where the call's transaction has been granted something before: others would be woken for that by each
+/// rollback.
+fn look(request: &Request, actions: &[Action], waiting: bool, now: Time, grants: &mut Vec<Grant>) -> bool {
+    let slots = actions.iter().any(|a| a.max_concurrency.is_some() || a.has_lanes());
+    if !waiting || !slots || wake::has_taken() || !may_nest() {
+        return claim(request, actions, now, grants);
+    }
+    let before = grants.len();
+    let claimed = undoable(|| {
+        let changed = claim(request, actions, now, grants);
+        if !changed && grants.len() == before { undo() } else { Ok::<bool, Refusal>(changed) }
+    });
+    matches!(claimed, Some(Ok(true)))
 }
 
 /// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;

@@ -181,7 +181,7 @@ fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool) -> i32 {
     if look_after {
         upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, now);
     }
-    let open: Vec<i32> = actions.iter().filter(|a| a.lets_one_go(now)).map(|a| a.action_no).collect();
+    let open: Vec<_> = actions.iter().filter(|a| a.lets_one_go(now)).collect();
     match () {
         () if upkeep::any_grantable(&open) => READY,
         () if upkeep.changed => CHANGED,

@@ -1,0 +1,177 @@
+//! What limits leave to one call: slots and buckets that it has locked, and has still to use.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Claim;
+use crate::flow::actions::Action;
+use crate::flow::rates::Bucket;
+use crate::flow::slots::{self, Ask, Limit, Seat};
+use crate::wake;
+
+/// The slots of one limit that this call has locked.
+#[derive(Default)]
+struct Slots {
+    free: Vec<i32>,
+    /// Occupied by what this call was granted.
+    used: Vec<(i32, i64)>,
+}
+
+/// A bucket that this call has locked, or that another grant holds.
+struct Rate {
+    bucket: Option<Bucket>,
+    granted: usize,
+    reserved: usize,
+}
+
+impl Rate {
+    fn left(&self) -> usize {
+        let allowed = self.bucket.map_or(0, |bucket| bucket.allowed() as usize);
+        allowed.saturating_sub(self.granted + self.reserved)
+    }
+}
+
+/// What keeps an entry back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    Slots(Limit),
+    Rate,
+}
+
+/// A slot of each limit that an entry is subject to.
+pub(super) struct Reserved {
+    seats: Vec<(Limit, i32)>,
+    rated: bool,
+}
+
+impl Reserved {
+    /// Whether the performance holds slots.
+    pub(super) fn is_seated(&self) -> bool {
+        !self.seats.is_empty()
+    }
+
+    pub(super) fn has(&self, limit: &Limit) -> bool {
+        self.seats.iter().any(|(of, _)| of == limit)
+    }
+}
+
+/// What the limits leave to a call.
+#[derive(Default)]
+pub(super) struct Allowances {
+    slots: BTreeMap<Limit, Slots>,
+    made: Vec<Limit>,
+    rates: HashMap<String, Rate>,
+}
+
+impl Allowances {
+    /// Locks slots of these limits, with how many are wanted of each beyond those that are used. Few more are locked
+    /// than are used in the end: until the commit nobody else can use them.
+    pub(super) fn ask(&mut self, wanted: BTreeMap<Limit, (i32, usize)>) {
+        let asks: Vec<Ask> = wanted
+            .into_iter()
+            .filter(|(limit, (_, wanted))| {
+                self.slots.get(limit).is_none_or(|slots| slots.free.len() < *wanted)
+            })
+            .map(|(limit, (most, wanted))| Ask {
+                limit,
+                most,
+                wanted: wanted.min(i32::MAX as usize / 4) as i32,
+            })
+            .collect();
+        if asks.is_empty() {
+            return;
+        }
+        let locked = slots::lock_free(&asks);
+        self.made.extend(locked.made);
+        for (ask, numbers) in asks.into_iter().zip(locked.slots) {
+            let slots = self.slots.entry(ask.limit).or_default();
+            for number in numbers {
+                if !slots.free.contains(&number) {
+                    slots.free.push(number);
+                }
+            }
+        }
+    }
+
+    /// Reserves a slot of each of the limits, and a grant of the action's rate; or none, if one of them is full.
+    pub(super) fn reserve(
+        &mut self,
+        action: &Action,
+        limits: &[Limit],
+        claim: &Claim,
+    ) -> Result<Reserved, Full> {
+        for limit in limits {
+            if self.slots.get(limit).is_none_or(|slots| slots.free.is_empty()) {
+                return Err(Full::Slots(limit.clone()));
+            }
+        }
+        if let Some((most, period)) = action.rate {
+            let rate = self.rates.entry(action.name.clone()).or_insert_with(|| Rate {
+                bucket: Bucket::lock(&action.name, most, period, claim.now),
+                granted: 0,
+                reserved: 0,
+            });
+            if rate.left() == 0 {
+                return Err(Full::Rate);
+            }
+            rate.reserved += 1;
+        }
+        let seats = limits
+            .iter()
+            .filter_map(|limit| Some((limit.clone(), self.slots.get_mut(limit)?.free.pop()?)))
+            .collect();
+        Ok(Reserved { seats, rated: action.rate.is_some() })
+    }
+
+    /// The entry was granted.
+    pub(super) fn keep(&mut self, action: &Action, reserved: Reserved, task_no: i64) {
+        for (limit, slot_no) in reserved.seats {
+            self.slots.entry(limit).or_default().used.push((slot_no, task_no));
+        }
+        if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
+            rate.reserved -= 1;
+            rate.granted += 1;
+        }
+    }
+
+    /// The entry was not granted.
+    pub(super) fn give_back(&mut self, action: &Action, reserved: Reserved) {
+        for (limit, slot_no) in reserved.seats {
+            self.slots.entry(limit).or_default().free.push(slot_no);
+        }
+        if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
+            rate.reserved -= 1;
+        }
+    }
+
+    /// Whether there is still nothing left of what kept an entry back, now that what was reserved for others is
+    /// either used or free again.
+    pub(super) fn is_used_up(&self, action: &Action, full: &Full) -> bool {
+        match full {
+            Full::Slots(limit) => self.slots.get(limit).is_none_or(|slots| slots.free.is_empty()),
+            Full::Rate => self.rates.get(&action.name).is_none_or(|rate| rate.left() == 0),
+        }
+    }
+
+    /// Writes down what was used. What others could not have while this call held it locked, they hear of at the
+    /// commit: slots that were not used after all, those that could not be made meanwhile, what is left of a rate.
+    pub(super) fn settle(self, actions: &[&Action]) {
+        let used = |slots: &Slots| slots.used.clone();
+        let seats: Vec<(&Limit, (i32, i64))> = self
+            .slots
+            .iter()
+            .flat_map(|(limit, slots)| used(slots).into_iter().map(move |u| (limit, u)))
+            .collect();
+        let seats: Vec<Seat> =
+            seats.into_iter().map(|(limit, (slot_no, task_no))| Seat { limit, slot_no, task_no }).collect();
+        slots::occupy(&seats);
+        let unused = self.slots.iter().filter(|(_, slots)| !slots.free.is_empty()).map(|(limit, _)| limit);
+        unused.chain(&self.made).for_each(slots::wake);
+        for (name, rate) in &self.rates {
+            let Some(bucket) = rate.bucket else { continue };
+            bucket.take(name, rate.granted);
+            if rate.left() > 0 {
+                actions.iter().filter(|a| a.name == *name).for_each(|a| wake::ready(a.action_no));
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a claim that has to choose may choose from: the next entries of all its actions, in one order, without locks.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+
+use super::turns::Turn;
+use super::{lanes, statements};
+use crate::flow::actions::Action;
+
+/// An entry that may be next.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) task_no: i64,
+    pub(super) action_no: i32,
+    pub(super) priority: i32,
+    pub(super) position: i64,
+    /// 0: none.
+    pub(super) lane: i64,
+    /// Its group, if it is in a lane.
+    pub(super) group: Option<String>,
+    /// Whose turn it is once it is taken, if its action is fair.
+    pub(super) turn: Option<Turn>,
+}
+
+/// An action whose entries a claim may take.
+pub(super) struct Source<'a> {
+    pub(super) action: &'a Action,
+    /// Entries may be in lanes, or belong there.
+    pub(super) laned: bool,
+    /// Lanes that have nothing to give.
+    pub(super) full: Vec<i64>,
+}
+
+impl Source<'_> {
+    pub(super) fn full_lanes(&self) -> Vec<i64> {
+        self.full.clone()
+    }
+}
+
+/// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in
+/// `passed`. Where an action takes turns, its next one stands for it.
+pub(super) fn next(
+    sources: &[Source],
+    wanted: usize,
+    passed: &HashMap<i64, i64>,
+    lane_zero: bool,
+) -> Vec<Candidate> {
+    let plain: Vec<i32> =
+        sources.iter().filter(|s| !s.laned && lane_zero).map(|s| s.action.action_no).collect();
+    let mut streams: Vec<VecDeque<Candidate>> = Vec::new();
+    if !plain.is_empty() {
+        let depth = wanted.saturating_add(passed.len()).min(i32::MAX as usize / 2);
+        let mut peeked = statements::peek(&plain, depth as i32);
+        peeked.retain(|c| !passed.contains_key(&c.task_no));
+        streams.push(peeked.into());
+    }
+    for source in sources.iter().filter(|s| s.laned) {
+        streams.push(lanes::next(source, wanted, passed, lane_zero).into());
+    }
+    merge(streams, wanted)
+}
+
+fn merge(mut streams: Vec<VecDeque<Candidate>>, wanted: usize) -> Vec<Candidate> {
+    let mut merged = Vec::new();
+    while merged.len() < wanted {
+        let first = streams
+            .iter_mut()
+            .filter(|stream| !stream.is_empty())
+            .min_by_key(|stream| stream.front().map(|c| (Reverse(c.priority), c.position)));
+        let Some(candidate) = first.and_then(VecDeque::pop_front) else { break };
+        merged.push(candidate);
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(task_no: i64, priority: i32, position: i64) -> Candidate {
+        Candidate { task_no, action_no: 1, priority, position, lane: 0, group: None, turn: None }
+    }
+
+    #[test]
+    fn streams_are_merged_by_their_heads() {
+        // The second takes turns: its own order stays, whatever the positions say.
+        let streams = vec![
+            VecDeque::from([candidate(1, 5, 10), candidate(2, 0, 20), candidate(3, 0, 30)]),
+            VecDeque::from([candidate(4, 0, 25), candidate(5, 0, 5)]),
+            VecDeque::new(),
+        ];
+        let order = |n| merge(streams.clone(), n).iter().map(|c| c.task_no).collect::<Vec<_>>();
+        assert_eq!(order(9), [1, 2, 4, 5, 3]);
+        assert_eq!(order(2), [1, 2]);
+    }
+}

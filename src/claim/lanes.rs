@@ -1,0 +1,374 @@
+//! Lanes: the entries of groups whose turn or whose limit has to be looked at before one of them is taken.
+//!
+//! An entry of a group is in the lane of that group (`run.lane`) if its action is fair or has a limit per group, or if
+//! the group has a limit of its own; all others are in lane 0. Each lane is a range of `run_lane_idx`. **A lane that is
+//! full costs nothing but a jump over it**, however many entries wait in it; and full lanes are no more than there are
+//! performances in progress.
+//!
+//! Nothing here locks. What is found is a candidate, to be claimed by number, which passes over what has changed.
+
+use std::collections::{HashMap, HashSet};
+
+use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, INT8OID};
+
+use super::candidates::{Candidate, Source};
+use super::turns::{self, Lane, Turn};
+use crate::flow::actions::Action;
+use crate::flow::slots;
+use crate::pg::session::{assign_transaction_id, is_running, random_62_bits};
+use crate::pg::statement::{Statement, args};
+use crate::wake;
+
+/// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
+/// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts.
+static TOP: Statement = Statement::new(
+    c"WITH RECURSIVE lanes(priority, lane) AS (
+        (SELECT r.priority, r.lane FROM taskq.run r
+          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3
+          ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
+        UNION ALL
+        SELECT n.priority, n.lane FROM lanes
+         CROSS JOIN LATERAL (
+               (SELECT r.priority, r.lane FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority = lanes.priority
+                   AND r.lane > lanes.lane
+                 ORDER BY r.lane, r.position LIMIT 1)
+               UNION ALL
+               (SELECT r.priority, r.lane FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < lanes.priority
+                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
+               LIMIT 1) AS n)
+      SELECT GREATEST(
+             (SELECT l.priority FROM lanes AS l WHERE l.lane <> ALL ($2) LIMIT 1),
+             (SELECT r.priority FROM taskq.run r
+               WHERE $4 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $3
+               ORDER BY r.priority DESC, r.position LIMIT 1))",
+    &[INT4OID, INT8ARRAYOID, INT8OID, BOOLOID],
+);
+
+/// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
+/// of entries and $8 more. $1 action, $2 priority.
+static STRETCH: Statement = Statement::new(
+    c"WITH RECURSIVE ring(lane) AS (
+        (SELECT r.lane FROM taskq.run r
+          WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable
+            AND r.lane >= $4 AND r.lane <= $5
+          ORDER BY r.lane, r.position LIMIT 1)
+        UNION ALL
+        SELECT n.lane FROM ring
+         CROSS JOIN LATERAL (SELECT r.lane FROM taskq.run r
+                              WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable
+                                AND r.lane > ring.lane AND r.lane <= $5
+                              ORDER BY r.lane, r.position LIMIT 1) AS n)
+      SELECT l.lane, l.weight, e.task_no, e.position, t.group_id
+        FROM (SELECT ring.lane,
+                     COALESCE((SELECT g.weight
+                                 FROM (SELECT r.task_no FROM taskq.run r
+                                        WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = ring.lane
+                                          AND r.lane <> 0
+                                        ORDER BY r.position LIMIT 1) AS r,
+                                      LATERAL (SELECT t.group_id FROM taskq.task t
+                                                WHERE t.task_no = r.task_no OFFSET 0) AS t,
+                                      LATERAL (SELECT g.weight FROM taskq.task_group g
+                                                WHERE g.group_id = t.group_id OFFSET 0) AS g), 1) AS weight
+                FROM ring WHERE ring.lane <> ALL ($3) LIMIT $6) AS l
+       CROSS JOIN LATERAL (SELECT r.task_no, r.position FROM taskq.run r
+                            WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = l.lane AND r.lane <> 0
+                              AND r.grantable
+                            ORDER BY r.position LIMIT l.weight * $7::bigint + $8) AS e
+       CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = e.task_no OFFSET 0) AS t",
+    &[INT4OID, INT4OID, INT8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID, INT4OID],
+);
+
+/// The first $3 entries of lane 0. $1 action, $2 priority.
+static WITHOUT_LANE: Statement = Statement::new(
+    c"SELECT r.task_no, r.position FROM taskq.run r
+       WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
+       ORDER BY r.position LIMIT $3",
+    &[INT4OID, INT4OID, INT4OID],
+);
+
+/// How many lanes a backend knows by name when it chooses the first turn.
+const FEW: i32 = 64;
+
+/// The next candidates of an action that has lanes: `wanted` of them, if there are so many that are not in `passed`.
+/// Higher priorities first; within one of them in the order of positions or, if the action is fair, by turns.
+pub(super) fn next(
+    source: &Source,
+    wanted: usize,
+    passed: &HashMap<i64, i64>,
+    lane_zero: bool,
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let mut turn = turns::current(source.action.action_no);
+    let mut below = i64::from(i32::MAX) + 1;
+    while found.len() < wanted {
+        let action_no = source.action.action_no;
+        let top = TOP.first(args![action_no, source.full_lanes(), below, lane_zero], |row| row.get(1));
+        let Some(priority) = top.flatten() else { break };
+        let level = Level { source, priority, wanted: wanted - found.len(), passed, lane_zero };
+        if source.action.gives_lanes() {
+            found.extend(level.by_turns(&mut turn));
+        } else {
+            found.extend(level.by_position());
+        }
+        below = i64::from(priority);
+    }
+    found
+}
+
+/// One priority of an action.
+struct Level<'a> {
+    source: &'a Source<'a>,
+    priority: i32,
+    wanted: usize,
+    /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
+    passed: &'a HashMap<i64, i64>,
+    lane_zero: bool,
+}
+
+impl Level<'_> {
+    /// The entries of all lanes in one order.
+    fn by_position(&self) -> Vec<Candidate> {
+        let each = self.wanted.saturating_add(self.most_passed());
+        let (ring, _) = self.stretch(i64::MIN, i64::MAX, MOST, 0, as_limit(each));
+        let mut all: Vec<Candidate> = ring.into_iter().flat_map(|lane| lane.entries).collect();
+        if self.lane_zero {
+            all.extend(self.without_lane(each));
+        }
+        all.sort_unstable_by_key(|c| c.position);
+        all.truncate(self.wanted);
+        all
+    }
+
+    /// The entries as the lanes take turns, from the one whose turn it is.
+    fn by_turns(&self, turn: &mut Option<Turn>) -> Vec<Candidate> {
+        let first = turn.unwrap_or_else(|| self.first_turn());
+        let mut rounds = 1;
+        loop {
+            let (ring, all) = self.ring(first.start(), rounds);
+            let had: usize = ring.iter().map(|lane| lane.entries.len()).sum();
+            let taken = turns::take(ring, Some(first), self.wanted);
+            // More rounds bring more only if the whole ring was seen, and some lane was cut off.
+            if taken.len() >= self.wanted || all == Seen::Everything || rounds >= MOST {
+                if let Some((_, last)) = taken.last() {
+                    *turn = Some(*last);
+                }
+                return taken.into_iter().map(|(c, turn)| Candidate { turn: Some(turn), ..c }).collect();
+            }
+            let enough = self.wanted / had.max(1) + 1;
+            rounds = rounds.saturating_mul(as_limit(enough.max(2))).min(MOST);
+        }
+    }
+
+    /// A lane by chance, each as likely as its weight says; of very many, the one after a point by chance.
+    fn first_turn(&self) -> Turn {
+        let (mut lanes, _) = self.stretch(i64::MIN, i64::MAX, FEW, 0, 1 + as_limit(self.most_passed()));
+        if lanes.len() >= FEW as usize {
+            return Turn { lane: random_62_bits().wrapping_mul(4), left: 0 };
+        }
+        if self.lane_zero && !self.without_lane(1).is_empty() {
+            lanes.push(Lane { lane: 0, weight: 1, entries: Default::default() });
+        }
+        let weights: i64 = lanes.iter().map(|lane| i64::from(lane.weight)).sum();
+        let mut point = random_62_bits() % weights.max(1);
+        for lane in &lanes {
+            point -= i64::from(lane.weight);
+            if point < 0 {
+                return Turn { lane: lane.lane, left: lane.weight };
+            }
+        }
+        Turn { lane: i64::MAX, left: 0 }
+    }
+
+    /// The lanes in the order of the ring, with so many rounds of entries, and whether that is all there is.
+    fn ring(&self, start: i64, rounds: i32) -> (Vec<Lane<Candidate>>, Seen) {
+        let spare = as_limit(self.most_passed());
+        let lanes_passed: HashSet<i64> = self.passed.values().copied().collect();
+        let most = as_limit(self.wanted.saturating_add(lanes_passed.len()));
+        let (mut ring, mut cut) = self.stretch(start, i64::MAX, most, rounds, spare);
+        let left = most - as_limit(ring.len());
+        if left > 0 && start > i64::MIN {
+            let (rest, rest_cut) = self.stretch(i64::MIN, start - 1, left, rounds, spare);
+            ring.extend(rest);
+            cut |= rest_cut;
+        }
+        let whole = (ring.len() as i32) < most;
+        let last = ring.last().map(|lane| turns::distance(start, lane.lane));
+        if self.lane_zero && (whole || last.is_some_and(|last| turns::distance(start, 0) < last)) {
+            let each = rounds.saturating_add(spare);
+            let entries = self.without_lane(each as usize);
+            cut |= entries.len() >= rounds as usize;
+            ring.push(Lane { lane: 0, weight: 1, entries: entries.into() });
+            ring.sort_by_key(|lane| turns::distance(start, lane.lane));
+        }
+        (ring, if whole && !cut { Seen::Everything } else { Seen::Some })
+    }
+
+    /// Some lanes with their entries, and whether any of them may have more. Lanes that have only entries that were
+    /// tried come without any.
+    fn stretch(
+        &self,
+        from: i64,
+        to: i64,
+        lanes: i32,
+        rounds: i32,
+        spare: i32,
+    ) -> (Vec<Lane<Candidate>>, bool) {
+        let action_no = self.source.action.action_no;
+        let full = self.source.full_lanes();
+        let mut found: Vec<Lane<Candidate>> = Vec::new();
+        let mut rows = 0;
+        let mut cut = false;
+        STRETCH.query(args![action_no, self.priority, full, from, to, lanes, rounds, spare], |row| {
+            let lane: i64 = row.need(1);
+            if found.last().is_none_or(|last| last.lane != lane) {
+                let weight: i32 = row.need(2);
+                found.push(Lane { lane, weight: weight as u32, entries: Default::default() });
+                rows = 0;
+            }
+            rows += 1;
+            let Some(last) = found.last_mut() else { return };
+            cut |= rows >= i64::from(last.weight) * i64::from(rounds) + i64::from(spare);
+            let task_no: i64 = row.need(3);
+            if !self.passed.contains_key(&task_no) {
+                last.entries.push_back(self.candidate(task_no, row.need(4), lane, row.get(5)));
+            }
+        });
+        (found, cut)
+    }
+
+    fn without_lane(&self, most: usize) -> Vec<Candidate> {
+        let most = as_limit(most.saturating_add(self.most_passed()));
+        WITHOUT_LANE
+            .query(args![self.source.action.action_no, self.priority, most], |row| {
+                let task_no: i64 = row.need(1);
+                (!self.passed.contains_key(&task_no)).then(|| self.candidate(task_no, row.need(2), 0, None))
+            })
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn candidate(&self, task_no: i64, position: i64, lane: i64, group: Option<String>) -> Candidate {
+        let (action_no, priority) = (self.source.action.action_no, self.priority);
+        Candidate { task_no, action_no, priority, position, lane, group, turn: None }
+    }
+
+    /// How many entries of one lane were tried, at most.
+    fn most_passed(&self) -> usize {
+        let mut counts: HashMap<i64, usize> = HashMap::new();
+        self.passed.values().for_each(|lane| *counts.entry(*lane).or_default() += 1);
+        counts.into_values().max().unwrap_or(0)
+    }
+}
+
+/// Whether there is more to be had than what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Everything,
+    Some,
+}
+
+/// What stands for "all of them" in a LIMIT.
+const MOST: i32 = i32::MAX / 4;
+
+fn as_limit(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(MOST).min(MOST)
+}
+
+/// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
+/// waiting for anybody: all of a group if $3, else those whose group has a limit of its own. A new position: an
+/// insertion in between, at an old one, could be overlooked by somebody who has passed that already.
+static MOVE: Statement = Statement::new(
+    c"WITH seen AS MATERIALIZED (
+        SELECT c.task_no, c.priority, c.position, t.group_id
+          FROM (SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable
+                 ORDER BY r.priority DESC, r.position LIMIT $2) AS c
+         CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
+         WHERE c.gated AND t.group_id IS NOT NULL
+           AND ($3 OR EXISTS (SELECT FROM taskq.task_group g
+                               WHERE g.group_id = t.group_id AND g.max_concurrency IS NOT NULL OFFSET 0))),
+      locked AS MATERIALIZED (
+        SELECT s.task_no, s.priority, s.position, taskq._lane(s.group_id) AS lane
+          FROM seen AS s
+         CROSS JOIN LATERAL (SELECT FROM taskq.run r
+                              WHERE r.task_no = s.task_no AND r.grantable AND r.lane = 0
+                                FOR NO KEY UPDATE SKIP LOCKED) AS r)
+      UPDATE taskq.run r SET lane = m.lane, position = m.position
+        FROM (SELECT o.task_no, o.lane,
+                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
+                FROM (SELECT l.task_no, l.lane FROM locked AS l ORDER BY l.priority DESC, l.position) AS o) AS m
+       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
+    &[INT4OID, INT4OID, BOOLOID],
+);
+
+/// Moves up to `most` entries of an action into the lanes of their groups; returns how many.
+pub(super) fn move_in(action: &Action, most: usize) -> usize {
+    assign_transaction_id();
+    let moved = MOVE.execute(args![action.action_no, as_limit(most), action.gives_lanes()]) as usize;
+    if moved > 0 {
+        // Others have passed over them meanwhile.
+        wake::ready_for_all(action.action_no);
+    }
+    moved
+}
+
+/// The first entries of the first $3 lanes that are not full ($2), and who has locked or changed each last.
+static LOCKERS: Statement = Statement::new(
+    c"WITH RECURSIVE lanes(priority, lane) AS (
+        (SELECT r.priority, r.lane FROM taskq.run r
+          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable
+          ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
+        UNION ALL
+        SELECT n.priority, n.lane FROM lanes
+         CROSS JOIN LATERAL (
+               (SELECT r.priority, r.lane FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority = lanes.priority
+                   AND r.lane > lanes.lane
+                 ORDER BY r.lane, r.position LIMIT 1)
+               UNION ALL
+               (SELECT r.priority, r.lane FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < lanes.priority
+                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
+               LIMIT 1) AS n)
+      SELECT h.xmax
+        FROM (SELECT l.priority, l.lane FROM lanes AS l WHERE l.lane <> ALL ($2) LIMIT $3) AS l
+       CROSS JOIN LATERAL (SELECT r.xmax::text::bigint AS xmax FROM taskq.run r
+                            WHERE r.action_no = $1 AND r.priority = l.priority AND r.lane = l.lane AND r.lane <> 0
+                              AND r.grantable
+                            ORDER BY r.position LIMIT $3) AS h
+       LIMIT $3",
+    &[INT4OID, INT8ARRAYOID, INT4OID],
+);
+
+/// Which of the actions have an entry in a lane that is not full, as far as this transaction can see. With
+/// `unlocked`, one that no open transaction has locked.
+pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>, unlocked: bool) -> Vec<i32> {
+    let laned: Vec<&Action> = actions.filter(|a| a.has_lanes()).collect();
+    if laned.is_empty() {
+        return Vec::new();
+    }
+    let full = slots::full_lanes(laned.iter().map(|a| a.name.clone()));
+    laned.into_iter().filter(|a| has_entry(a, &full_in(a, &full), unlocked)).map(|a| a.action_no).collect()
+}
+
+fn has_entry(action: &Action, full: &[i64], unlocked: bool) -> bool {
+    let mut depth: i32 = if unlocked { 4 } else { 1 };
+    loop {
+        let lockers: Vec<i64> = LOCKERS.query(args![action.action_no, full, depth], |row| row.need(1));
+        if lockers.iter().any(|xid| !unlocked || !is_running(*xid)) {
+            return true;
+        }
+        if lockers.len() < depth as usize {
+            return false;
+        }
+        depth = depth.saturating_mul(8).min(MOST);
+    }
+}
+
+/// The lanes that are full for an action.
+pub(super) fn full_in(action: &Action, full: &[(String, i64)]) -> Vec<i64> {
+    full.iter().filter(|(name, _)| name.is_empty() || *name == action.name).map(|(_, lane)| *lane).collect()
+}

@@ -1,0 +1,314 @@
+//! Settings of actions: `set_action`, `pause_action`, `resume_action`.
+
+use std::collections::BTreeMap;
+
+use pgrx::datum::{AnyElement, Interval};
+use pgrx::pg_sys::{
+    BOOLOID, FLOAT8OID, INT4OID, INTERVALOID, JSONBOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID,
+};
+use pgrx::prelude::*;
+
+use super::backoff::Backoff;
+use super::slots::{self, Limit};
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::clock;
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::spec::{MAX_NAME, check_interval};
+use crate::store::actions;
+use crate::wake;
+
+/// `taskq.set_action(action, max_tries, max_duration, backoff, max_concurrency, rate_limit, rate_period,
+/// retention, notify, on_timeout, max_timeouts, clear, retention_aborted, fair, max_per_group) -> void`
+#[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
+fn taskq_set_action(
+    action: Option<&str>,
+    max_tries: Option<i32>,
+    max_duration: Option<Interval>,
+    backoff: Option<AnyElement>,
+    max_concurrency: Option<i32>,
+    rate_limit: Option<i32>,
+    rate_period: Option<Interval>,
+    retention: Option<Interval>,
+    notify: Option<bool>,
+    on_timeout: Option<&str>,
+    max_timeouts: Option<i32>,
+    clear: Option<Vec<Option<String>>>,
+    retention_aborted: Option<Interval>,
+    fair: Option<bool>,
+    max_per_group: Option<i32>,
+) {
+    or_throw((|| {
+        let name = check_name(action)?;
+        for (argument, value, least) in [
+            ("max_tries", max_tries, 1),
+            ("max_concurrency", max_concurrency, 0),
+            ("rate_limit", rate_limit, 1),
+            ("max_timeouts", max_timeouts, 1),
+            ("max_per_group", max_per_group, 1),
+        ] {
+            if value.is_some_and(|value| value < least) {
+                let hint = format!("Give an integer from {least} up.");
+                return Err(Refusal::out_of_range(argument, &value.unwrap_or(0).to_string(), &hint));
+            }
+        }
+        for (argument, value) in [
+            ("max_duration", max_duration),
+            ("retention", retention),
+            ("retention_aborted", retention_aborted),
+            ("rate_period", rate_period),
+        ] {
+            check_interval(argument, value)?;
+        }
+        if rate_period.is_some_and(|period| period.as_micros() == 0) {
+            return Err(Refusal::out_of_range(
+                "rate_period",
+                "0",
+                "Give the time over which the limit refills.",
+            ));
+        }
+        if let Some(on_timeout) = on_timeout.filter(|s| !["retry", "abort"].contains(s)) {
+            return Err(Refusal::out_of_range("on_timeout", on_timeout, "Use 'retry' or 'abort'."));
+        }
+        let backoff = backoff.and_then(JsonText::from_argument);
+        if let Some(json) = &backoff {
+            Backoff::parse(&json.0).map_err(|what| {
+                Refusal::out_of_range("backoff", &what, "Give {\"kind\", \"initial\", \"max\", \"jitter\"}.")
+            })?;
+        }
+        let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
+        const CLEARABLE: [&str; 11] = [
+            "max_tries",
+            "max_duration",
+            "backoff",
+            "max_concurrency",
+            "rate_limit",
+            "retention",
+            "retention_aborted",
+            "max_timeouts",
+            "on_timeout",
+            "fair",
+            "max_per_group",
+        ];
+        if let Some(unknown) = clear.iter().find(|c| !CLEARABLE.contains(&c.as_str())) {
+            let hint = format!("These can be cleared: {}.", CLEARABLE.join(", "));
+            return Err(Refusal::out_of_range("clear", unknown, &hint));
+        }
+        set_action(&Settings {
+            name,
+            max_tries,
+            max_duration,
+            backoff,
+            max_concurrency,
+            rate_limit,
+            rate_period,
+            retention,
+            retention_aborted,
+            notify,
+            on_timeout,
+            max_timeouts,
+            fair,
+            max_per_group,
+            clear,
+        })
+    })());
+}
+
+fn check_name(action: Option<&str>) -> Result<&str> {
+    let name = required("action", action)?;
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Err(Refusal::out_of_range(
+            "action",
+            &format!("{} bytes long", name.len()),
+            "Give a name of 1 to 1,000 bytes.",
+        ));
+    }
+    Ok(name)
+}
+
+/// What is to be set; `None` keeps what was.
+struct Settings<'a> {
+    name: &'a str,
+    max_tries: Option<i32>,
+    max_duration: Option<Interval>,
+    backoff: Option<JsonText>,
+    max_concurrency: Option<i32>,
+    rate_limit: Option<i32>,
+    rate_period: Option<Interval>,
+    retention: Option<Interval>,
+    retention_aborted: Option<Interval>,
+    notify: Option<bool>,
+    on_timeout: Option<&'a str>,
+    max_timeouts: Option<i32>,
+    fair: Option<bool>,
+    max_per_group: Option<i32>,
+    clear: Vec<String>,
+}
+
+/// Makes the row if need be; waits for whoever is setting the same action.
+static ENSURE: Statement = Statement::new(
+    c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING",
+    &[TEXTOID],
+);
+static LOCK: Statement = Statement::new(
+    c"SELECT s.rate_limit, s.rate_period FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE",
+    &[TEXTOID],
+);
+static SET: Statement = Statement::new(
+    c"UPDATE taskq.action_setting s
+         SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
+             max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
+             backoff = COALESCE($4, CASE WHEN 'backoff' = ANY ($12) THEN NULL ELSE s.backoff END),
+             max_concurrency = COALESCE($5, CASE WHEN 'max_concurrency' = ANY ($12) THEN NULL
+                                                 ELSE s.max_concurrency END),
+             rate_limit = COALESCE($6, CASE WHEN 'rate_limit' = ANY ($12) THEN NULL ELSE s.rate_limit END),
+             rate_period = COALESCE($7, CASE WHEN 'rate_limit' = ANY ($12) THEN NULL ELSE s.rate_period END),
+             retention = COALESCE($8, CASE WHEN 'retention' = ANY ($12) THEN NULL ELSE s.retention END),
+             notify = COALESCE($9, s.notify),
+             on_timeout = COALESCE($10, CASE WHEN 'on_timeout' = ANY ($12) THEN 'retry' ELSE s.on_timeout END),
+             max_timeouts = COALESCE($11, CASE WHEN 'max_timeouts' = ANY ($12) THEN NULL
+                                               ELSE s.max_timeouts END),
+             retention_aborted = COALESCE($13, CASE WHEN 'retention_aborted' = ANY ($12) THEN NULL
+                                                    ELSE s.retention_aborted END),
+             fair = COALESCE($14, s.fair AND NOT 'fair' = ANY ($12)),
+             max_per_group = COALESCE($15, CASE WHEN 'max_per_group' = ANY ($12) THEN NULL
+                                                ELSE s.max_per_group END)
+       WHERE s.name = $1
+      RETURNING s.max_concurrency, s.rate_limit, s.max_per_group",
+    &[
+        TEXTOID,
+        INT4OID,
+        INTERVALOID,
+        JSONBOID,
+        INT4OID,
+        INT4OID,
+        INTERVALOID,
+        INTERVALOID,
+        BOOLOID,
+        TEXTOID,
+        INT4OID,
+        TEXTARRAYOID,
+        INTERVALOID,
+        BOOLOID,
+        INT4OID,
+    ],
+);
+static FILL_BUCKET: Statement = Statement::new(
+    c"INSERT INTO taskq.bucket AS b (name, level, measured_at) VALUES ($1, $2, $3)
+      ON CONFLICT (name) DO UPDATE SET level = LEAST(b.level, EXCLUDED.level)",
+    &[TEXTOID, FLOAT8OID, TIMESTAMPTZOID],
+);
+static EMPTY_BUCKET: Statement = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
+
+fn set_action(settings: &Settings) -> Result<()> {
+    let name = settings.name;
+    ENSURE.execute(args![name]);
+    let (limit, period): (Option<i32>, Option<Interval>) =
+        LOCK.first(args![name], |row| (row.get(1), row.get(2))).unwrap_or((None, None));
+    if settings.rate_limit.or(limit).is_some() != settings.rate_period.or(period).is_some() {
+        return Err(Refusal::out_of_range(
+            "rate_limit",
+            "given without \"rate_period\", or the other way round",
+            "A rate needs both: how many, and over what time.",
+        ));
+    }
+    let set: Option<[Option<i32>; 3]> = SET.first(
+        args![
+            name,
+            settings.max_tries,
+            settings.max_duration,
+            settings.backoff.clone(),
+            settings.max_concurrency,
+            settings.rate_limit,
+            settings.rate_period,
+            settings.retention,
+            settings.notify,
+            settings.on_timeout,
+            settings.max_timeouts,
+            settings.clear.clone(),
+            settings.retention_aborted,
+            settings.fair,
+            settings.max_per_group,
+        ],
+        |row| [1, 2, 3].map(|n| row.get(n)),
+    );
+    let [max_concurrency, rate_limit, max_per_group] = set.unwrap_or_default();
+    if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
+        resize_slots(name, max_concurrency);
+    }
+    if let (Some(_), Some(most)) = (settings.max_per_group, max_per_group) {
+        seat_groups(name, most);
+    }
+    match rate_limit {
+        Some(limit) => {
+            FILL_BUCKET.execute(args![name, f64::from(limit), clock::now()]);
+        }
+        None => {
+            EMPTY_BUCKET.execute(args![name]);
+        }
+    }
+    wake_all(name);
+    Ok(())
+}
+
+/// Makes the slots fit the limit; performances that began without one get theirs.
+fn resize_slots(name: &str, max_concurrency: Option<i32>) {
+    let standing = if max_concurrency.is_some() { slots::standing_in_action(name, false) } else { vec![] };
+    let held: Vec<i64> = standing.into_iter().map(|(task_no, _)| task_no).collect();
+    slots::fit_action(name, max_concurrency, &held);
+}
+
+/// Performances that began before there was a limit per group get the slots of it.
+fn seat_groups(name: &str, most: i32) {
+    slots::keep_from_making(&Limit::of_action(name));
+    let mut groups: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for (task_no, group) in slots::standing_in_action(name, true) {
+        groups.entry(group).or_default().push(task_no);
+    }
+    for (group, held) in groups {
+        slots::seat(&Limit::per_group(name, &group), most, &held);
+    }
+}
+
+static SET_PAUSED: Statement = Statement::new(
+    c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2",
+    &[TEXTOID, BOOLOID],
+);
+
+/// `taskq.pause_action(action) -> boolean`
+#[pg_extern(sql = "")]
+fn taskq_pause_action(action: Option<&str>) -> bool {
+    or_throw((|| {
+        let name = check_name(action)?;
+        ENSURE.execute(args![name]);
+        Ok(SET_PAUSED.execute(args![name, true]) > 0)
+    })())
+}
+
+/// `taskq.resume_action(action) -> boolean`
+#[pg_extern(sql = "")]
+fn taskq_resume_action(action: Option<&str>) -> bool {
+    or_throw((|| {
+        let name = check_name(action)?;
+        if KNOWN.first(args![name], |row| row.need::<bool>(1)) != Some(true) {
+            return Err(Refusal::no_such("action setting", name));
+        }
+        let resumed = SET_PAUSED.execute(args![name, false]) > 0;
+        wake_all(name);
+        Ok(resumed)
+    })())
+}
+
+static KNOWN: Statement = Statement::new(
+    c"SELECT EXISTS (SELECT FROM taskq.action_setting s WHERE s.name = $1)
+          OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1)",
+    &[TEXTOID],
+);
+
+/// Wakes all who wait for tasks of an action: what holds them back has changed.
+fn wake_all(name: &str) {
+    for action_no in actions::numbers(&[name.to_owned()]) {
+        wake::ready_for_all(action_no);
+    }
+}

@@ -1,0 +1,81 @@
+//! Rate limits that hold over all sessions together: a bucket for each action that has one.
+//!
+//! It is a row that a grant takes with SKIP LOCKED and changes in its own transaction: a rolled-back grant has taken
+//! nothing, and no two grants take the same.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{FLOAT8OID, TEXTOID, TIMESTAMPTZOID};
+
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, args};
+
+static LEVEL: Statement = Statement::new(
+    c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1 FOR UPDATE SKIP LOCKED",
+    &[TEXTOID],
+);
+static POUR: Statement = Statement::new(
+    c"UPDATE taskq.bucket b SET level = $2, measured_at = $3 WHERE b.name = $1",
+    &[TEXTOID, FLOAT8OID, TIMESTAMPTZOID],
+);
+
+/// What a rate limit leaves at the moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bucket {
+    level: f64,
+    at: Time,
+}
+
+impl Bucket {
+    /// Locks an action's bucket and fills it up to now; `None` if another grant holds it.
+    pub(crate) fn lock(name: &str, limit: i32, period: Interval, now: Time) -> Option<Self> {
+        let (level, measured_at): (f64, Time) = LEVEL.first(args![name], |row| (row.need(1), row.need(2)))?;
+        Some(Bucket { level: refilled(level, measured_at, limit, period.as_micros() as f64, now), at: now })
+    }
+
+    /// How many grants it allows.
+    pub(crate) fn allowed(self) -> i32 {
+        // A hair's breadth for what floating point loses on the way up.
+        (self.level + 1e-9).floor().max(0.0) as i32
+    }
+
+    /// Takes what was granted.
+    pub(crate) fn take(self, name: &str, granted: usize) {
+        if granted > 0 {
+            POUR.execute(args![name, (self.level - granted as f64).max(0.0), self.at]);
+        }
+    }
+}
+
+/// The level of a bucket of `limit` that refills over `period` microseconds.
+fn refilled(level: f64, measured_at: Time, limit: i32, period: f64, now: Time) -> f64 {
+    let limit = f64::from(limit);
+    let passed = measured_at.until(now).max(0) as f64;
+    if period <= 0.0 { limit } else { (level + passed * limit / period).min(limit) }
+}
+
+static PEEK: Statement =
+    Statement::new(c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
+
+/// When the bucket allows a grant again; `None` if it does now.
+pub(crate) fn next_grant(name: &str, limit: i32, period: Interval, now: Time) -> Option<Time> {
+    let (level, measured_at): (f64, Time) = PEEK.first(args![name], |row| (row.need(1), row.need(2)))?;
+    let level = refilled(level, measured_at, limit, period.as_micros() as f64, now);
+    let missing = 1.0 - level;
+    (missing > 1e-9)
+        .then(|| Time(now.0 + (missing * period.as_micros() as f64 / f64::from(limit)).ceil() as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_refills_evenly_and_never_beyond_its_size() {
+        let minute = 60_000_000.0;
+        let at = |seconds: i64| Time(seconds * 1_000_000);
+        assert_eq!(refilled(0.0, at(0), 60, minute, at(1)), 1.0);
+        assert_eq!(refilled(0.0, at(0), 60, minute, at(30)), 30.0);
+        assert_eq!(refilled(10.0, at(0), 60, minute, at(3600)), 60.0);
+        assert_eq!(refilled(5.0, at(10), 60, minute, at(0)), 5.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! Locks on a thing that has a name but need not have a row, held until the end of the transaction.
+
+use pgrx::pg_sys;
+
+/// The fourth field of our lock tags, see [`super::latch::TAG_CLASS`]; another one, so that a holder is not taken
+/// for somebody who waits.
+const TAG_CLASS: u16 = 0x7472;
+
+/// Whether others may hold the lock as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Others who share it may.
+    Shared,
+    /// Nobody else.
+    Alone,
+}
+
+impl Mode {
+    fn level(self) -> pg_sys::LOCKMODE {
+        match self {
+            Mode::Shared => pg_sys::ShareLock as pg_sys::LOCKMODE,
+            Mode::Alone => pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
+        }
+    }
+}
+
+/// What is locked: a number made of a name. Two names that get the same number share a lock, which only makes one
+/// of them busy at times when it need not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// The key of a name of several parts (FNV-1a; each part ends with a byte that no text has).
+    pub(crate) fn new(parts: &[&str]) -> Self {
+        let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+        Key(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        }))
+    }
+
+    fn tag(self) -> pg_sys::LOCKTAG {
+        pg_sys::LOCKTAG {
+            // SAFETY: reads a variable.
+            locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+            locktag_field2: (self.0 >> 32) as u32,
+            locktag_field3: self.0 as u32,
+            locktag_field4: TAG_CLASS,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+        }
+    }
+}
+
+/// Takes the lock if that needs no waiting, neither for a holder nor for somebody who waits already.
+pub(crate) fn try_lock(key: Key, mode: Mode) -> bool {
+    acquire(key, mode, true)
+}
+
+/// Takes the lock, waiting for those who hold it.
+pub(crate) fn lock(key: Key, mode: Mode) {
+    acquire(key, mode, false);
+}
+
+fn acquire(key: Key, mode: Mode, at_once: bool) -> bool {
+    let tag = key.tag();
+    // SAFETY: a lock of the current (sub)transaction, which ends with it. It raises an error only if the lock table
+    // is full, or while it waits: cancelled, or in a deadlock.
+    let result = unsafe { pg_sys::LockAcquire(&tag, mode.level(), false, at_once) };
+    result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_the_parts_of_a_name_apart() {
+        assert_ne!(Key::new(&["a", "bc"]), Key::new(&["ab", "c"]));
+        assert_ne!(Key::new(&["a", ""]), Key::new(&["", "a"]));
+        assert_eq!(Key::new(&["a", "b"]), Key::new(&["a", "b"]));
+    }
+}
