@@ -8,14 +8,6 @@ use crate::flow::rates::Bucket;
 use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::wake;
 
-/// The slots of one limit that this call has locked.
-#[derive(Default)]
-struct Slots {
-    free: Vec<i32>,
-    /// Occupied by what this call was granted.
-    used: Vec<(i32, i64)>,
-}
-
 /// A bucket that this call has locked, or that another grant holds.
 struct Rate {
     bucket: Option<Bucket>,
@@ -57,20 +49,22 @@ impl Reserved {
 /// What the limits leave to a call.
 #[derive(Default)]
 pub(super) struct Allowances {
-    slots: BTreeMap<Limit, Slots>,
+    /// Slots that are locked, and free.
+    free: BTreeMap<Limit, Vec<i32>>,
+    /// Those of what was granted in this round, and whose they are.
+    used: Vec<(Limit, i32, i64)>,
+    /// Limits of which slots were made.
     made: Vec<Limit>,
     rates: HashMap<String, Rate>,
 }
 
 impl Allowances {
-    /// Locks slots of these limits, with how many are wanted of each beyond those that are used. Few more are locked
+    /// Locks slots of these limits, with how many are wanted of each beyond those that are occupied. Few more are locked
     /// than are used in the end: until the commit nobody else can use them.
     pub(super) fn ask(&mut self, wanted: BTreeMap<Limit, (i32, usize)>) {
         let asks: Vec<Ask> = wanted
             .into_iter()
-            .filter(|(limit, (_, wanted))| {
-                self.slots.get(limit).is_none_or(|slots| slots.free.len() < *wanted)
-            })
+            .filter(|(limit, (_, wanted))| self.free.get(limit).is_none_or(|free| free.len() < *wanted))
             .map(|(limit, (most, wanted))| Ask {
                 limit,
                 most,
@@ -83,10 +77,10 @@ impl Allowances {
         let locked = slots::lock_free(&asks);
         self.made.extend(locked.made);
         for (ask, numbers) in asks.into_iter().zip(locked.slots) {
-            let slots = self.slots.entry(ask.limit).or_default();
+            let free = self.free.entry(ask.limit).or_default();
             for number in numbers {
-                if !slots.free.contains(&number) {
-                    slots.free.push(number);
+                if !free.contains(&number) {
+                    free.push(number);
                 }
             }
         }
@@ -100,7 +94,7 @@ impl Allowances {
         claim: &Claim,
     ) -> Result<Reserved, Full> {
         for limit in limits {
-            if self.slots.get(limit).is_none_or(|slots| slots.free.is_empty()) {
+            if self.free.get(limit).is_none_or(Vec::is_empty) {
                 return Err(Full::Slots(limit.clone()));
             }
         }
@@ -117,7 +111,7 @@ impl Allowances {
         }
         let seats = limits
             .iter()
-            .filter_map(|limit| Some((limit.clone(), self.slots.get_mut(limit)?.free.pop()?)))
+            .filter_map(|limit| Some((limit.clone(), self.free.get_mut(limit)?.pop()?)))
             .collect();
         Ok(Reserved { seats, rated: action.rate.is_some() })
     }
@@ -125,7 +119,7 @@ impl Allowances {
     /// The entry was granted.
     pub(super) fn keep(&mut self, action: &Action, reserved: Reserved, task_no: i64) {
         for (limit, slot_no) in reserved.seats {
-            self.slots.entry(limit).or_default().used.push((slot_no, task_no));
+            self.used.push((limit, slot_no, task_no));
         }
         if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
             rate.reserved -= 1;
@@ -136,7 +130,7 @@ impl Allowances {
     /// The entry was not granted.
     pub(super) fn give_back(&mut self, action: &Action, reserved: Reserved) {
         for (limit, slot_no) in reserved.seats {
-            self.slots.entry(limit).or_default().free.push(slot_no);
+            self.free.entry(limit).or_default().push(slot_no);
         }
         if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
             rate.reserved -= 1;
@@ -147,24 +141,27 @@ impl Allowances {
     /// either used or free again.
     pub(super) fn is_used_up(&self, action: &Action, full: &Full) -> bool {
         match full {
-            Full::Slots(limit) => self.slots.get(limit).is_none_or(|slots| slots.free.is_empty()),
+            Full::Slots(limit) => self.free.get(limit).is_none_or(Vec::is_empty),
             Full::Rate => self.rates.get(&action.name).is_none_or(|rate| rate.left() == 0),
         }
     }
 
-    /// Writes down what was used. What others could not have while this call held it locked, they hear of at the
-    /// commit: slots that were not used after all, those that could not be made meanwhile, what is left of a rate.
-    pub(super) fn settle(self, actions: &[&Action]) {
-        let used = |slots: &Slots| slots.used.clone();
-        let seats: Vec<(&Limit, (i32, i64))> = self
-            .slots
+    /// Occupies the slots of what was granted. At the end of each round: a slot that is locked and looks free would be
+    /// found again by the next.
+    pub(super) fn occupy(&mut self) {
+        let seats: Vec<Seat> = self
+            .used
             .iter()
-            .flat_map(|(limit, slots)| used(slots).into_iter().map(move |u| (limit, u)))
+            .map(|(limit, slot_no, task_no)| Seat { limit, slot_no: *slot_no, task_no: *task_no })
             .collect();
-        let seats: Vec<Seat> =
-            seats.into_iter().map(|(limit, (slot_no, task_no))| Seat { limit, slot_no, task_no }).collect();
         slots::occupy(&seats);
-        let unused = self.slots.iter().filter(|(_, slots)| !slots.free.is_empty()).map(|(limit, _)| limit);
+        self.used.clear();
+    }
+
+    /// Writes down what was taken of rates. What others could not have while this call held it locked, they hear of at
+    /// the commit: slots that were not used after all, those that could not be made meanwhile, what is left of a rate.
+    pub(super) fn settle(self, actions: &[&Action]) {
+        let unused = self.free.iter().filter(|(_, free)| !free.is_empty()).map(|(limit, _)| limit);
         unused.chain(&self.made).for_each(slots::wake);
         for (name, rate) in &self.rates {
             let Some(bucket) = rate.bucket else { continue };

@@ -172,6 +172,7 @@ fn take(
             allowances.give_back(action, reserved);
         }
     }
+    allowances.occupy();
     granted.len()
 }
 
