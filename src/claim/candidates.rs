@@ -38,7 +38,7 @@ impl Source<'_> {
 }
 
 /// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in
-/// `passed`. Where an action takes turns, its next one stands for it.
+/// `passed`. Where an action takes turns, the oldest of those that it would have taken stands for it.
 pub(super) fn next(
     sources: &[Source],
     wanted: usize,
@@ -62,15 +62,30 @@ pub(super) fn next(
 
 fn merge(mut streams: Vec<VecDeque<Candidate>>, wanted: usize) -> Vec<Candidate> {
     let mut merged = Vec::new();
+    let mut ages: Vec<VecDeque<Age>> = streams.iter().map(ages).collect();
     while merged.len() < wanted {
-        let first = streams
-            .iter_mut()
-            .filter(|stream| !stream.is_empty())
-            .min_by_key(|stream| stream.front().map(|c| (Reverse(c.priority), c.position)));
-        let Some(candidate) = first.and_then(VecDeque::pop_front) else { break };
-        merged.push(candidate);
+        let first =
+            (0..streams.len()).filter(|i| !ages[*i].is_empty()).min_by_key(|i| ages[*i].front().copied());
+        let Some(first) = first else { break };
+        ages[first].pop_front();
+        merged.extend(streams[first].pop_front());
     }
     merged
+}
+
+/// What decides between actions: the priority, then the position.
+type Age = (Reverse<i32>, i64);
+
+/// Of each candidate the age of the oldest of its priority that is not before it. One that is new and has its turn
+/// must not make the older ones of its action wait for those of another.
+fn ages(stream: &VecDeque<Candidate>) -> VecDeque<Age> {
+    let mut ages: VecDeque<Age> = VecDeque::with_capacity(stream.len());
+    for candidate in stream.iter().rev() {
+        let age = (Reverse(candidate.priority), candidate.position);
+        let next = ages.front().filter(|next| next.0 == age.0);
+        ages.push_front(next.map_or(age, |next| age.min(*next)));
+    }
+    ages
 }
 
 #[cfg(test)]
@@ -82,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_merged_by_their_heads() {
+    fn streams_are_merged_by_what_is_oldest_in_them() {
         // The second takes turns: its own order stays, whatever the positions say.
         let streams = vec![
             VecDeque::from([candidate(1, 5, 10), candidate(2, 0, 20), candidate(3, 0, 30)]),
@@ -90,7 +105,7 @@ mod tests {
             VecDeque::new(),
         ];
         let order = |n| merge(streams.clone(), n).iter().map(|c| c.task_no).collect::<Vec<_>>();
-        assert_eq!(order(9), [1, 2, 4, 5, 3]);
-        assert_eq!(order(2), [1, 2]);
+        assert_eq!(order(9), [1, 4, 5, 2, 3]);
+        assert_eq!(order(2), [1, 4]);
     }
 }

@@ -19,9 +19,13 @@ fn fill(session: &mut Session) -> Vec<Grant> {
         {"id": "mark", "action": "s", "spontaneous": true, "post_result": true, "depends_on": ["below"]},
         {"id": "handler", "action": "x", "depends_on": [{"id": "held 2", "condition": "aborted"}]},
         {"id": "one", "action": "u", "unique": {"key": "k", "period": "1 day"}},
+        {"id": "a 1", "action": "f", "group": "a"}, {"id": "a 2", "action": "f", "group": "a"}, {"id": "b 1", "action": "f", "group": "b"},
         {"id": "back", "action": "b"}, {"id": "日本語 \t tab \\ \"", "action": "x", "body": "line\nbreak \\N \\. é"},
     ]);
+    // Groups that take turns, with a limit each and one of their own, a place of which is held.
+    session.run("SELECT taskq.set_action('f', max_per_group => 1, fair => true), taskq.set_group('a', 3, 2)");
     session.insert(tasks).unwrap();
+    session.run("SELECT taskq.own_tasks('holder', 1, '{f}')");
     let done = session.own_one("d");
     session.give_with("done", done.token, "completed", "status => 'fine', result => '{\"n\": 1}'").unwrap();
     session.perform("d", "aborted");
@@ -30,7 +34,7 @@ fn fill(session: &mut Session) -> Vec<Grant> {
 }
 
 fn snapshot(session: &mut Session) -> Vec<String> {
-    ["tasks", "dependencies", "actors", "unique_keys"]
+    ["tasks", "dependencies", "actors", "unique_keys", "actions", "groups"]
         .iter()
         .flat_map(|view| {
             session.all::<String>(&format!("SELECT to_jsonb(v)::text FROM taskq.{view} v ORDER BY 1"))
@@ -84,6 +88,8 @@ fn work_goes_on(session: &mut Session, held: &[Grant]) {
     assert_eq!(session.state("blocked"), "ready");
     session.give("held 2", held[1].token, "completed").unwrap();
     assert_eq!(session.state("handler"), "aborted");
+    // One group's place is still held, the other's is free.
+    assert_eq!(session.own("w", 9, &["f"]).unwrap().len(), 1);
     // Whatever is left can be done to the end.
     while let Some(grant) = session.own("w", 1, &["x", "b"]).unwrap().pop() {
         session.complete(&grant);

@@ -3,12 +3,16 @@
 mod actions;
 mod attempts;
 mod dead_ends;
+mod fairness;
+mod group_limits;
+mod group_limits_concurrent;
 mod groups;
 mod limits;
 mod limits_concurrent;
 mod limits_order;
 mod merge;
 mod merge_concurrent;
+mod merge_open;
 mod notify;
 mod pause;
 mod progress;

@@ -1,4 +1,5 @@
-//! Everything at once: limits, rates, groups, workgroups, keys, schedules, dependencies, on four sessions.
+//! Everything at once: limits of actions and groups, turns, rates, groups, workgroups, keys, schedules, dependencies, on
+//! four sessions.
 //!
 //! Why: each of them moves tasks between the same tables, and each was right alone. On wrong code check() names a
 //! contradiction, the limit is exceeded, a call fails in a way that is no refusal, or something never settles.
@@ -14,10 +15,17 @@ use taskq_tests::{Db, Grant, Session, sqlstate, until};
 
 use crate::call;
 
-const ACTIONS: [&str; 4] = ["limited", "rated", "plain", "timed"];
+const ACTIONS: [&str; 5] = ["limited", "rated", "plain", "timed", "fair"];
 const GROUPS: [&str; 3] = ["g", "h", "i"];
 const HELD: &str = "SELECT count(*) FROM taskq.tasks WHERE action = 'limited' AND state = 'in-progress' \
                     AND (action_deadline IS NULL OR action_deadline > taskq.clock())";
+
+/// The most that is held of a group in the action that has a limit per group, and what is held of the group that has one of
+/// its own.
+const HELD_OF_GROUPS: &str = "SELECT ARRAY[COALESCE(max(n) FILTER (WHERE action = 'fair'), 0), \
+                                           COALESCE(sum(n) FILTER (WHERE group_id = 'i'), 0)]::bigint[] \
+      FROM (SELECT action, group_id, count(*) AS n FROM taskq.tasks WHERE state = 'in-progress' AND group_id IS NOT NULL \
+               AND (action_deadline IS NULL OR action_deadline > taskq.clock()) GROUP BY action, group_id) AS g";
 
 /// What a call among others may be refused with; anything else is a bug. Calls for whole groups may still deadlock with
 /// others (40P01), as may a cancel of tasks that ride on another with their key.
@@ -68,7 +76,7 @@ fn settle(session: &mut Session, random: &mut Random, tally: &mut Tally, grant: 
 
 fn operate(session: &mut Session, random: &mut Random, tally: &mut Tally, known: &[String]) {
     let group = *random.pick(&GROUPS);
-    let statement = match random.below(14) {
+    let statement = match random.below(17) {
         0 | 1 => format!("SELECT taskq.pause_group('{group}')"),
         2..=4 => format!("SELECT taskq.resume_group('{group}')"),
         5 => format!("SELECT taskq.retry_group('{group}')"),
@@ -79,6 +87,9 @@ fn operate(session: &mut Session, random: &mut Random, tally: &mut Tally, known:
         10 => "SELECT taskq.maintain()".to_owned(),
         11 => "SELECT taskq.pause_action('plain')".to_owned(),
         12 => "SELECT taskq.resume_action('plain')".to_owned(),
+        13 => format!("SELECT taskq.set_action('fair', max_per_group => {})", 1 + random.below(2)),
+        14 => format!("SELECT taskq.set_group('i', max_concurrency => {})", 2 + random.below(2)),
+        15 => format!("SELECT taskq.set_action('timed', fair => {})", random.chance(50)),
         _ => {
             let ids = format!("'{{\"{}\",\"{}\"}}'", random.pick(known), random.pick(known));
             let verb = random.pick(&["cancel_tasks", "delete_tasks", "retry_tasks"]);
@@ -140,6 +151,9 @@ fn all_of_it_at_once_stays_sound_and_leaves_nothing_stuck() {
     let db = Db::new();
     let mut main = db.connect();
     call(&mut main, "set_action('limited', max_concurrency => 3)");
+    call(&mut main, "set_action('fair', max_per_group => 2)");
+    call(&mut main, "set_group('i', max_concurrency => 3)");
+    call(&mut main, "set_group('h', weight => 3)");
     call(&mut main, "set_action('rated', rate_limit => 200, rate_period => '1 second')");
     call(
         &mut main,
@@ -160,6 +174,8 @@ fn all_of_it_at_once_stays_sound_and_leaves_nothing_stuck() {
         while workers.iter().any(|worker| !worker.is_finished()) {
             let held: i64 = main.one(HELD);
             assert!(held <= 3, "{held} are held of 3");
+            let groups: Vec<i64> = main.one(HELD_OF_GROUPS);
+            assert!(groups[0] <= 2 && groups[1] <= 3, "{groups:?} are held of 2 and 3");
             let broken = main.broken();
             assert!(broken.is_empty(), "{broken:#?}");
         }

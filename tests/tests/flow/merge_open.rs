@@ -1,0 +1,150 @@
+//! Claims and returns beside transactions that hold the very entries: nothing waits, nothing deadlocks.
+//!
+//! Why: a claim that moves an entry out of its way removes its row, and an inserter that attaches a dependency to that entry
+//! holds it. On wrong code the claim waits for the inserter's commit, or a cancel of riders beside the return of their
+//! leader ends in a deadlock.
+
+use serde_json::json;
+use taskq_tests::{Db, Progress, until};
+
+use crate::{call, owned};
+
+#[test]
+fn a_claim_that_moves_an_entry_does_not_wait_for_who_attaches_a_dependency_to_it() {
+    for (what, hold) in [
+        ("pause", "pause_group('g')"),
+        ("workgroup", "delay_workgroup('w', '1 hour')"),
+        ("limit", "set_group('g', max_concurrency => 0)"),
+        ("turns", "set_action('x', fair => true)"),
+    ] {
+        let db = Db::new();
+        let (mut open, mut main) = (db.connect(), db.connect());
+        main.insert(json!([
+            {"id": "a", "action": "x", "group": "g", "workgroup": "w"}, {"id": "b", "action": "x"},
+        ]))
+        .unwrap();
+        call(&mut main, hold);
+        open.run("BEGIN");
+        open.insert(json!([{"id": "after", "action": "y", "depends_on": ["a"]}])).unwrap();
+        let claim = db.connect().background(|s| owned(s, 9, &["x"]));
+        assert_eq!(claim.settle_down(&mut main), Progress::Done, "{what}");
+        let (mut session, mut got) = claim.join();
+        got.sort_unstable();
+        if what == "turns" {
+            assert_eq!(got, ["a", "b"])
+        } else {
+            assert_eq!(got, ["b"], "{what}")
+        }
+        open.run("COMMIT");
+        assert!(
+            owned(&mut session, 9, &["x"]).is_empty(),
+            "{what}: it is still held back, and now out of the way"
+        );
+        assert_eq!(
+            main.state("a"),
+            if what == "turns" {
+                "in-progress"
+            } else if what == "workgroup" {
+                "scheduled"
+            } else {
+                "ready"
+            }
+        );
+        assert_eq!(main.state("after"), "blocked");
+        if what == "pause" {
+            assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.parked"), 1);
+            call(&mut main, "resume_group('g')");
+            assert_eq!(owned(&mut session, 9, &["x"]), ["a"]);
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_somebody_holds_does_not_ride_and_is_not_waited_for() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    main.insert(json!([
+        {"id": "a", "action": "x", "key": "k"}, {"id": "b", "action": "x", "key": "k"}, {"id": "c", "action": "x", "key": "k"},
+    ]))
+    .unwrap();
+    for n in [1, 9] {
+        open.run("BEGIN");
+        open.insert(json!([{"id": format!("after {n}"), "action": "y", "depends_on": ["b"]}])).unwrap();
+        let claim = db.connect().background(move |s| s.own("w", n, &["x"]).unwrap());
+        assert_eq!(claim.settle_down(&mut main), Progress::Done, "{n} at a time");
+        let (mut session, grants) = claim.join();
+        assert_eq!(grants.len(), 1);
+        assert_eq!(grants[0].task_id, if n == 1 { "a" } else { "b" });
+        open.run("COMMIT");
+        session.complete(&grants[0]);
+        assert_eq!(main.state(if n == 1 { "c" } else { "b" }), "completed", "it rode, or ran");
+    }
+}
+
+#[test]
+fn a_cancel_of_riders_beside_the_return_of_their_leader_is_no_deadlock() {
+    let db = Db::new();
+    let mut main = db.connect();
+    for round in 0..25 {
+        // Two leaders whose riders are numbered crosswise: the order of leaders is not that of riders.
+        let task = |id: &str, key: &str| json!({"id": format!("{round} {id}"), "action": "x", "key": format!("{round} {key}")});
+        main.insert(json!([
+            task("l1", "k1"),
+            task("l2", "k2"),
+            task("r1", "k2"),
+            task("r2", "k1"),
+            task("r3", "k2"),
+            task("r4", "k1"),
+        ]))
+        .unwrap();
+        let grants = main.own("w", 2, &["x"]).unwrap();
+        assert_eq!(grants.len(), 2);
+        let riders: Vec<String> = (1..=4).map(|n| format!("{round} r{n}")).collect();
+        let cancel = db.connect().background(move |s| {
+            let riders: Vec<&str> = riders.iter().map(String::as_str).collect();
+            s.cancel(&riders).map_err(|error| format!("{error:?}"))
+        });
+        let back = db.connect().background(move |s| {
+            let (ids, tokens): (Vec<String>, Vec<_>) =
+                grants.into_iter().map(|g| (g.task_id, g.token)).unzip();
+            s.execute("SELECT taskq.return_tasks($1, $2)", &[&ids, &tokens])
+                .map_err(|error| format!("{error:?}"))
+        });
+        cancel.join().1.expect("the cancel");
+        back.join().1.expect("the return");
+        let left: i64 =
+            main.one("SELECT count(*) FROM taskq.tasks WHERE state NOT IN ('completed', 'aborted')");
+        assert_eq!(left, 0);
+    }
+}
+
+#[test]
+fn the_return_of_a_leader_locks_riders_in_the_order_of_a_cancel() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    // The first rider in number is that of the second leader.
+    main.insert(json!([
+        {"id": "l1", "action": "x", "key": "k1"}, {"id": "l2", "action": "x", "key": "k2"},
+        {"id": "r1", "action": "x", "key": "k2"}, {"id": "r2", "action": "x", "key": "k1"},
+    ]))
+    .unwrap();
+    let grants = main.own("w", 2, &["x"]).unwrap();
+    open.run("BEGIN");
+    assert_eq!(open.cancel(&["r1"]).unwrap(), 1);
+    let back = db.connect().background(move |s| {
+        let (ids, tokens): (Vec<String>, Vec<_>) = grants.into_iter().map(|g| (g.task_id, g.token)).unzip();
+        s.execute("SELECT taskq.return_tasks($1, $2)", &[&ids, &tokens]).map_err(|error| format!("{error:?}"))
+    });
+    assert_eq!(back.settle_down(&mut main), Progress::Blocked, "by the cancel of r1");
+    // It waits for the first rider and has not locked the second.
+    let free: Vec<i64> = main.all(
+        "SELECT p.task_no FROM taskq.parked p JOIN taskq.task t USING (task_no) WHERE t.id = 'r2' FOR UPDATE OF p SKIP LOCKED",
+    );
+    assert_eq!(free.len(), 1, "r2 is not locked before r1 is had");
+    open.run("COMMIT");
+    back.join().1.expect("the return");
+    until("all is settled", || {
+        (main.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state NOT IN ('completed', 'aborted')") == 0)
+            .then_some(())
+    });
+}
