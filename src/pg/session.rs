@@ -5,6 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys;
 
+/// Makes settings that begin with this and a dot ours alone: one that is not declared is an error from now on.
+/// Before PostgreSQL 15 they are taken as they come.
+pub(crate) fn reserve_settings(prefix: &'static std::ffi::CStr) {
+    #[cfg(feature = "pg14")]
+    let _ = prefix;
+    // SAFETY: a string with a NUL at its end, of which Postgres makes a copy.
+    #[cfg(not(feature = "pg14"))]
+    unsafe {
+        pg_sys::MarkGUCPrefixReserved(prefix.as_ptr());
+    }
+}
+
 /// Gives the transaction its id now. Whoever takes a position from the sequence must have one first:
 /// the low-water mark of claiming relies on every taken position belonging to a transaction that
 /// snapshots can see as running.
