@@ -8,7 +8,7 @@ use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::flow::actions::notify_ready;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sparse};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::ready::{self, Freed};
@@ -100,8 +100,8 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
 static INSERT_READY: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration)
-      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, u.priority, 0, u.failures, u.dependencies, true,
-             false, u.gated, false, u.max_duration
+      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
+             COALESCE(u.dependencies, 0), true, false, COALESCE(u.gated, false), false, u.max_duration
         FROM unnest($1, $2, $3, $4, $5, $6, $7)
              AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated)",
     &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INTERVALARRAYOID, BOOLARRAYOID],
@@ -122,10 +122,10 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
     INSERT_READY.execute(args![
         ready.iter().map(|(t, _)| t.task_no).collect::<Vec<_>>(),
         action_nos,
-        ready.iter().map(|(t, _)| t.spec.priority).collect::<Vec<_>>(),
-        ready.iter().map(|(_, w)| w.failed).collect::<Vec<_>>(),
-        ready.iter().map(|(_, w)| w.all).collect::<Vec<_>>(),
-        ready.iter().map(|(t, _)| t.spec.max_duration).collect::<Vec<_>>(),
-        ready.iter().map(|(t, _)| t.spec.is_gated()).collect::<Vec<_>>(),
+        sparse(ready.iter().map(|(t, _)| Some(t.spec.priority).filter(|priority| *priority != 0))),
+        sparse(ready.iter().map(|(_, w)| Some(w.failed).filter(|failed| *failed != 0))),
+        sparse(ready.iter().map(|(_, w)| Some(w.all).filter(|all| *all != 0))),
+        sparse(ready.iter().map(|(t, _)| t.spec.max_duration)),
+        sparse(ready.iter().map(|(t, _)| t.spec.is_gated().then_some(true))),
     ]);
 }

@@ -30,10 +30,15 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
+thread_local! {
+    /// Inside [`undoable`]: the answer from outside of it. A subtransaction would pass for a transaction block.
+    static IN_BLOCK: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
 /// Whether the caller holds a transaction open beyond this statement.
 pub(crate) fn in_transaction_block() -> bool {
     // SAFETY: reads a variable.
-    unsafe { pg_sys::IsTransactionBlock() }
+    IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
 }
 
 /// Whether each statement of this transaction sees what was committed before it, and passes over rows that
@@ -107,9 +112,12 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
+        let in_block = in_transaction_block();
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
+        let outside = IN_BLOCK.replace(Some(in_block));
         let result = catch_unwind(AssertUnwindSafe(work));
+        IN_BLOCK.set(outside);
         pg_sys::MemoryContextSwitchTo(context);
         if matches!(result, Ok(Ok(_))) {
             pg_sys::ReleaseCurrentSubTransaction();

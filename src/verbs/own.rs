@@ -10,6 +10,7 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{self, Action};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
+use crate::pg::session;
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
 use crate::token::Token;
@@ -106,7 +107,10 @@ fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Gra
         let actions = actions::for_claim(&request.actions);
         let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
         let tasks = waiter.as_mut().map(|w| w.register_too(wait::channels_for_work(&action_nos)));
-        let (grants, upkeep) = attempt(request, &actions, waiter.is_some());
+        let (grants, upkeep) = match waiter {
+            Some(_) => attempt_without_trace(request, &actions),
+            None => attempt(request, &actions, false),
+        };
         if grants.is_empty() && upkeep.changed && !looked_again {
             // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
             looked_again = true;
@@ -155,6 +159,20 @@ fn check_max_tasks(max_tasks: i32) -> Result<usize> {
 /// The names, none of which may be NULL.
 pub(crate) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>> {
     actions.into_iter().map(|action| required("actions", action)).collect()
+}
+
+/// One look of a call that may go to sleep: if nothing comes of it, it is rolled back.
+///
+/// A statement with SKIP LOCKED may lock a row and then leave it out: if another session has changed the row since
+/// the statement's snapshot (granted the task, say) and committed, its newest version is locked first and found
+/// unsuitable then. The lock stays. Asleep with it, we would make the return of that task wait for the end of
+/// our sleep; the end of the subtransaction gives it up.
+fn attempt_without_trace(request: &Request, actions: &[Action]) -> (Vec<Grant>, Upkeep) {
+    let looked = session::all_or_nothing(|| {
+        let (grants, upkeep) = attempt(request, actions, true);
+        if grants.is_empty() && !upkeep.changed { Err(upkeep) } else { Ok((grants, upkeep)) }
+    });
+    looked.unwrap_or_else(|upkeep| (Vec::new(), upkeep))
 }
 
 /// One look: upkeep, then the claim, and again while upkeep may have left something due behind.

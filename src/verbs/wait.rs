@@ -39,7 +39,11 @@ impl Waiter {
     }
 
     /// Makes this backend findable, and forgets earlier wake-ups. To be called before looking.
+    ///
+    /// A client that has vanished is noticed here, since a grant must not go to nobody; not between the look and the
+    /// sleep, since the check forgets wake-ups.
     pub(crate) fn register(&mut self, channels: Vec<Channel>) -> Registration {
+        latch::check_client();
         let registration = Registration::new(channels);
         latch::reset();
         registration
@@ -63,7 +67,6 @@ impl Waiter {
         if left <= 0 {
             return false;
         }
-        latch::check_client();
         self.slept = true;
         // What is overdue already is in somebody else's hands; it is looked at again a little later.
         let due = due.map_or(i64::MAX, |due| clock::now().until(due));
@@ -71,8 +74,6 @@ impl Waiter {
         let micros = left.min(due).min(slow_look().as_micros() as i64);
         // Rounded up, so as not to wake a moment too early and look in vain.
         latch::sleep(Duration::from_millis((micros as u64).div_ceil(1000)));
-        // A grant must not go to nobody.
-        latch::check_client();
         true
     }
 }
