@@ -11,6 +11,7 @@ pub(crate) mod json;
 pub(crate) mod latch;
 pub(crate) mod procedure;
 pub(crate) mod process;
+pub(crate) mod rows;
 pub(crate) mod session;
 pub(crate) mod statement;
 pub(crate) mod throw;

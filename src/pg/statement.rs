@@ -30,19 +30,8 @@ pub(crate) use args;
 /// A column for `unnest`: the values, or none at all where all of them are NULL. It fills up shorter arrays with
 /// NULLs, which costs nothing; each NULL of an array is stored, and read again.
 pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
-    let mut nulls = 0;
-    let mut values = values;
-    for value in values.by_ref() {
-        if value.is_some() {
-            let mut all = Vec::with_capacity(nulls + 1 + values.size_hint().0);
-            all.resize_with(nulls, || None);
-            all.push(value);
-            all.extend(values);
-            return all;
-        }
-        nulls += 1;
-    }
-    Vec::new()
+    let values: Vec<Option<T>> = values.collect();
+    if values.iter().any(Option::is_some) { values } else { Vec::new() }
 }
 
 /// A statement with its argument types, and its plan once it has one.

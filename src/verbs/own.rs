@@ -1,7 +1,7 @@
 //! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
 //! [`crate::claim`].
 
-use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone, Uuid};
+use pgrx::datum::Interval;
 use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
@@ -10,8 +10,9 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{self, Action};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
+use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Arg, Statement, args};
 use crate::spec::check_interval;
 use crate::token::Token;
 use crate::upkeep::{self, Upkeep, retention};
@@ -20,7 +21,6 @@ use crate::wake;
 
 /// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
 #[pg_extern(sql = "")]
-#[allow(clippy::type_complexity)]
 fn taskq_own_tasks(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
@@ -28,43 +28,31 @@ fn taskq_own_tasks(
     max_duration: Option<Interval>,
     wait: Option<Interval>,
     with_results: Option<bool>,
-) -> TableIterator<
-    'static,
-    (
-        name!(task_id, String),
-        name!(token, Uuid),
-        name!(action, String),
-        name!(body, Option<String>),
-        name!(num_tries, i32),
-        name!(num_failures, i32),
-        name!(action_deadline, Option<TimestampWithTimeZone>),
-        name!(checkpoint, Option<AnyElement>),
-        name!(results, Option<AnyElement>),
-        name!(priority, i32),
-        name!(metadata, Option<AnyElement>),
-    ),
-> {
+) -> Rows<Grant> {
     let mut grants = or_throw(own_tasks(actor_id, max_tasks, actions, max_duration, wait));
     if with_results.unwrap_or(false) {
         fetch_results(&mut grants);
     }
-    TableIterator::new(grants.into_iter().map(|g| {
-        (
-            g.id,
-            Token { task_no: g.task_no, nonce: g.nonce }.to_uuid(),
-            g.action,
-            g.body,
-            g.tries,
-            g.failures,
-            (g.deadline != Time::INFINITY)
-                .then(|| TimestampWithTimeZone::try_from(g.deadline.0).ok())
-                .flatten(),
-            g.checkpoint.and_then(JsonText::into_result),
-            g.results.and_then(JsonText::into_result),
-            g.priority,
-            g.metadata.and_then(JsonText::into_result),
-        )
-    }))
+    Rows(grants)
+}
+
+impl Columns for Grant {
+    fn datums(self) -> Vec<Arg> {
+        let deadline = (self.deadline != Time::INFINITY).then_some(self.deadline);
+        vec![
+            self.id.into_datum(),
+            Token { task_no: self.task_no, nonce: self.nonce }.to_uuid().into_datum(),
+            self.action.into_datum(),
+            self.body.into_datum(),
+            self.tries.into_datum(),
+            self.failures.into_datum(),
+            deadline.into_datum(),
+            self.checkpoint.into_datum(),
+            self.results.into_datum(),
+            self.priority.into_datum(),
+            self.metadata.into_datum(),
+        ]
+    }
 }
 
 fn own_tasks(
