@@ -328,15 +328,18 @@ BEGIN
     IF t.state IN ('completed', 'aborted') THEN
         RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
                            t.settled_at, COALESCE(': ' || t.status, ''));
-        FOR d IN SELECT x.after, x.condition, y.status_code
-                   FROM taskq.dependencies AS x JOIN taskq.tasks AS y ON y.id = x.after
-                  WHERE x.run = task_id AND t.state = 'aborted'
-                    AND ((x.condition = 'completed' AND y.status_code = 'aborted')
-                         OR (x.condition = 'aborted' AND y.status_code = 'completed'))
-                  ORDER BY x.after LIMIT 20
+        -- One look-up per edge (OFFSET 0): the planner is not to join all tasks first.
+        FOR d IN SELECT o.id AS after, CASE e.condition WHEN 'c' THEN 'completed' ELSE 'aborted' END AS condition,
+                        s.code
+                   FROM taskq.dependency AS e
+                  CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+                  CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
+                  WHERE e.run_no = number AND t.state = 'aborted'
+                    AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+                  ORDER BY o.id LIMIT 20
         LOOP
             RETURN NEXT format('its dependency "%s" %s, and it runs only if that is %s', d.after,
-                               CASE d.status_code WHEN 'aborted' THEN 'was aborted' ELSE 'completed' END, d.condition);
+                               CASE d.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, d.condition);
         END LOOP;
         IF t.state = 'aborted' AND t.max_tries IS NOT NULL AND t.num_tries >= t.max_tries THEN
             RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, t.max_tries);
@@ -355,16 +358,16 @@ BEGIN
     END IF;
 
     IF t.state = 'blocked' THEN
-        FOR d IN SELECT x.after, x.condition, y.state, y.actor_id, y.action_deadline,
-                        count(*) OVER () AS waits
-                   FROM taskq.dependency AS e
-                   JOIN taskq.task AS o ON o.task_no = e.after_no
-                   JOIN taskq.tasks AS y ON y.id = o.id
-                   JOIN LATERAL (SELECT o.id AS after,
-                                        CASE e.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled'
-                                                         ELSE 'aborted' END AS condition) AS x ON true
-                  WHERE e.run_no = number AND y.state NOT IN ('completed', 'aborted')
-                  ORDER BY e.after_no LIMIT 20
+        FOR d IN SELECT y.id AS after, y.state, y.actor_id, y.action_deadline, u.waits,
+                        CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
+                   FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
+                           FROM taskq.dependency AS e
+                          WHERE e.run_no = number
+                            AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
+                          ORDER BY e.after_no LIMIT 20) AS u
+                  CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
+                  CROSS JOIN LATERAL (SELECT y.* FROM taskq.tasks AS y WHERE y.id = o.id OFFSET 0) AS y
+                  ORDER BY u.after_no
         LOOP
             RETURN NEXT format('it waits for "%s" to be %s, which is %s%s', d.after, d.condition, d.state,
                                CASE WHEN d.state = 'in-progress' THEN

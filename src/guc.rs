@@ -4,6 +4,7 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
+use crate::pg::session;
 use crate::state::Outcome;
 
 /// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Any
@@ -72,11 +73,8 @@ pub(crate) fn init() {
         GucContext::Suset,
         GucFlags::default(),
     );
-    // SAFETY: marks the prefix as ours, so that a misspelt setting is an error.
-    #[cfg(not(feature = "pg14"))]
-    unsafe {
-        pgrx::pg_sys::MarkGUCPrefixReserved(c"taskq".as_ptr());
-    }
+    // A misspelt setting is an error.
+    session::reserve_settings(c"taskq");
 }
 
 /// Seconds that a task which ended like this is kept by default; `None` for ever.

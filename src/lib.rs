@@ -23,7 +23,8 @@
 //! - `background`: the optional background worker, which does upkeep on time when nobody calls.
 //! - `store`: statements on the tables that several verbs share; **the lock order** is in `store::live`.
 //! - `wake`: whom a commit has to wake.
-//! - `pg`: the only files with `unsafe`: plans, latches, errors, clock.
+//! - `pg`: safe functions around Postgres' internals: plans, latches, errors, clock. The only files in which the
+//!   compiler is told to look away.
 //! - `error`, `guc`, `state`, `token`: codes, settings, enumerations, tokens.
 //!
 //! # Invariants

@@ -90,11 +90,6 @@ pub(crate) fn taken(action_nos: &[i32], count: usize) {
     }
 }
 
-/// Whether this transaction was granted something.
-pub(crate) fn has_taken() -> bool {
-    TAKEN.with_borrow(|taken| !taken.is_empty())
-}
-
 fn note(channel: Channel, count: usize) {
     transaction::listen(on_end);
     NOTES.with_borrow_mut(|notes| {

@@ -31,10 +31,10 @@ struct Known {
     patience: i64,
 }
 
-/// The launcher's life, as Postgres starts it.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn taskq_launcher_main(_argument: pg_sys::Datum) {
+process::main!(taskq_launcher_main, live);
+
+/// The launcher's life.
+fn live(_: pg_sys::Oid) {
     process::connect(None);
     board::launcher_is_here();
     let mut known: HashMap<pg_sys::Oid, Known> = HashMap::new();

@@ -39,15 +39,14 @@ struct Kind {
     patience: i64,
 }
 
-/// The worker's life, as Postgres starts it; the argument is the database.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn taskq_worker_main(argument: pg_sys::Datum) {
-    let database = pg_sys::Oid::from(argument.value() as u32);
+process::main!(taskq_worker_main, live);
+
+/// The worker's life in its database.
+fn live(database: pg_sys::Oid) {
     process::connect(Some(database));
     let Some(slot) = board::slot_of(database) else { process::end(0) };
     slot.occupy();
-    process::at_exit(on_exit);
+    process::at_exit(leave);
     if !guc::background_worker() {
         end(slot, State::Off);
     }
@@ -99,9 +98,8 @@ fn pause(slot: &Slot, since: Time) {
 }
 
 /// The slot of this process is free again, whatever it died of.
-unsafe extern "C-unwind" fn on_exit(_: i32, _: pg_sys::Datum) {
-    // SAFETY: reads a variable.
-    if let Some(slot) = board::slot_of(unsafe { pg_sys::MyDatabaseId }) {
+fn leave() {
+    if let Some(slot) = board::my_slot() {
         slot.leave();
     }
 }

@@ -6,7 +6,7 @@
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{FLOAT8OID, TEXTOID, TIMESTAMPTZOID};
 
-use crate::pg::clock::Time;
+use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 
 static LEVEL: Statement = Statement::new(
@@ -27,8 +27,13 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// Locks an action's bucket and fills it up to now; `None` if another grant holds it.
-    pub(crate) fn lock(name: &str, limit: i32, period: Interval, now: Time) -> Option<Self> {
+    ///
+    /// Now is when the lock is had, not when the call `began`: whoever had it before has committed, and read the clock
+    /// before we do. With an earlier time the bucket would go back behind theirs, and what lies in between would refill
+    /// it twice.
+    pub(crate) fn lock(name: &str, limit: i32, period: Interval, began: Time) -> Option<Self> {
         let (level, measured_at): (f64, Time) = LEVEL.first(args![name], |row| (row.need(1), row.need(2)))?;
+        let now = clock::now().max(began);
         Some(Bucket { level: refilled(level, measured_at, limit, period.as_micros() as f64, now), at: now })
     }
 

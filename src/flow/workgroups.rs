@@ -42,14 +42,22 @@ static SET: Statement = Statement::new(
 );
 static BEFORE: Statement =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE", &[TEXTOID]);
-/// Tasks set aside because of the workgroup; those with a later time of their own keep that.
+/// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
+/// see `store::order`.
+static SET_ASIDE: Statement = Statement::new(
+    c"SELECT s.task_no FROM taskq.scheduled s
+       WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
+         AND s.held_back AND s.due > $2
+       ORDER BY s.task_no FOR UPDATE",
+    &[TEXTOID, TIMESTAMPTZOID],
+);
+/// Those with a later time of their own keep that.
 static BRING_FORWARD: Statement = Statement::new(
     c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
                                                         WHERE t.task_no = s.task_no))
-       WHERE s.task_no IN (SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1)
-         AND s.held_back AND s.due > $2
+       WHERE s.task_no = ANY ($1)
       RETURNING s.action_no",
-    &[TEXTOID, TIMESTAMPTZOID],
+    &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
@@ -58,7 +66,8 @@ fn set(name: &str, until: Time) {
     let before: Option<Time> = BEFORE.first(args![name], |row| row.need(1));
     SET.execute(args![name, until]);
     if before.is_some_and(|before| before > until) {
-        for action_no in BRING_FORWARD.query(args![name, until], |row| row.need(1)) {
+        let task_nos: Vec<i64> = SET_ASIDE.query(args![name, until], |row| row.need(1));
+        for action_no in BRING_FORWARD.query(args![task_nos, until], |row| row.need(1)) {
             wake::ready(action_no);
         }
     }

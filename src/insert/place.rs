@@ -9,7 +9,7 @@ use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::flow::actions::notify_ready;
 use crate::flow::group_settings;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sparse};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::ready::{self, Freed};
@@ -101,12 +101,21 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
 static INSERT_READY: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration, lane)
-      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, u.priority, 0, u.failures, u.dependencies, true,
-             false, u.gated, false, u.max_duration, CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END
+      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
+             COALESCE(u.dependencies, 0), true, false, COALESCE(u.gated, false), false, u.max_duration,
+             CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
              AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of)",
-    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INTERVALARRAYOID, BOOLARRAYOID,
-      TEXTARRAYOID],
+    &[
+        INT8ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INTERVALARRAYOID,
+        BOOLARRAYOID,
+        TEXTARRAYOID,
+    ],
 );
 
 fn insert_ready(ready: &[(&NewTask, Waits)]) {
@@ -124,11 +133,11 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
     INSERT_READY.execute(args![
         ready.iter().map(|(t, _)| t.task_no).collect::<Vec<_>>(),
         action_nos,
-        ready.iter().map(|(t, _)| t.spec.priority).collect::<Vec<_>>(),
-        ready.iter().map(|(_, w)| w.failed).collect::<Vec<_>>(),
-        ready.iter().map(|(_, w)| w.all).collect::<Vec<_>>(),
-        ready.iter().map(|(t, _)| t.spec.max_duration).collect::<Vec<_>>(),
-        ready.iter().map(|(t, _)| t.spec.is_gated()).collect::<Vec<_>>(),
+        sparse(ready.iter().map(|(t, _)| Some(t.spec.priority).filter(|priority| *priority != 0))),
+        sparse(ready.iter().map(|(_, w)| Some(w.failed).filter(|failed| *failed != 0))),
+        sparse(ready.iter().map(|(_, w)| Some(w.all).filter(|all| *all != 0))),
+        sparse(ready.iter().map(|(t, _)| t.spec.max_duration)),
+        sparse(ready.iter().map(|(t, _)| t.spec.is_gated().then_some(true))),
         lanes(ready),
     ]);
 }
@@ -137,8 +146,8 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
 fn lanes<'a>(ready: &[(&'a NewTask, Waits)]) -> Vec<Option<&'a str>> {
     let groups: HashSet<&str> = ready.iter().filter_map(|(t, _)| t.spec.group.as_deref()).collect();
     let limited = group_settings::limits(groups.into_iter().map(str::to_owned).collect());
-    ready
-        .iter()
-        .map(|(t, _)| t.spec.group.as_deref().filter(|group| t.gives_lanes || limited.contains_key(*group)))
-        .collect()
+    let lane_of = |t: &'a NewTask| {
+        t.spec.group.as_deref().filter(|group| t.gives_lanes || limited.contains_key(*group))
+    };
+    sparse(ready.iter().map(|(t, _)| lane_of(t)))
 }

@@ -7,9 +7,11 @@ use pgrx::pg_sys::{
 
 use super::NewTask;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sparse};
 use crate::store::numbers;
 
+/// Columns that no task of the call uses come as empty arrays, see [`sparse`].
+///
 /// An id that exists, or that another transaction has inserted and then commits, is passed over: the
 /// unique index makes us wait for that transaction's end.
 static INSERT: Statement = Statement::new(
@@ -17,9 +19,10 @@ static INSERT: Statement = Statement::new(
                               not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
                               merge_key, seed, unique_key, unique_until, unique_states,
                               retention_aborted)
-      SELECT u.task_no, u.action_no, u.priority, u.max_tries, u.spontaneous, u.post_result, $18, u.not_before,
+      SELECT u.task_no, u.action_no, COALESCE(u.priority, 0), u.max_tries, COALESCE(u.spontaneous, false),
+             COALESCE(u.post_result, false), $18, u.not_before,
              u.max_duration, u.retention, u.backoff, u.id, u.group_id, u.body, u.metadata,
-             u.workgroup, u.merge_key, u.seed, u.unique_key, u.unique_until, u.unique_states,
+             u.workgroup, u.merge_key, COALESCE(u.seed, false), u.unique_key, u.unique_until, u.unique_states,
              u.retention_aborted
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
                     $15, $16, $17, $19, $20, $21, $22)
@@ -70,26 +73,26 @@ pub(super) fn insert(tasks: &[NewTask], now: Time) -> Vec<String> {
     let inserted = INSERT.execute(args![
         tasks.iter().map(|t| t.task_no).collect::<Vec<_>>(),
         tasks.iter().map(|t| t.action_no).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.priority).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.max_tries).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.spontaneous).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.post_result).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.not_before).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.max_duration).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.retention).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.backoff.clone()).collect::<Vec<_>>(),
+        sparse(tasks.iter().map(|t| Some(t.spec.priority).filter(|priority| *priority != 0))),
+        sparse(tasks.iter().map(|t| t.spec.max_tries)),
+        sparse(tasks.iter().map(|t| t.spec.spontaneous.then_some(true))),
+        sparse(tasks.iter().map(|t| t.spec.post_result.then_some(true))),
+        sparse(tasks.iter().map(|t| t.spec.not_before)),
+        sparse(tasks.iter().map(|t| t.spec.max_duration)),
+        sparse(tasks.iter().map(|t| t.spec.retention)),
+        sparse(tasks.iter().map(|t| t.spec.backoff.clone())),
         tasks.iter().map(|t| t.id.as_str()).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.group.as_deref()).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.body.as_deref()).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.metadata.clone()).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.workgroup.as_deref()).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.key.as_deref()).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.seed).collect::<Vec<_>>(),
+        sparse(tasks.iter().map(|t| t.spec.group.as_deref())),
+        sparse(tasks.iter().map(|t| t.spec.body.as_deref())),
+        sparse(tasks.iter().map(|t| t.spec.metadata.clone())),
+        sparse(tasks.iter().map(|t| t.spec.workgroup.as_deref())),
+        sparse(tasks.iter().map(|t| t.spec.key.as_deref())),
+        sparse(tasks.iter().map(|t| t.spec.seed.then_some(true))),
         now,
-        tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.key.as_str())).collect::<Vec<_>>(),
-        tasks.iter().map(|t| until(t, now)).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.states)).collect::<Vec<_>>(),
-        tasks.iter().map(|t| t.spec.retention_aborted).collect::<Vec<_>>(),
+        sparse(tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.key.as_str()))),
+        sparse(tasks.iter().map(|t| until(t, now))),
+        sparse(tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.states))),
+        sparse(tasks.iter().map(|t| t.spec.retention_aborted)),
     ]);
     if inserted as usize == tasks.len() {
         return Vec::new();

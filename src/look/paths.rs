@@ -9,27 +9,18 @@ use pgrx::prelude::*;
 
 use super::walk::{Node, Way, nodes, number, reach};
 use crate::error::{Result, or_throw};
+use crate::pg::rows::Rows;
 
 /// `taskq.critical_path(task_id) -> TABLE (step, task_id, action, state, duration)`
 #[pg_extern(sql = "")]
 #[allow(clippy::type_complexity)]
-fn taskq_critical_path(
-    task_id: Option<&str>,
-) -> TableIterator<
-    'static,
-    (
-        name!(step, i32),
-        name!(task_id, String),
-        name!(action, String),
-        name!(state, String),
-        name!(duration, Option<Interval>),
-    ),
-> {
+fn taskq_critical_path(task_id: Option<&str>) -> Rows<(i32, String, String, String, Option<Interval>)> {
     let path = or_throw(critical_path(task_id));
-    TableIterator::new(path.into_iter().enumerate().map(|(i, node)| {
+    let row = |(i, node): (usize, Node)| {
         let duration = (node.duration > 0).then(|| Interval::from_micros(node.duration));
         (i as i32 + 1, node.id, node.action, node.state, duration)
-    }))
+    };
+    Rows(path.into_iter().enumerate().map(row).collect())
 }
 
 /// The longest chain that ends in the task, by the time its tasks have taken. What has not started counts

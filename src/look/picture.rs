@@ -30,6 +30,9 @@ fn taskq_graph(
     })())
 }
 
+/// How far the tasks that are left out are counted.
+const COUNTED: usize = 10_000;
+
 /// The part of the graph that is shown.
 struct Picture {
     /// In the order of insertion.
@@ -40,14 +43,11 @@ struct Picture {
 }
 
 impl Picture {
-    /// A task with its ancestors and descendants; or, if no task has this id, the tasks of a group.
+    /// A task with its ancestors and descendants, the nearest first; or, if no task has this id, the tasks of a
+    /// group in the order of their insertion.
     fn of(name: &str, most: usize, skip: usize) -> Result<Self> {
-        let mut all: Vec<i64> = match numbers::by_id(&[name]).get(name) {
-            Some(number) => {
-                let (up, _) = reach(*number, Way::Up, usize::MAX);
-                let (down, _) = reach(*number, Way::Down, usize::MAX);
-                up.into_iter().chain(down).map(|(n, _)| n).chain([*number]).collect()
-            }
+        let all = match numbers::by_id(&[name]).get(name) {
+            Some(number) => surroundings(*number, most.saturating_add(skip).saturating_add(COUNTED)),
             None => of_group(name),
         };
         if all.is_empty() {
@@ -55,9 +55,8 @@ impl Picture {
             debug_assert_eq!(refusal.sqlstate, NO_SUCH_TASK);
             return Err(refusal);
         }
-        all.sort_unstable();
-        all.dedup();
-        let shown: Vec<i64> = all.iter().copied().skip(skip).take(most).collect();
+        let mut shown: Vec<i64> = all.iter().copied().skip(skip).take(most).collect();
+        shown.sort_unstable();
         let inside: HashSet<i64> = shown.iter().copied().collect();
         let links = links(&shown, Way::Down).into_iter().filter(|l| inside.contains(&l.run)).collect();
         Ok(Picture { left_out: all.len() - shown.len(), nodes: nodes(&shown), shown, links })
@@ -80,7 +79,8 @@ impl Picture {
         if self.left_out == 0 {
             return String::new();
         }
-        format!("{comment}{} more tasks are not shown; see max_tasks and skip\n", self.left_out)
+        let or_more = if self.left_out >= COUNTED { " or" } else { "" };
+        format!("{comment}{}{or_more} more tasks are not shown; see max_tasks and skip\n", self.left_out)
     }
 
     fn dot(&self) -> String {
@@ -162,6 +162,18 @@ impl Picture {
         out.push_str(&self.left_out_note(""));
         out
     }
+}
+
+/// A task and what it is connected to, up or down, by distance and number: `enough` of it, so that a huge graph
+/// is not walked for a page of it.
+fn surroundings(number: i64, enough: usize) -> Vec<i64> {
+    let (up, _) = reach(number, Way::Up, enough);
+    let (down, _) = reach(number, Way::Down, enough);
+    let mut all: Vec<(i32, i64)> =
+        up.into_iter().chain(down).map(|(n, distance)| (distance, n)).chain([(0, number)]).collect();
+    all.sort_unstable();
+    all.truncate(enough);
+    all.into_iter().map(|(_, n)| n).collect()
 }
 
 /// For a quoted string in DOT.

@@ -6,6 +6,7 @@ use pgrx::pg_sys::{INT8ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::rows::Rows;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::store::numbers;
@@ -125,32 +126,17 @@ pub(super) fn of_group(group_id: &str) -> Vec<i64> {
     OF_GROUP.query(args![group_id], |row| row.need(1))
 }
 
-type Relatives = TableIterator<
-    'static,
-    (name!(task_id, String), name!(action, String), name!(state, String), name!(depth, i32)),
->;
+type Relatives = Rows<(String, String, String, i32)>;
 
 /// `taskq.ancestors(task_id, max_tasks) -> TABLE (task_id, action, state, depth)`
 #[pg_extern(sql = "")]
-fn taskq_ancestors(
-    task_id: Option<&str>,
-    max_tasks: Option<i32>,
-) -> TableIterator<
-    'static,
-    (name!(task_id, String), name!(action, String), name!(state, String), name!(depth, i32)),
-> {
+fn taskq_ancestors(task_id: Option<&str>, max_tasks: Option<i32>) -> Relatives {
     or_throw(relatives(task_id, max_tasks, Way::Up))
 }
 
 /// `taskq.descendants(task_id, max_tasks) -> TABLE (task_id, action, state, depth)`
 #[pg_extern(sql = "")]
-fn taskq_descendants(
-    task_id: Option<&str>,
-    max_tasks: Option<i32>,
-) -> TableIterator<
-    'static,
-    (name!(task_id, String), name!(action, String), name!(state, String), name!(depth, i32)),
-> {
+fn taskq_descendants(task_id: Option<&str>, max_tasks: Option<i32>) -> Relatives {
     or_throw(relatives(task_id, max_tasks, Way::Down))
 }
 
@@ -158,10 +144,11 @@ fn relatives(task_id: Option<&str>, max_tasks: Option<i32>, way: Way) -> Result<
     let most = most(max_tasks)?;
     let (found, _) = reach(number(task_id)?, way, most);
     let nodes = nodes(&found.iter().map(|(n, _)| *n).collect::<Vec<_>>());
-    Ok(TableIterator::new(found.into_iter().filter_map(move |(n, depth)| {
+    let row = |(n, depth)| {
         let node = nodes.get(&n)?.clone();
         Some((node.id, node.action, node.state, depth))
-    })))
+    };
+    Ok(Rows(found.into_iter().filter_map(row).collect()))
 }
 
 /// A bound on the number of tasks; NULL for none.

@@ -124,12 +124,17 @@ pub(crate) fn slot_of(database: pg_sys::Oid) -> Option<&'static Slot> {
     board()?.slots.iter().find(|slot| slot.database() == database)
 }
 
+/// The slot of the database that this process is connected to.
+pub(crate) fn my_slot() -> Option<&'static Slot> {
+    // SAFETY: reads a variable.
+    slot_of(unsafe { pg_sys::MyDatabaseId })
+}
+
 /// Called after a commit that changed the queue of this database: has its worker look in time for what is
 /// `due`, and a database looked at in which there was no extension before. Raises no error.
 pub(crate) fn tell(due: Time) {
     let Some(board) = board() else { return };
-    // SAFETY: reads a variable.
-    match slot_of(unsafe { pg_sys::MyDatabaseId }) {
+    match my_slot() {
         Some(slot) => match slot.state() {
             State::Running if due.0 < slot.wakes_at.load(SeqCst) => set(&slot.latch),
             State::Absent => {

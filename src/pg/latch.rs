@@ -101,7 +101,10 @@ unsafe extern "C-unwind" {
     fn BackendIdGetProc(backend_id: std::ffi::c_int) -> *mut pg_sys::PGPROC;
 }
 
-/// Raises an error if the client has vanished: a grant must not go to nobody.
+/// Raises an error if the client has vanished: a grant must not go to nobody. It resets the latch if that is set
+/// (`pq_check_connection` does, to see what the socket has to tell), so it has no place between a look and the
+/// sleep after it. (With `client_connection_check_interval` the server makes the same check itself every so many
+/// seconds; should it fall between the two, and a wake-up before it, the slow look makes up for it.)
 pub(crate) fn check_client() {
     // SAFETY: MyProcPort is set in client backends only, and the check is made only there.
     let alive = unsafe { pg_sys::MyProcPort.is_null() || pq_check_connection() };

@@ -5,6 +5,34 @@ use pgrx::{FromDatum, IntoDatum, pg_sys};
 
 use super::throw::throw;
 
+/// A procedure as Postgres calls it: `procedure!(symbol, pg_finfo_symbol, body)` exports the symbol, which passes
+/// its call on to `body(&Call)`, and the record that tells Postgres how to call it.
+macro_rules! procedure {
+    ($symbol:ident, $info:ident, $body:path) => {
+        #[doc = "A procedure of the SQL surface."]
+        #[::pgrx::pg_guard]
+        // SAFETY: the prefix `taskq_` is this library's; the compiler sees to it that a name stands once in it.
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $symbol(
+            fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
+        ) -> ::pgrx::pg_sys::Datum {
+            // SAFETY: only Postgres calls this, with the information on the call that it makes.
+            $body(&unsafe { $crate::pg::procedure::Call::new(fcinfo) })
+        }
+
+        #[doc(hidden)]
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $info() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
+            const INFO: ::pgrx::pg_sys::Pg_finfo_record = ::pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+            &INFO
+        }
+    };
+}
+pub(crate) use procedure;
+
 /// The arguments of a procedure that is being called, and its one INOUT result.
 pub(crate) struct Call {
     fcinfo: pg_sys::FunctionCallInfo,

@@ -1,5 +1,6 @@
 //! What a background process needs: to be registered, to connect, to sleep, and to survive errors.
 
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -18,6 +19,22 @@ pub(crate) fn is_server_start() -> bool {
     // SAFETY: reads variables.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress && !pg_sys::IsBinaryUpgrade }
 }
+
+/// What a background process runs: `main!(symbol, body)` exports the symbol, by which the server finds it, and passes
+/// on to `body` the database that the process was started for ([`start_worker`]; invalid for the launcher).
+macro_rules! main {
+    ($symbol:ident, $body:path) => {
+        #[doc = "The life of a background process, as Postgres starts it."]
+        #[::pgrx::pg_guard]
+        // SAFETY: the prefix `taskq_` is this library's; the compiler sees to it that a name stands once in it.
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        pub extern "C-unwind" fn $symbol(argument: ::pgrx::pg_sys::Datum) {
+            $body(::pgrx::pg_sys::Oid::from(argument.value() as u32))
+        }
+    };
+}
+pub(crate) use main;
 
 /// How soon the postmaster starts the launcher again if it ends.
 const RESTART: Duration = Duration::from_secs(5);
@@ -250,8 +267,21 @@ pub(crate) fn hold_extension() -> Option<pg_sys::Oid> {
     }
 }
 
-/// Runs `work` when the process ends, however it ends.
-pub(crate) fn at_exit(work: unsafe extern "C-unwind" fn(i32, pg_sys::Datum)) {
-    // SAFETY: the function touches shared memory only.
-    unsafe { pg_sys::before_shmem_exit(Some(work), pg_sys::Datum::from(0usize)) };
+/// Runs `work` when the process ends, however it ends. Asked again, it runs that instead. It may touch shared memory,
+/// and raises no error: the process is beyond any transaction.
+pub(crate) fn at_exit(work: fn()) {
+    thread_local! {
+        static WORK: Cell<Option<fn()>> = const { Cell::new(None) };
+    }
+    #[pg_guard]
+    unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
+        if let Some(work) = WORK.get() {
+            work();
+        }
+    }
+    if WORK.replace(Some(work)).is_none() {
+        // SAFETY: a function of this library, which stays loaded as long as the process lives; it is called on this
+        // thread, the only one.
+        unsafe { pg_sys::before_shmem_exit(Some(on_exit), pg_sys::Datum::from(0usize)) };
+    }
 }

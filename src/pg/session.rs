@@ -5,6 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys;
 
+/// Makes settings that begin with this and a dot ours alone: one that is not declared is an error from now on.
+/// Before PostgreSQL 15 they are taken as they come.
+pub(crate) fn reserve_settings(prefix: &'static std::ffi::CStr) {
+    #[cfg(feature = "pg14")]
+    let _ = prefix;
+    // SAFETY: a string with a NUL at its end, of which Postgres makes a copy.
+    #[cfg(not(feature = "pg14"))]
+    unsafe {
+        pg_sys::MarkGUCPrefixReserved(prefix.as_ptr());
+    }
+}
+
 /// Gives the transaction its id now. Whoever takes a position from the sequence must have one first:
 /// the low-water mark of claiming relies on every taken position belonging to a transaction that
 /// snapshots can see as running.
@@ -18,10 +30,15 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
+thread_local! {
+    /// Inside [`undoable`]: the answer from outside of it. A subtransaction would pass for a transaction block.
+    static IN_BLOCK: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
 /// Whether the caller holds a transaction open beyond this statement.
 pub(crate) fn in_transaction_block() -> bool {
     // SAFETY: reads a variable.
-    unsafe { pg_sys::IsTransactionBlock() }
+    IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
 }
 
 /// Whether each statement of this transaction sees what was committed before it, and passes over rows that
@@ -95,9 +112,12 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
+        let in_block = in_transaction_block();
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
+        let outside = IN_BLOCK.replace(Some(in_block));
         let result = catch_unwind(AssertUnwindSafe(work));
+        IN_BLOCK.set(outside);
         pg_sys::MemoryContextSwitchTo(context);
         if matches!(result, Ok(Ok(_))) {
             pg_sys::ReleaseCurrentSubTransaction();

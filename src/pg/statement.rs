@@ -27,6 +27,13 @@ macro_rules! args {
 }
 pub(crate) use args;
 
+/// A column for `unnest`: the values, or none at all where all of them are NULL. It fills up shorter arrays with
+/// NULLs, which costs nothing; each NULL of an array is stored, and read again.
+pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
+    let values: Vec<Option<T>> = values.collect();
+    if values.iter().any(Option::is_some) { values } else { Vec::new() }
+}
+
 /// A statement with its argument types, and its plan once it has one.
 pub(crate) struct Statement {
     sql: &'static std::ffi::CStr,
@@ -174,5 +181,17 @@ impl Row {
             Some(value) => value,
             None => pgrx::error!("column {n} of an internal statement is NULL"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sparse;
+
+    #[test]
+    fn a_column_without_values_is_empty_and_any_other_is_whole() {
+        assert_eq!(sparse([None::<i32>, None].into_iter()), []);
+        assert_eq!(sparse([None, Some(1), None].into_iter()), [None, Some(1), None]);
+        assert_eq!(sparse([Some(1), None].into_iter()), [Some(1), None]);
     }
 }

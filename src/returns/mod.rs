@@ -24,7 +24,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
-use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::live::{self, Firmness, Live};
 use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::token::Token;
@@ -202,7 +202,7 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
 
 static TAKE: Statement = Statement::new(
     c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
-      RETURNING r.task_no, r.nonce, r.tries, r.failures, r.dependencies, r.granted_at, r.actor_id,
+      RETURNING r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
                 r.limited, r.keyed",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
@@ -210,17 +210,7 @@ static TAKE: Statement = Statement::new(
 /// Removes the rows of performances that end now.
 fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
     let (task_nos, nonces) = columns(tokens.iter().map(|(_, token)| token));
-    let rows: Vec<Live> = TAKE.query(args![task_nos, nonces], |row| Live {
-        task_no: row.need(1),
-        place: Place::Run { nonce: row.need(2) },
-        tries: row.need(3),
-        failures: row.need(4),
-        dependencies: row.need(5),
-        granted_at: row.get(6),
-        actor_id: row.get(7),
-        limited: row.need(8),
-        keyed: row.need(9),
-    });
+    let rows: Vec<Live> = TAKE.query(args![task_nos, nonces], Live::in_run);
     slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()
 }

@@ -39,6 +39,12 @@ impl Calendar {
         Some(Time(next.timestamp_micros() - POSTGRES_EPOCH))
     }
 
+    /// The first of the times from `first` to `last`, at most so many. `first` is one of them.
+    pub(super) fn first(&self, first: Time, last: Time, count: usize) -> Vec<Time> {
+        let all = std::iter::successors(Some(first), |time| self.after(*time));
+        all.take_while(|time| *time <= last).take(count).collect()
+    }
+
     /// The last of the times from `first` to `last`, at most so many, oldest first. `first` is one of them.
     ///
     /// Looks back from `last` for where to begin, since there may be millions; the times themselves are those
@@ -159,12 +165,8 @@ mod tests {
         ] {
             let calendar =
                 Calendar::parse("30 2 * * *", "Europe/Berlin").unwrap_or_else(|(_, e)| panic!("{e}"));
-            let mut forwards = vec![at(first)];
-            while let Some(time) =
-                calendar.after(forwards[forwards.len() - 1]).filter(|time| *time <= at(end))
-            {
-                forwards.push(time);
-            }
+            let forwards = calendar.first(at(first), at(end), usize::MAX);
+            assert!(forwards.len() > 2, "{forwards:?}");
             for count in 1..=5 {
                 let expected = &forwards[forwards.len().saturating_sub(count)..];
                 assert_eq!(calendar.last(at(first), at(end), count), expected, "{count} from {first}");

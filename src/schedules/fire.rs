@@ -112,43 +112,22 @@ fn fire(schedule: Due, now: Time) -> bool {
     true
 }
 
-/// The times for which a run is due now, as the backfill policy has it, and the next time after them.
+/// The times for which a run is due now, as the backfill policy has it, and the next time after them. The work is that of
+/// finding the times that are returned, however many were missed.
 fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
-    if let Some(most) = schedule.max_backfill.filter(|_| schedule.backfill == "all") {
-        let mut missed = calendar.last(schedule.next_at, now, usize::try_from(most).unwrap_or(1));
-        missed.truncate(MOST_RUNS);
-        let next = missed.last().and_then(|time| calendar.after(*time));
-        return (missed, next.unwrap_or(Time::INFINITY));
-    }
-    let mut missed = vec![schedule.next_at];
-    let mut next = calendar.after(schedule.next_at);
-    while let Some(time) = next.filter(|time| *time <= now) {
-        if schedule.backfill == "all" {
-            if missed.len() == MOST_RUNS {
-                break;
-            }
-            missed.push(time);
-        } else {
-            missed[0] = time;
-            // After a long time away the steps would be many: from close to now the last ones are found.
-            if time.until(now) > FAR
-                && let Some(near) = calendar.after(Time(now.0 - FAR)).filter(|n| *n <= now)
-            {
-                missed[0] = near;
-                next = calendar.after(near);
-                continue;
-            }
-        }
-        next = calendar.after(time);
-    }
+    let first = schedule.next_at;
+    let mut due = match (schedule.backfill.as_str(), schedule.max_backfill) {
+        ("all", None) => calendar.first(first, now, MOST_RUNS),
+        ("all", Some(most)) => calendar.last(first, now, usize::try_from(most).unwrap_or(1)),
+        _ => calendar.last(first, now, 1),
+    };
+    due.truncate(MOST_RUNS);
+    let next = due.last().and_then(|time| calendar.after(*time)).unwrap_or(Time::INFINITY);
     if schedule.backfill == "none" {
-        missed.retain(|time| time.until(now) <= GRACE);
+        due.retain(|time| time.until(now) <= GRACE);
     }
-    (missed, next.unwrap_or(Time::INFINITY))
+    (due, next)
 }
-
-/// A day: further back than this, missed times are jumped over.
-const FAR: i64 = 24 * 3600 * 1_000_000;
 
 /// What starting a run came to.
 enum Started {

@@ -80,7 +80,7 @@ pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
 }
 
 static LOCK: Statement = Statement::new(
-    c"SELECT b.task_no, b.remaining, b.failures, b.dependencies, b.tries, b.not_before
+    c"SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
         FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED",
     &[INT8ARRAYOID],
 );
@@ -110,17 +110,7 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
         return Vec::new();
     }
     let waiting: Vec<i64> = deltas.keys().copied().collect();
-    let counters: Vec<Live> = LOCK.query(args![waiting.as_slice()], |row| Live {
-        task_no: row.need(1),
-        place: Place::Blocked { remaining: row.need(2), not_before: row.get(6) },
-        tries: row.need(5),
-        failures: row.need(3),
-        dependencies: row.need(4),
-        granted_at: None,
-        actor_id: None,
-        limited: false,
-        keyed: false,
-    });
+    let counters: Vec<Live> = LOCK.query(args![waiting.as_slice()], Live::in_blocked);
     if counters.len() < waiting.len() {
         defer(&deltas, &counters);
     }

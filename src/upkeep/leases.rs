@@ -16,7 +16,7 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
-use crate::store::live::{Live, Place};
+use crate::store::live::Live;
 use crate::store::{attempts, ready};
 use crate::token::nonce;
 use crate::wake;
@@ -59,7 +59,7 @@ static OVERDUE: Statement = Statement::new(
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
 static LOCK: Statement = Statement::new(
-    c"SELECT r.task_no, r.nonce, r.tries, r.failures, r.dependencies, r.granted_at, r.actor_id,
+    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.deadline <= $3
@@ -96,17 +96,7 @@ pub(crate) fn elapsed(bound: i32, now: Time) -> Upkeep {
     if overdue.is_empty() {
         return Upkeep { more, ..Upkeep::default() };
     }
-    let locked: Vec<Live> = LOCK.query(args![task_nos, nonces, now], |row| Live {
-        task_no: row.need(1),
-        place: Place::Run { nonce: row.need(2) },
-        tries: row.need(3),
-        failures: row.need(4),
-        dependencies: row.need(5),
-        granted_at: row.get(6),
-        actor_id: row.get(7),
-        limited: row.need(8),
-        keyed: row.need(9),
-    });
+    let locked: Vec<Live> = LOCK.query(args![task_nos, nonces, now], Live::in_run);
     keep_busy(&overdue, &locked, now);
     if locked.is_empty() {
         return Upkeep { more, ..Upkeep::default() };

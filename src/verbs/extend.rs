@@ -10,6 +10,7 @@ use crate::claim::merge;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::clock::{self, Time};
+use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_interval;
 use crate::store::numbers;
@@ -23,8 +24,8 @@ fn taskq_extend_tasks_ownership(
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
     max_duration: Option<Interval>,
-) -> TableIterator<'static, (name!(task_id, Option<String>), name!(owned, bool))> {
-    TableIterator::new(or_throw(extend(actor_id, task_ids, tokens, max_duration)))
+) -> Rows<(Option<String>, bool)> {
+    Rows(or_throw(extend(actor_id, task_ids, tokens, max_duration)))
 }
 
 /// Locks the rows in the order of task numbers, all before those are told apart that are extended and those

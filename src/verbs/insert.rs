@@ -7,6 +7,7 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
+use crate::pg::rows::Rows;
 use crate::spec::{self, Reference, TaskSpec, interval_problem};
 use crate::state::Condition;
 
@@ -16,8 +17,8 @@ fn taskq_insert_tasks(
     tasks: Option<AnyElement>,
     on_conflict: Option<&str>,
     if_missing: Option<&str>,
-) -> SetOfIterator<'static, String> {
-    SetOfIterator::new(or_throw(insert_tasks(tasks, on_conflict, if_missing)))
+) -> Rows<(String,)> {
+    or_throw(insert_tasks(tasks, on_conflict, if_missing)).into_iter().collect()
 }
 
 fn insert_tasks(
@@ -36,10 +37,7 @@ fn taskq_insert_tasks_report(
     tasks: Option<AnyElement>,
     on_conflict: Option<&str>,
     if_missing: Option<&str>,
-) -> TableIterator<
-    'static,
-    (name!(task_id, String), name!(outcome, String), name!(existing_id, Option<String>)),
-> {
+) -> Rows<(String, &'static str, Option<String>)> {
     let reports = or_throw((|| {
         let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
         let on_conflict = match required("on_conflict", on_conflict)? {
@@ -53,16 +51,13 @@ fn taskq_insert_tasks_report(
         let options = Options { on_conflict, ignore_missing };
         insert_reporting(spec::parse_tasks(&json("tasks", tasks)?)?, options)
     })());
-    TableIterator::new(reports.into_iter().map(|r| (r.id, r.outcome.to_owned(), r.existing)))
+    Rows(reports.into_iter().map(|r| (r.id, r.outcome, r.existing)).collect())
 }
 
 /// `taskq.replace_tasks(tasks jsonb, if_missing text) -> SETOF text`
 #[pg_extern(sql = "")]
-fn taskq_replace_tasks(
-    tasks: Option<AnyElement>,
-    if_missing: Option<&str>,
-) -> SetOfIterator<'static, String> {
-    SetOfIterator::new(or_throw(replace_tasks(tasks, if_missing)))
+fn taskq_replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> Rows<(String,)> {
+    or_throw(replace_tasks(tasks, if_missing)).into_iter().collect()
 }
 
 fn replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> Result<Vec<String>> {

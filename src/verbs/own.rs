@@ -1,7 +1,7 @@
 //! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
 //! [`crate::claim`].
 
-use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone, Uuid};
+use pgrx::datum::Interval;
 use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
@@ -10,8 +10,9 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{self, Action};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
-use crate::pg::session::{may_nest, undo, undoable};
-use crate::pg::statement::{Statement, args};
+use crate::pg::rows::{Columns, Rows};
+use crate::pg::session;
+use crate::pg::statement::{Arg, Statement, args};
 use crate::spec::check_interval;
 use crate::token::Token;
 use crate::upkeep::{self, Upkeep, retention};
@@ -20,7 +21,6 @@ use crate::wake;
 
 /// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
 #[pg_extern(sql = "")]
-#[allow(clippy::type_complexity)]
 fn taskq_own_tasks(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
@@ -28,43 +28,31 @@ fn taskq_own_tasks(
     max_duration: Option<Interval>,
     wait: Option<Interval>,
     with_results: Option<bool>,
-) -> TableIterator<
-    'static,
-    (
-        name!(task_id, String),
-        name!(token, Uuid),
-        name!(action, String),
-        name!(body, Option<String>),
-        name!(num_tries, i32),
-        name!(num_failures, i32),
-        name!(action_deadline, Option<TimestampWithTimeZone>),
-        name!(checkpoint, Option<AnyElement>),
-        name!(results, Option<AnyElement>),
-        name!(priority, i32),
-        name!(metadata, Option<AnyElement>),
-    ),
-> {
+) -> Rows<Grant> {
     let mut grants = or_throw(own_tasks(actor_id, max_tasks, actions, max_duration, wait));
     if with_results.unwrap_or(false) {
         fetch_results(&mut grants);
     }
-    TableIterator::new(grants.into_iter().map(|g| {
-        (
-            g.id,
-            Token { task_no: g.task_no, nonce: g.nonce }.to_uuid(),
-            g.action,
-            g.body,
-            g.tries,
-            g.failures,
-            (g.deadline != Time::INFINITY)
-                .then(|| TimestampWithTimeZone::try_from(g.deadline.0).ok())
-                .flatten(),
-            g.checkpoint.and_then(JsonText::into_result),
-            g.results.and_then(JsonText::into_result),
-            g.priority,
-            g.metadata.and_then(JsonText::into_result),
-        )
-    }))
+    Rows(grants)
+}
+
+impl Columns for Grant {
+    fn datums(self) -> Vec<Arg> {
+        let deadline = (self.deadline != Time::INFINITY).then_some(self.deadline);
+        vec![
+            self.id.into_datum(),
+            Token { task_no: self.task_no, nonce: self.nonce }.to_uuid().into_datum(),
+            self.action.into_datum(),
+            self.body.into_datum(),
+            self.tries.into_datum(),
+            self.failures.into_datum(),
+            deadline.into_datum(),
+            self.checkpoint.into_datum(),
+            self.results.into_datum(),
+            self.priority.into_datum(),
+            self.metadata.into_datum(),
+        ]
+    }
 }
 
 fn own_tasks(
@@ -107,7 +95,10 @@ fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Gra
         let actions = actions::for_claim(&request.actions);
         let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
         let tasks = waiter.as_mut().map(|w| w.register_too(wait::channels_for_work(&action_nos)));
-        let (grants, upkeep) = attempt(request, &actions, waiter.is_some());
+        let (grants, upkeep) = match waiter {
+            Some(_) => attempt_without_trace(request, &actions),
+            None => attempt(request, &actions, false),
+        };
         if grants.is_empty() && upkeep.changed && !looked_again {
             // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
             looked_again = true;
@@ -161,6 +152,21 @@ pub(crate) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>>
     actions.into_iter().map(|action| required("actions", action)).collect()
 }
 
+/// One look of a call that may go to sleep: if nothing comes of it, it is rolled back.
+///
+/// A statement with SKIP LOCKED may lock a row and then leave it out: if another session has changed the row since
+/// the statement's snapshot (granted the task, say) and committed, its newest version is locked first and found
+/// unsuitable then. The lock stays. Asleep with it, we would make the return of that task wait for the end of
+/// our sleep; the end of the subtransaction gives it up. So it does with slots that were locked for entries which others
+/// took: those who are woken for the slots would find none.
+fn attempt_without_trace(request: &Request, actions: &[Action]) -> (Vec<Grant>, Upkeep) {
+    let looked = session::all_or_nothing(|| {
+        let (grants, upkeep) = attempt(request, actions, true);
+        if grants.is_empty() && !upkeep.changed { Err(upkeep) } else { Ok((grants, upkeep)) }
+    });
+    looked.unwrap_or_else(|upkeep| (Vec::new(), upkeep))
+}
+
 /// One look: upkeep, then the claim, and again while upkeep may have left something due behind.
 fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>, Upkeep) {
     let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
@@ -172,7 +178,7 @@ fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>,
         let upkeep = upkeep::before_claim(&action_nos, room, waiting, now);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;
-        total.changed |= look(request, actions, waiting, now, &mut grants);
+        total.changed |= claim(request, actions, now, &mut grants);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
         }
@@ -180,29 +186,10 @@ fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>,
     if grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
-        total.changed |= look(request, actions, waiting, clock::now(), &mut grants);
+        total.changed |= claim(request, actions, clock::now(), &mut grants);
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
     (grants, total)
-}
-
-/// A claim. It locks free slots before it takes entries. A call that goes on to sleep because others took the entries must not
-/// keep these locks meanwhile, or those who are woken for the slots would find none: so it claims in a
-/// subtransaction, which is rolled back if it came to nothing.
-///
-/// Not where the call's transaction has been granted something before: others would be woken for that by each
-/// rollback.
-fn look(request: &Request, actions: &[Action], waiting: bool, now: Time, grants: &mut Vec<Grant>) -> bool {
-    let slots = actions.iter().any(|a| a.max_concurrency.is_some() || a.has_lanes());
-    if !waiting || !slots || wake::has_taken() || !may_nest() {
-        return claim(request, actions, now, grants);
-    }
-    let before = grants.len();
-    let claimed = undoable(|| {
-        let changed = claim(request, actions, now, grants);
-        if !changed && grants.len() == before { undo() } else { Ok::<bool, Refusal>(changed) }
-    });
-    matches!(claimed, Some(Ok(true)))
 }
 
 /// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;

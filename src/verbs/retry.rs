@@ -51,6 +51,19 @@ struct Filter<'a> {
     max_tasks: Option<i32>,
 }
 
+impl Filter<'_> {
+    /// Whether it asks for more of a task than its id.
+    fn looks_at_tasks(&self) -> bool {
+        let Filter { task_ids: _, actions, groups, status_like, causes, since, until, max_tasks: _ } = self;
+        actions.is_some()
+            || groups.is_some()
+            || status_like.is_some()
+            || causes.is_some()
+            || since.is_some()
+            || until.is_some()
+    }
+}
+
 /// Causes by the names that the view `taskq.dead_ends` gives them.
 const CAUSES: [(&str, u8); 7] = [
     ("returned", b'w'),
@@ -108,32 +121,16 @@ static MATCHING: Statement = Statement::new(
 /// Given nothing but ids, a task that cannot come back is a refusal; a filter passes it over.
 fn retry(filter: Filter) -> Result<i64> {
     let now = clock::now();
-    match filter {
-        Filter {
-            task_ids: None,
-            actions: None,
-            groups: None,
-            status_like: None,
-            causes: None,
-            since: None,
-            until: None,
-            ..
-        } => Err(Refusal::null_argument("task_ids")),
-        Filter {
-            task_ids: Some(ids),
-            actions: None,
-            groups: None,
-            status_like: None,
-            causes: None,
-            since: None,
-            until: None,
-            max_tasks: None,
-        } => {
+    let has_filter = filter.looks_at_tasks();
+    let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = filter;
+    match task_ids {
+        None if !has_filter => Err(Refusal::null_argument("task_ids")),
+        Some(ids) if !has_filter && max_tasks.is_none() => {
             let ids: Vec<&str> = ids.iter().flatten().map(String::as_str).collect();
             let task_nos: Vec<i64> = numbers::by_id(&ids).into_values().collect();
             restartable(|| revive(&task_nos, Unrevivable::Refuse, now))
         }
-        Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } => {
+        task_ids => {
             let task_nos: Vec<i64> = MATCHING.query(
                 args![task_ids, actions, groups, status_like, causes, since, until, max_tasks],
                 |row| row.need(1),

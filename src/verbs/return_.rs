@@ -8,6 +8,7 @@ use crate::error::{NO_SUCH_TASK, Refusal, Result, or_throw, required};
 use crate::flow::workgroups::{self, Delayed};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
+use crate::pg::rows::Rows;
 use crate::returns::{Children, Given, Return, return_all};
 use crate::spec::{self, ReturnSpec, check_interval};
 use crate::token::Token;
@@ -66,10 +67,8 @@ fn parse_children(
     Children::new(tasks, block.unwrap_or(false), delay)
 }
 
-type Rows = TableIterator<
-    'static,
-    (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
->;
+/// What became of each return: id, status code, SQLSTATE.
+type Outcomes = Rows<(Option<String>, Option<&'static str>, Option<&'static str>)>;
 
 /// `taskq.return_tasks(task_ids, tokens, status_code, status, result, retry_after, delay_workgroup) -> TABLE (…)`
 #[pg_extern(sql = "")]
@@ -81,11 +80,8 @@ fn taskq_return_tasks(
     result: Option<AnyElement>,
     retry_after: Option<Interval>,
     delay_workgroup: Option<Interval>,
-) -> TableIterator<
-    'static,
-    (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
-> {
-    rows(or_throw((|| {
+) -> Outcomes {
+    outcomes(or_throw((|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
         let ending = Return::parse(
             required("status_code", status_code)?,
@@ -104,13 +100,8 @@ fn taskq_return_tasks(
 
 /// `taskq.return_tasks(returns jsonb) -> TABLE (…)`
 #[pg_extern(sql = "")]
-fn taskq_return_tasks_json(
-    returns: Option<AnyElement>,
-) -> TableIterator<
-    'static,
-    (name!(task_id, Option<String>), name!(status_code, Option<String>), name!(sqlstate, Option<String>)),
-> {
-    rows(or_throw((|| {
+fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
+    outcomes(or_throw((|| {
         let specs = spec::parse_returns(&json("returns", returns)?)?;
         let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
         let returns = specs
@@ -142,9 +133,10 @@ fn delay_workgroups(given: &[Given], delays: Vec<(Option<Uuid>, Option<Interval>
     workgroups::delay_of(&delayed, clock::now())
 }
 
-fn rows(given: Vec<Given>) -> Rows {
-    TableIterator::new(given.into_iter().map(|given| match given.code {
-        Ok(code) => (given.task_id, Some(code.to_owned()), None),
-        Err(sqlstate) => (given.task_id, None, Some(sqlstate.to_owned())),
-    }))
+fn outcomes(given: Vec<Given>) -> Outcomes {
+    let row = |given: Given| match given.code {
+        Ok(code) => (given.task_id, Some(code), None),
+        Err(sqlstate) => (given.task_id, None, Some(sqlstate)),
+    };
+    Rows(given.into_iter().map(row).collect())
 }

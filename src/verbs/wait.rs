@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
+use pgrx::datum::Interval;
 use pgrx::pg_sys::{INT8OID, TEXTOID};
 use pgrx::prelude::*;
 
@@ -10,8 +10,9 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
+use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Arg, Statement, args};
 use crate::spec::check_interval;
 use crate::state::Outcome;
 use crate::wake::{self, Registration};
@@ -39,7 +40,11 @@ impl Waiter {
     }
 
     /// Makes this backend findable, and forgets earlier wake-ups. To be called before looking.
+    ///
+    /// A client that has vanished is noticed here, since a grant must not go to nobody; not between the look and the
+    /// sleep, since the check forgets wake-ups.
     pub(crate) fn register(&mut self, channels: Vec<Channel>) -> Registration {
+        latch::check_client();
         let registration = Registration::new(channels);
         latch::reset();
         registration
@@ -63,7 +68,6 @@ impl Waiter {
         if left <= 0 {
             return false;
         }
-        latch::check_client();
         self.slept = true;
         // What is overdue already is in somebody else's hands; it is looked at again a little later.
         let due = due.map_or(i64::MAX, |due| clock::now().until(due));
@@ -71,8 +75,6 @@ impl Waiter {
         let micros = left.min(due).min(slow_look().as_micros() as i64);
         // Rounded up, so as not to wake a moment too early and look in vain.
         latch::sleep(Duration::from_millis((micros as u64).div_ceil(1000)));
-        // A grant must not go to nobody.
-        latch::check_client();
         true
     }
 }
@@ -90,38 +92,29 @@ pub(crate) fn channels_for_names() -> Vec<Channel> {
 
 /// `taskq.wait_for_task(task_id, timeout) -> TABLE (…)`
 #[pg_extern(sql = "")]
-#[allow(clippy::type_complexity)]
-fn taskq_wait_for_task(
-    task_id: Option<&str>,
-    timeout: Option<Interval>,
-) -> TableIterator<
-    'static,
-    (
-        name!(task_id, String),
-        name!(status_code, String),
-        name!(status, Option<String>),
-        name!(result, Option<AnyElement>),
-        name!(settled_at, Option<TimestampWithTimeZone>),
-    ),
-> {
-    let end = or_throw(wait_for_task(task_id, timeout));
-    TableIterator::new(end.into_iter().map(|(id, end)| {
-        (
-            id,
-            end.outcome.name().to_owned(),
-            end.status,
-            end.result.and_then(JsonText::into_result),
-            TimestampWithTimeZone::try_from(end.settled_at.0).ok(),
-        )
-    }))
+fn taskq_wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Rows<End> {
+    Rows(or_throw(wait_for_task(task_id, timeout)).into_iter().collect())
 }
 
 /// How a task ended.
 struct End {
+    id: String,
     outcome: Outcome,
     status: Option<String>,
     result: Option<JsonText>,
     settled_at: Time,
+}
+
+impl Columns for End {
+    fn datums(self) -> Vec<Arg> {
+        vec![
+            self.id.into_datum(),
+            self.outcome.name().into_datum(),
+            self.status.into_datum(),
+            self.result.into_datum(),
+            self.settled_at.into_datum(),
+        ]
+    }
 }
 
 static FIND: Statement = Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.id = $1", &[TEXTOID]);
@@ -131,16 +124,16 @@ static LOOK: Statement = Statement::new(
 );
 static EXISTS: Statement = Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1", &[INT8OID]);
 
-fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<(String, End)>> {
+fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
     let number: i64 = FIND.first(args![id], |row| row.need(1)).ok_or_else(|| Refusal::no_such_task(id))?;
     loop {
         let registration = waiter.register(vec![wake::settled_channel(number)]);
-        if let Some(end) = look(number) {
-            return Ok(Some((id.to_owned(), end)));
+        if let Some(end) = look(id, number) {
+            return Ok(Some(end));
         }
-        if EXISTS.first(args![number], |row| row.need::<bool>(1)).is_none() && look(number).is_none() {
+        if EXISTS.first(args![number], |row| row.need::<bool>(1)).is_none() && look(id, number).is_none() {
             return Err(Refusal::deleted_meanwhile(id));
         }
         if !waiter.sleep(None) {
@@ -150,8 +143,9 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     }
 }
 
-fn look(number: i64) -> Option<End> {
+fn look(id: &str, number: i64) -> Option<End> {
     LOOK.first(args![number], |row| End {
+        id: id.to_owned(),
         outcome: Outcome::from_stored(row.need(1)),
         status: row.get(2),
         result: row.get(3),

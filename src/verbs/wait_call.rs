@@ -10,33 +10,13 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{for_claim, next_grant};
 use crate::pg::clock;
-use crate::pg::procedure::Call;
+use crate::pg::procedure::{Call, procedure};
 use crate::pg::statement::{Statement, args};
 use crate::store::{actions, numbers};
 use crate::upkeep;
 use crate::verbs::own::check_actions;
 use crate::verbs::wait::{Waiter, channels_for_names, channels_for_work};
 use crate::wake;
-
-/// A procedure as Postgres calls it, with the record that says so.
-macro_rules! procedure {
-    ($symbol:ident, $info:ident, $body:path) => {
-        #[pg_guard]
-        #[unsafe(no_mangle)]
-        #[doc = "A procedure of the SQL surface."]
-        pub unsafe extern "C-unwind" fn $symbol(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-            // SAFETY: Postgres calls this with the call's own information.
-            $body(&unsafe { Call::new(fcinfo) })
-        }
-
-        #[doc(hidden)]
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $info() -> &'static pg_sys::Pg_finfo_record {
-            const INFO: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-            &INFO
-        }
-    };
-}
 
 procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);

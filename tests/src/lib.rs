@@ -3,6 +3,7 @@
 //! The tests live in `tests/<area>/`, one test program per area; this library is their harness.
 //!
 //! * [`db`]: a database of its own for every test, made from a template and dropped at the end.
+//! * [`cluster`]: a cluster of its own, for what concerns the whole server.
 //! * [`session`]: one connection, with a method for each operation of the contract.
 //! * [`refusal`]: a refused call reports all three parts of an error and changes nothing.
 //! * [`concurrent`]: running a call on another connection, and seeing whether it waits.
@@ -16,6 +17,7 @@
 //! Many tests wait for each other's connections rather than compute: `RUST_TEST_THREADS=6` suits a machine of two cores.
 //! `TASKQ_TEST_SOAK=20` makes the random ones (`model`, `ledger`, `storm`) that many times as long.
 
+pub mod cluster;
 pub mod concurrent;
 pub mod db;
 pub mod model;
@@ -24,6 +26,7 @@ pub mod random;
 pub mod refusal;
 pub mod session;
 
+pub use cluster::Cluster;
 pub use concurrent::{Background, Progress, until};
 pub use db::Db;
 pub use refusal::{refused, sqlstate, state_of_all};

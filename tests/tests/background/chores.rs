@@ -6,12 +6,12 @@ use postgres::fallible_iterator::FallibleIterator;
 use serde_json::json;
 use taskq_tests::until;
 
-use super::cluster::{Cluster, runs, settled_down, workers};
+use super::cluster::{runs, settled_down, start, workers};
 
 #[test]
 fn schedules_deadlines_delays_and_retention_are_kept_although_nobody_calls() {
-    let cluster = Cluster::start("chores");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("chores");
+    let mut session = cluster.connect();
     let pid = settled_down(&mut session, "postgres");
 
     // It was asleep with nothing to do; the commit of the schedule tells it.
@@ -34,7 +34,7 @@ fn schedules_deadlines_delays_and_retention_are_kept_although_nobody_calls() {
     // A try that runs out, and was not the last: it is there again, which listeners learn of.
     session.run("SELECT taskq.set_action('n', notify => true)");
     let channel: String = session.one("SELECT taskq.action_channel('n')");
-    let mut listener = cluster.connect("postgres");
+    let mut listener = cluster.connect();
     listener.run(&format!("LISTEN {channel}"));
     session.insert(json!([{"id": "delayed", "action": "n", "delay": "700 milliseconds"}])).unwrap();
     let moved = "SELECT NOT EXISTS (SELECT FROM taskq.scheduled) AND EXISTS (SELECT FROM taskq.run r \
@@ -57,8 +57,8 @@ fn schedules_deadlines_delays_and_retention_are_kept_although_nobody_calls() {
 
 #[test]
 fn an_idle_worker_sleeps_and_holds_nothing() {
-    let cluster = Cluster::start("idle");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("idle");
+    let mut session = cluster.connect();
     session
         .insert(json!([{"id": "far", "action": "x", "delay": "1 day"}, {"id": "a", "action": "x"}]))
         .unwrap();
@@ -89,8 +89,8 @@ fn an_idle_worker_sleeps_and_holds_nothing() {
 
 #[test]
 fn an_error_in_one_kind_of_upkeep_stops_neither_the_others_nor_the_worker() {
-    let cluster = Cluster::start("errors");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("errors");
+    let mut session = cluster.connect();
     let pid = settled_down(&mut session, "postgres");
     session.insert(json!([{"id": "held", "action": "h", "max_tries": 1}])).unwrap();
     session.own_one_with("h", "max_duration => '1 second'");

@@ -1,27 +1,30 @@
 //! Shutdown, crash, and the end of the worker itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use taskq_tests::until;
 
-use super::cluster::{Cluster, runs, settled_down, workers};
+use super::cluster::{runs, settled_down, standby, start, workers};
 
 #[test]
 fn the_server_stops_at_once_and_the_worker_is_back_after_restart_and_crash() {
-    let cluster = Cluster::start("ends");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("ends");
+    let mut session = cluster.connect();
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
     runs(&mut session, "tick", 2);
     drop(session);
-    let took = cluster.restart();
+    let began = Instant::now();
+    cluster.stop();
+    let took = began.elapsed();
+    cluster.restart();
     assert!(took < Duration::from_secs(5), "a fast shutdown took {took:?}");
-    let mut session = cluster.connect("postgres");
+    let mut session = cluster.connect();
     let before: i64 = session.one("SELECT count(*) FROM taskq.tasks");
     runs(&mut session, "tick", before + 2);
     drop(session);
 
     cluster.crash();
-    let mut session = cluster.connect("postgres");
+    let mut session = cluster.connect();
     let before: i64 = session.one("SELECT count(*) FROM taskq.tasks");
     runs(&mut session, "tick", before + 2);
 
@@ -46,13 +49,13 @@ fn the_server_stops_at_once_and_the_worker_is_back_after_restart_and_crash() {
 
 #[test]
 fn a_standby_has_neither_launcher_nor_worker_until_it_is_promoted() {
-    let primary = Cluster::start("primary");
-    let mut session = primary.connect("postgres");
+    let primary = start("primary");
+    let mut session = primary.connect();
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
     runs(&mut session, "tick", 1);
     drop(session);
-    let standby = Cluster::standby("standby", &primary);
-    let mut session = standby.connect("postgres");
+    let standby = standby("standby", &primary);
+    let mut session = standby.connect();
     assert!(session.one::<bool>("SELECT pg_is_in_recovery()"));
     runs(&mut session, "tick", 3);
     drop(primary);

@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use taskq_tests::until;
 
-use super::cluster::{Cluster, runs, settled_down, workers};
+use super::cluster::{runs, settled_down, start, workers};
 
 const EVERY_SECOND: &str =
     "SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"x\"}', overlap => 'queue')";
 
 #[test]
 fn databases_come_and_go() {
-    let cluster = Cluster::start("databases");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("databases");
+    let mut session = cluster.connect();
     // One without the extension gets no worker, and one as soon as it has it.
     session.run("CREATE DATABASE one");
-    let mut inside = cluster.connect("one");
+    let mut inside = cluster.connect_to("one");
     inside.run("CREATE EXTENSION taskq");
     inside.run(EVERY_SECOND);
     runs(&mut inside, "tick", 2);
@@ -26,7 +26,7 @@ fn databases_come_and_go() {
     session.run("CREATE DATABASE two TEMPLATE one");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     session.run("ALTER DATABASE one RENAME TO uno");
-    let mut inside = cluster.connect("two");
+    let mut inside = cluster.connect_to("two");
     inside.run("SELECT taskq.insert_task('wake', 'up')");
     runs(&mut inside, "tick", 6);
     assert_eq!(inside.broken(), [""; 0]);
@@ -42,8 +42,8 @@ fn databases_come_and_go() {
 
 #[test]
 fn the_extension_comes_and_goes() {
-    let cluster = Cluster::start("extension");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("extension");
+    let mut session = cluster.connect();
     for _ in 0..5 {
         session.run(EVERY_SECOND);
         runs(&mut session, "tick", 1);
@@ -59,8 +59,8 @@ fn the_extension_comes_and_goes() {
 
 #[test]
 fn the_setting_switches_it_off_and_on() {
-    let cluster = Cluster::start("settings");
-    let mut session = cluster.connect("postgres");
+    let cluster = start("settings");
+    let mut session = cluster.connect();
     settled_down(&mut session, "postgres");
     let off = |s: &mut taskq_tests::Session| until("it leaves", || workers(s, None).is_empty().then_some(()));
     for (switch_off, switch_on) in [

@@ -4,5 +4,4 @@
 //! A queue that keeps part of its state in unlogged tables, shared memory or a background process fails here. The
 //! cluster is one of its own, made by `.ci/cluster.sh`.
 
-mod cluster;
 mod scenes;

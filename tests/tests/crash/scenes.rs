@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use taskq_tests::{Session, until};
+use taskq_tests::{Cluster, Session, until};
 use uuid::Uuid;
-
-use super::cluster::Cluster;
 
 fn snapshot(session: &mut Session) -> Vec<String> {
     ["tasks", "dependencies", "actors"]
@@ -20,7 +18,7 @@ fn snapshot(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn committed_states_survive_and_open_transactions_are_gone() {
-    let cluster = Cluster::start("states");
+    let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "crash-states", &[]);
     let mut session = cluster.connect();
     let tasks = json!([
         {"id": "done", "action": "d"}, {"id": "failed", "action": "d"},
@@ -69,7 +67,7 @@ struct Told {
 #[test]
 fn what_workers_were_told_still_holds_after_the_crash() {
     const TASKS: usize = 3000;
-    let cluster = Cluster::start("workers");
+    let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "crash-workers", &[]);
     let mut session = cluster.connect();
     let tasks = (0..TASKS).map(|i| {
         let after: Vec<String> =

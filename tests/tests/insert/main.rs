@@ -7,4 +7,6 @@ mod settled;
 mod shapes;
 mod times;
 mod unique;
+mod unique_others;
 mod unique_races;
+mod unique_replace;

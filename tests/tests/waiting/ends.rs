@@ -3,9 +3,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use taskq_tests::{Db, Session, until};
+use taskq_tests::{Cluster, Db, Session, until};
 
-use crate::cluster::Cluster;
 use crate::sleeper::{END, PROMPT, Sleeper, WORK, Way};
 
 fn all_ways() -> impl Iterator<Item = Way> {
@@ -114,7 +113,7 @@ fn until_gone(watcher: &mut Session, pid: i32) {
 
 #[test]
 fn a_fast_shutdown_does_not_wait_for_sleepers() {
-    let cluster = Cluster::start("waiting_shutdown", &[]);
+    let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "waiting-shutdown", &[]);
     let mut watcher = cluster.connect();
     watcher.run("SELECT taskq.insert_task('a', 'y')");
     let sleepers: Vec<_> =

@@ -1,7 +1,6 @@
 //! Waiting and waking: every cause wakes, as many as there is work for, at once and not with the slow look; a sleep ends
 //! by whatever ends it, and leaves nothing behind.
 
-mod cluster;
 mod ends;
 mod leaks;
 mod leaving;

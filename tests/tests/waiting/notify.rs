@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use postgres::fallible_iterator::FallibleIterator;
 use serde_json::{Value, json};
-use taskq_tests::{Db, Progress, Session};
-
-use crate::cluster::Cluster;
+use taskq_tests::{Cluster, Db, Progress, Session};
 
 fn listen(session: &mut Session, function: &str, name: &str) -> String {
     let channel: String =
@@ -100,8 +98,11 @@ fn an_action_set_to_notify_does_so_once_per_transaction() {
 /// stopped in the middle: it waits for a synchronous standby that does not exist. Who takes the lock queues up behind it.
 #[test]
 fn only_commits_that_notify_take_the_notification_lock() {
-    let cluster =
-        Cluster::start("waiting_notify", &["synchronous_standby_names=nobody", "synchronous_commit=local"]);
+    let cluster = Cluster::start(
+        env!("CARGO_TARGET_TMPDIR"),
+        "waiting-notify",
+        &["synchronous_standby_names=nobody", "synchronous_commit=local"],
+    );
     let mut watcher = cluster.connect();
     watcher.run(
         "SELECT taskq.insert_task('loud', 'y', post_result => true), taskq.insert_task('quiet', 'y'); \

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use taskq_tests::Session;
+use taskq_tests::{Cluster, Session};
 
-use crate::cluster::Cluster;
 use crate::sleeper::{END, WORK, Way};
 
 /// The slow look comes every 5 seconds; some time on top for a machine that is busy.
@@ -25,7 +24,8 @@ fn latency(cluster: &Cluster, session: &mut Session, way: Way, statement: &str) 
 
 #[test]
 fn what_a_prepared_transaction_brings_is_found_by_the_slow_look() {
-    let cluster = Cluster::start("waiting_prepared", &["max_prepared_transactions=5"]);
+    let cluster =
+        Cluster::start(env!("CARGO_TARGET_TMPDIR"), "waiting-prepared", &["max_prepared_transactions=5"]);
     let mut session = cluster.connect();
     for way in WORK {
         let after = latency(&cluster, &mut session, way, "SELECT taskq.insert_task(NULL, 'x')");
@@ -42,7 +42,11 @@ fn what_a_prepared_transaction_brings_is_found_by_the_slow_look() {
 
 #[test]
 fn a_prepared_transaction_that_is_rolled_back_brings_nothing() {
-    let cluster = Cluster::start("waiting_prepared_rollback", &["max_prepared_transactions=5"]);
+    let cluster = Cluster::start(
+        env!("CARGO_TARGET_TMPDIR"),
+        "waiting-prepared-rollback",
+        &["max_prepared_transactions=5"],
+    );
     let mut session = cluster.connect();
     session.run("BEGIN; SELECT taskq.insert_task('a', 'x'); PREPARE TRANSACTION 'never'");
     session.run("ROLLBACK PREPARED 'never'");

@@ -1,6 +1,8 @@
 //! As many are woken as there is work for, and every task is taken at once.
 
-use std::time::Instant;
+use std::hint;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use taskq_tests::{Background, Db, Session, until};
@@ -131,4 +133,84 @@ fn all_who_wait_for_a_task_are_woken() {
     for sleeper in sleepers {
         sleeper.woken_by("the end of the task");
     }
+}
+
+/// All sleepers are woken for one task and reach for it at once. Those who come too late may lock its row before they
+/// see that it has been granted; asleep again they must not have that lock any more, or the return waits for them.
+#[test]
+fn nobody_sleeps_on_a_lock_of_a_task_that_somebody_else_was_granted() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let start = |_| {
+        let worker = db.connect().background(|session| {
+            session.run("SET lock_timeout = '10s'");
+            let mut returned = 0;
+            while let Ok(grants) = session.own_with("w", 1, &["x"], "wait => '100 seconds'") {
+                for grant in grants {
+                    session.give(&grant.task_id, grant.token, "completed").expect("nobody is in the way");
+                    returned += 1;
+                }
+            }
+            returned
+        });
+        watcher.until_asleep(worker.pid());
+        worker
+    };
+    let workers: Vec<Background<usize>> = (0..24).map(start).collect();
+    const TASKS: usize = 200;
+    for n in 0..TASKS {
+        session.run("SELECT taskq.pause_action('x')");
+        session.insert(json!([{"id": n.to_string(), "action": "x"}])).unwrap();
+        session.run("SELECT taskq.resume_action('x')");
+        until("the task is returned", || (session.state(&n.to_string()) == "completed").then_some(()));
+    }
+    let cancel = |worker: Background<usize>| {
+        watcher.until_asleep(worker.pid());
+        watcher.run(&format!("SELECT pg_cancel_backend({})", worker.pid()));
+        worker.join().1
+    };
+    assert_eq!(workers.into_iter().map(cancel).sum::<usize>(), TASKS);
+}
+
+/// One task after the other to one waiter that has just looked in vain, is about to look, or is about to sleep: the
+/// commits come at all moments of its way to sleep.
+fn one_by_one_to(wait: fn(&mut Session) -> Result<usize, postgres::Error>) {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (report, taken) = mpsc::channel();
+    let waiter = db.connect().background(move |session| {
+        while let Ok(tasks) = wait(session) {
+            report.send(tasks).expect("the test listens");
+        }
+    });
+    watcher.until_asleep(waiter.pid());
+    for round in 0..5_000_u32 {
+        // A thousand moments of the two milliseconds after the last task was taken.
+        let moment = Instant::now() + Duration::from_micros(u64::from(round % 1000) * 2);
+        while Instant::now() < moment {
+            hint::spin_loop();
+        }
+        session.insert(json!([{"action": "x"}])).unwrap();
+        let mut got = 0;
+        while got == 0 {
+            got = taken.recv_timeout(PROMPT).expect("no wake-up gets lost");
+        }
+        assert_eq!(got, 1);
+    }
+    watcher.until_asleep(waiter.pid());
+    watcher.run(&format!("SELECT pg_cancel_backend({})", waiter.pid()));
+    waiter.join();
+}
+
+#[test]
+fn a_commit_on_the_way_to_sleep_in_own_tasks_is_not_missed() {
+    one_by_one_to(|session| Ok(session.own_with("w", 1, &["x"], "wait => '100 seconds'")?.len()));
+}
+
+#[test]
+fn a_commit_on_the_way_to_sleep_in_wait_for_work_is_not_missed() {
+    one_by_one_to(|session| {
+        session.batch_execute("CALL taskq.wait_for_work('{x}', '100 seconds', NULL)")?;
+        Ok(session.own("w", 1, &["x"])?.len())
+    });
 }

@@ -1,0 +1,179 @@
+//! Which of the tasks of a call hold a key, and what they do to those that held it. Decided from what was looked up
+//! and locked; nothing here asks the database.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Call, Holder, Key, Known};
+use crate::error::{Refusal, Result};
+use crate::insert::{Fate, NewTask, Stored};
+use crate::pg::clock::Time;
+use crate::spec::{OnHeld, Reference, State};
+use crate::state::{Condition, Outcome};
+use crate::store::live::Place;
+
+/// A task that is to hold a key, and what it does to those that held it.
+pub(super) struct Winner {
+    pub(super) element: usize,
+    /// It takes their places.
+    pub(super) replaced: Vec<Holder>,
+    /// It comes after this one.
+    pub(super) behind: Option<Holder>,
+    /// And not before the end of its period.
+    pub(super) not_before: Option<Time>,
+    pub(super) since: Time,
+}
+
+/// Which of the call's tasks with one key are inserted; the last of them holds the key.
+pub(super) fn winners(
+    key: &Key,
+    known: &Known,
+    tasks: &HashMap<usize, &NewTask>,
+    call: &mut Call,
+    left_out: &mut LeftOut,
+) -> Result<Vec<Winner>> {
+    let mut winners: Vec<Winner> = Vec::new();
+    // Elements that are left out because of the last winner, which may yet be another one.
+    let mut losers: Vec<usize> = Vec::new();
+    for element in &known.elements {
+        let task = tasks[element];
+        let Some(unique) = task.spec.unique.as_deref() else { continue };
+        let fresh = Winner {
+            element: *element,
+            replaced: Vec::new(),
+            behind: None,
+            not_before: None,
+            since: call.now,
+        };
+        if let Some(winner) = winners.last_mut() {
+            let other = tasks[&winner.element];
+            if !other.spec.unique.as_ref().is_some_and(|unique| unique.holds_while_pending()) {
+                left_out.add(losers.drain(..).map(|loser| tasks[&loser]), &other.id);
+                winners.push(fresh);
+                continue;
+            }
+            match unique.on_conflict {
+                OnHeld::Error => return Err(Refusal::key_held(&key.0, &key.1, &other.id)),
+                OnHeld::Skip => losers.push(*element),
+                // The newest wins. What the other was about to do, this one does.
+                OnHeld::Replace => losers.push(std::mem::replace(&mut winner.element, *element)),
+            }
+            continue;
+        }
+        let holder = known.holder.as_ref().filter(|holder| {
+            // One that gives way because of its id gives its key up as well.
+            holder.holds(call.now) && !(call.by_id && holder.id == task.id)
+        });
+        match (holder, unique.on_conflict) {
+            (None, _) => winners.push(fresh),
+            (Some(holder), OnHeld::Error) => return Err(Refusal::key_held(&key.0, &key.1, &holder.id)),
+            (Some(holder), OnHeld::Skip) => left_out.add([task].into_iter(), &holder.id),
+            (Some(holder), OnHeld::Replace) if !holder.state.is_pending() => {
+                winners.push(Winner { behind: Some(holder.clone()), not_before: holder.until, ..fresh });
+            }
+            (Some(holder), OnHeld::Replace) => {
+                let mut replaced = vec![holder.clone()];
+                // One that had begun and is pending again is older than both.
+                replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
+                // One that has ended so that it holds no key does not hold up what comes after it either.
+                let over = known.behind.as_ref().is_some_and(|b| !b.state.is_in(b.states));
+                winners.push(Winner {
+                    element: *element,
+                    replaced,
+                    behind: known.behind.clone(),
+                    not_before: known.not_before.filter(|_| !over),
+                    since: known.since,
+                });
+            }
+        }
+    }
+    if let Some(winner) = winners.last() {
+        left_out.add(losers.into_iter().map(|loser| tasks[&loser]), &tasks[&winner.element].id);
+    }
+    Ok(winners)
+}
+
+impl Winner {
+    /// Gives the task its time and the one that it comes after.
+    pub(super) fn apply(&self, task: &mut NewTask, call: &mut Call) {
+        let Some(unique) = task.spec.unique.as_deref() else { return };
+        if let (Some(max_wait), Some(not_before)) = (unique.max_wait, task.spec.not_before) {
+            task.spec.not_before = Some(not_before.min(self.since.plus(max_wait)));
+        }
+        task.spec.not_before = task.spec.not_before.max(self.not_before.filter(|time| *time > call.now));
+        if let Some(behind) = &self.behind {
+            let known = task.spec.depends_on.iter().any(|r| r.id == behind.id);
+            if behind.state == State::InProgress && !known {
+                let reference = Reference { id: behind.id.clone(), condition: Condition::Settled };
+                task.spec.depends_on.push(reference);
+            }
+        }
+        if let Some(holder) = self.replaced.first() {
+            call.fates.insert(self.element, Fate::Replaced { existing: holder.id.clone() });
+        } else if let Some(holder) = &self.behind {
+            call.fates.insert(self.element, Fate::After { existing: holder.id.clone() });
+        }
+    }
+}
+
+/// Tasks of the call that are not inserted, and the ids of those that stand for them.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    elements: HashSet<usize>,
+    /// By the id of the one left out.
+    stands_for: HashMap<String, String>,
+}
+
+impl LeftOut {
+    pub(super) fn add<'a>(&mut self, tasks: impl Iterator<Item = &'a NewTask>, id: &str) {
+        for task in tasks {
+            self.elements.insert(task.element);
+            self.stands_for.insert(task.id.clone(), id.to_owned());
+        }
+    }
+
+    /// Takes the tasks out of the call; dependencies that name them go to those that stand for them.
+    pub(super) fn leave_out(&self, tasks: &mut Vec<NewTask>, call: &mut Call) {
+        if self.elements.is_empty() {
+            return;
+        }
+        tasks.retain(|task| {
+            let out = self.elements.contains(&task.element);
+            if out && let Some(existing) = self.stands_for.get(&task.id) {
+                call.fates.insert(task.element, Fate::Skipped { existing: existing.clone() });
+            }
+            !out
+        });
+        for task in tasks {
+            for references in [&mut task.spec.depends_on, &mut task.spec.to_signal_after] {
+                references.retain_mut(|reference| match self.stands_for.get(&reference.id) {
+                    None => true,
+                    // What was to come after a task that it stands for now.
+                    Some(other) if *other == task.id => false,
+                    Some(other) => {
+                        reference.id.clone_from(other);
+                        true
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// A holder as its locked row shows it; `None` if the task is gone.
+pub(super) fn as_locked(holder: Holder, stored: &Stored, now: Time) -> Option<Holder> {
+    if stored.numbers.get(&holder.id) != Some(&holder.task_no) {
+        return None;
+    }
+    let state = match (stored.live.get(&holder.task_no), stored.outcomes.get(&holder.task_no)) {
+        (Some(row), _) => match row.place {
+            Place::Run { .. } if row.in_progress() => State::InProgress,
+            Place::Blocked { .. } => State::Blocked,
+            Place::Scheduled { due } if due > now => State::Scheduled,
+            _ => State::Ready,
+        },
+        (None, Some(Outcome::Completed)) => State::Completed,
+        (None, Some(Outcome::Aborted)) => State::Aborted,
+        (None, None) => return None,
+    };
+    Some(Holder { state, ..holder })
+}

@@ -1,0 +1,247 @@
+//! Unique tasks: of those with the same action and key only one holds the key at a time.
+//!
+//! `unique_key` has one row per key that points to the task inserted last with it. Whether that task holds
+//! the key (is in one of its states, within its period) is worked out from the task when somebody asks, so
+//! granting and settling cost nothing, and a key whose task is gone is free.
+//!
+//! **Of two callers that insert the same key, one waits for the other.** Every insertion locks the rows of
+//! all its keys first of all, before anything else that it may wait for, in the order of (action, key), in
+//! one statement that inserts those that are missing; so calls with the same keys in any order do not
+//! deadlock. What the key's holder is doing is looked at with a *newer* snapshot: whoever had the row has
+//! committed, and its task is seen. Under REPEATABLE READ a row that was committed after the statement began
+//! is an error (40001) and not a wrong answer.
+//!
+//! **What is replaced, followed or relied upon is locked** with everything else that the call names, in the
+//! global order (`store::live`), and looked at again. A claim may have begun with it meanwhile; then the new
+//! task comes after it. A task is *relied upon* if the new one is left out because that one waits: it must
+//! not begin before this transaction, which may have changed what it works on, has committed.
+//!
+//! Whoever removes a task removes the row that points to it, with SKIP LOCKED, and so never waits for an
+//! insertion. A row that is left behind by that points to a task that is gone, which makes its key free;
+//! the next task with the key takes the row over, or [`tidy`] comes past.
+
+mod decide;
+mod rows;
+
+pub(crate) use rows::{forget, lock_keys, tidy, unlock};
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{Fates, NewTask, Stored};
+use crate::error::Result;
+use crate::pg::clock::Time;
+use crate::spec::{OnHeld, State, TaskSpec};
+use decide::{LeftOut, Winner, as_locked, winners};
+
+/// Action and key.
+type Key = (String, String);
+
+/// A stored task that a key points to.
+#[derive(Clone, Debug)]
+struct Holder {
+    task_no: i64,
+    id: String,
+    /// The end of its period; `None` if it has none.
+    until: Option<Time>,
+    /// The states in which it holds the key.
+    states: i16,
+    state: State,
+}
+
+impl Holder {
+    fn holds(&self, now: Time) -> bool {
+        self.state.is_in(self.states) && self.until.is_none_or(|until| now < until)
+    }
+
+    /// Whether a task that is left out because of this one counts on its not having begun yet.
+    fn is_relied_upon(&self) -> bool {
+        self.state.is_pending() && !State::InProgress.is_in(self.states)
+    }
+}
+
+/// What is known of one key of the call.
+struct Known {
+    /// The elements of the call that have the key, in the order of the call.
+    elements: Vec<usize>,
+    /// The task that the row points to, if there still is one.
+    holder: Option<Holder>,
+    /// The one before it, which had begun when that was inserted.
+    behind: Option<Holder>,
+    /// When the first of those that have replaced each other was inserted.
+    since: Time,
+    /// The end of the period of the one before.
+    not_before: Option<Time>,
+    /// Where the stored row points to; the call's own number if it has made the row.
+    points_to: i64,
+}
+
+impl Known {
+    /// A key whose row points to this task, of which nothing else is known yet.
+    fn new(points_to: i64, since: Time, not_before: Option<Time>) -> Self {
+        Known { elements: Vec::new(), holder: None, behind: None, since, not_before, points_to }
+    }
+}
+
+/// What the keys of a call come to.
+#[derive(Default)]
+pub(super) struct Keys {
+    open: BTreeMap<Key, Known>,
+    decided: BTreeMap<Key, (Known, Vec<Winner>)>,
+}
+
+fn key_of(spec: &TaskSpec) -> Option<Key> {
+    spec.unique.as_ref().map(|unique| (spec.action.clone(), unique.key.clone()))
+}
+
+impl Keys {
+    /// Locks the keys of the call's tasks and looks who holds them.
+    pub(super) fn lock(tasks: &[NewTask], now: Time) -> Self {
+        let mut open: BTreeMap<Key, Known> = BTreeMap::new();
+        for task in tasks {
+            let Some(key) = key_of(&task.spec) else { continue };
+            open.entry(key)
+                .or_insert_with(|| Known::new(task.task_no, now, None))
+                .elements
+                .push(task.element);
+        }
+        if open.is_empty() {
+            return Keys::default();
+        }
+        let made = rows::lock(open.iter().map(|(key, known)| (key, known.points_to)), now);
+        let stored = open.iter().filter(|(_, known)| !made.contains(&known.points_to));
+        for (key, found) in rows::look(stored.map(|(key, _)| key.clone()), now) {
+            if let Some(known) = open.get_mut(&key) {
+                *known = Known { elements: std::mem::take(&mut known.elements), ..found };
+            }
+        }
+        Keys { open, decided: BTreeMap::new() }
+    }
+
+    /// Decides on the keys for which the look was enough: nobody holds them, or their holder stays as it is
+    /// and has begun or may begin.
+    pub(super) fn decide_early(&mut self, tasks: &mut Vec<NewTask>, call: &mut Call) -> Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let by_element: HashMap<usize, &NewTask> = tasks.iter().map(|t| (t.element, t)).collect();
+        let replaces = |element: &usize| {
+            let unique = by_element.get(element).and_then(|task| task.spec.unique.as_deref());
+            unique.is_some_and(|unique| unique.on_conflict == OnHeld::Replace)
+        };
+        let (later, now): (BTreeMap<Key, Known>, BTreeMap<Key, Known>) =
+            std::mem::take(&mut self.open).into_iter().partition(|(_, known)| {
+                known.holder.as_ref().is_some_and(|holder| {
+                    holder.holds(call.now) && (holder.is_relied_upon() || known.elements.iter().any(replaces))
+                })
+            });
+        self.open = later;
+        self.decide(now, tasks, call)
+    }
+
+    /// The ids of stored tasks that have to be locked, and looked at again, before the rest is decided.
+    pub(super) fn watched(&self) -> Vec<String> {
+        let ids: BTreeSet<&String> = self
+            .open
+            .values()
+            .flat_map(|known| known.holder.iter().chain(&known.behind))
+            .map(|holder| &holder.id)
+            .collect();
+        ids.into_iter().cloned().collect()
+    }
+
+    /// Decides on the rest, whose holders are locked.
+    pub(super) fn decide_late(
+        &mut self,
+        tasks: &mut Vec<NewTask>,
+        stored: &Stored,
+        call: &mut Call,
+    ) -> Result<()> {
+        let mut open = std::mem::take(&mut self.open);
+        for known in open.values_mut() {
+            known.holder = known.holder.take().and_then(|holder| as_locked(holder, stored, call.now));
+            known.behind = known.behind.take().and_then(|holder| as_locked(holder, stored, call.now));
+        }
+        self.decide(open, tasks, call)
+    }
+
+    fn decide(
+        &mut self,
+        open: BTreeMap<Key, Known>,
+        tasks: &mut Vec<NewTask>,
+        call: &mut Call,
+    ) -> Result<()> {
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut left_out = LeftOut::default();
+        let mut decided = BTreeMap::new();
+        {
+            let by_element: HashMap<usize, &NewTask> = tasks.iter().map(|t| (t.element, t)).collect();
+            for (key, known) in open {
+                let winners = winners(&key, &known, &by_element, call, &mut left_out)?;
+                decided.insert(key, (known, winners));
+            }
+        }
+        left_out.leave_out(tasks, call);
+        let by_element: HashMap<usize, usize> =
+            tasks.iter().enumerate().map(|(i, t)| (t.element, i)).collect();
+        for (_, winners) in decided.values() {
+            for winner in winners {
+                winner.apply(&mut tasks[by_element[&winner.element]], call);
+            }
+        }
+        self.decided.append(&mut decided);
+        Ok(())
+    }
+
+    /// The ids of stored tasks whose places are taken by tasks with the same ids.
+    pub(super) fn replaced_namesakes<'a>(&'a self, tasks: &[NewTask]) -> Vec<&'a str> {
+        let ids: HashMap<usize, &str> = tasks.iter().map(|t| (t.element, t.id.as_str())).collect();
+        self.winners()
+            .flat_map(|winner| winner.replaced.iter().map(move |holder| (winner.element, holder)))
+            .filter(|(element, holder)| ids.get(element) == Some(&holder.id.as_str()))
+            .map(|(_, holder)| holder.id.as_str())
+            .collect()
+    }
+
+    /// Lets the keys point to the tasks that were inserted; returns the ids of the stored tasks whose places
+    /// they take.
+    pub(super) fn take(&self, tasks: &[NewTask]) -> Vec<&str> {
+        let inserted: HashMap<usize, i64> = tasks.iter().map(|t| (t.element, t.task_no)).collect();
+        let mut replaced = Vec::new();
+        let mut pointers: Vec<(&Key, &Winner, i64)> = Vec::new();
+        let mut unused: Vec<(&Key, i64)> = Vec::new();
+        for (key, (known, winners)) in &self.decided {
+            let mut points_to = None;
+            for winner in winners {
+                if let Some(task_no) = inserted.get(&winner.element) {
+                    replaced.extend(winner.replaced.iter().map(|holder| holder.id.as_str()));
+                    points_to = Some((winner, *task_no));
+                }
+            }
+            match points_to {
+                Some((winner, task_no)) if task_no != known.points_to => {
+                    pointers.push((key, winner, task_no))
+                }
+                // The row was made for a task that turned out to exist under its id.
+                None if known.holder.is_none() => unused.push((key, known.points_to)),
+                _ => {}
+            }
+        }
+        rows::point(&pointers);
+        rows::release(&unused);
+        replaced
+    }
+
+    fn winners(&self) -> impl Iterator<Item = &Winner> {
+        self.decided.values().flat_map(|(_, winners)| winners)
+    }
+}
+
+/// What the stages of deciding share.
+pub(super) struct Call<'a> {
+    pub(super) now: Time,
+    /// Tasks with the same ids give way (`replace_tasks`).
+    pub(super) by_id: bool,
+    pub(super) fates: &'a mut Fates,
+}

@@ -1,0 +1,109 @@
+//! Results of set-returning functions, handed over all at once.
+//!
+//! pgrx's iterators are called for one row at a time, and with each call Postgres applies the `SET` clauses and the
+//! owner's rights of the function anew: for a hundred thousand rows that costs more than the rest of the function.
+//! A tuplestore is filled in one call ("materialize mode").
+
+use pgrx::callconv::{BoxRet, FcInfo};
+use pgrx::datum::Datum;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pgrx_sql_entity_graph::metadata::{
+    ArgumentError, Returns, ReturnsError, SqlMapping, SqlTranslatable,
+};
+use pgrx::{IntoDatum, pg_sys};
+
+use super::statement::Arg;
+
+/// One row: its columns in order.
+pub(crate) trait Columns {
+    /// Turns the columns into datums, in the current memory context.
+    fn datums(self) -> Vec<Arg>;
+}
+
+macro_rules! columns {
+    ($($name:ident)+) => {
+        impl<$($name: IntoDatum),+> Columns for ($($name,)+) {
+            #[allow(nonstandard_style)]
+            fn datums(self) -> Vec<Arg> {
+                let ($($name,)+) = self;
+                vec![$($name.into_datum()),+]
+            }
+        }
+    };
+}
+
+columns!(A);
+columns!(A B);
+columns!(A B C);
+columns!(A B C D);
+columns!(A B C D E);
+columns!(A B C D E F G H I J K);
+
+/// What a function returns that is declared as `RETURNS TABLE` or `RETURNS SETOF` (then with one column).
+pub(crate) struct Rows<T>(pub(crate) Vec<T>);
+
+/// Rows of one column.
+impl<T> FromIterator<T> for Rows<(T,)> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Rows(values.into_iter().map(|value| (value,)).collect())
+    }
+}
+
+// SAFETY: the SQL of the functions is written by hand; nothing is derived from this.
+unsafe impl<T: 'static> SqlTranslatable for Rows<T> {
+    fn argument_sql() -> Result<SqlMapping, ArgumentError> {
+        Err(ArgumentError::Table)
+    }
+
+    fn return_sql() -> Result<Returns, ReturnsError> {
+        Ok(Returns::SetOf(SqlMapping::literal("record")))
+    }
+}
+
+// SAFETY: returns a NULL datum and what Postgres looks at instead, as in any function in materialize mode.
+unsafe impl<T: Columns> BoxRet for Rows<T> {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
+        // SAFETY: Postgres calls a set-returning function with a ReturnSetInfo; whoever it is that asks (a scan of a
+        // function or a list of results), it accepts a tuplestore and says what rows it expects. Store and
+        // descriptor live as long as the query, which is what it asks of them.
+        unsafe {
+            let info = (*fcinfo.as_mut_ptr()).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            if info.is_null()
+                || (*info).type_ != pg_sys::NodeTag::T_ReturnSetInfo
+                || (*info).allowedModes & pg_sys::SetFunctionReturnMode::SFRM_Materialize as i32 == 0
+                || (*info).expectedDesc.is_null()
+            {
+                super::throw::throw(
+                    "0A000",
+                    "a function that returns rows was called where none are accepted",
+                    "",
+                    "Call it in the FROM clause, or as SELECT.",
+                );
+            }
+            let of_query = (*(*info).econtext).ecxt_per_query_memory;
+            let (store, descriptor) = PgMemoryContexts::For(of_query).switch_to(|_| {
+                let random =
+                    (*info).allowedModes & pg_sys::SetFunctionReturnMode::SFRM_Materialize_Random as i32;
+                (
+                    pg_sys::tuplestore_begin_heap(random != 0, false, pg_sys::work_mem),
+                    pg_sys::CreateTupleDescCopy((*info).expectedDesc),
+                )
+            });
+            let columns = (*descriptor).natts as usize;
+            // One row's worth of memory at a time: bodies may be large.
+            let mut of_row = PgMemoryContexts::new("taskq row");
+            for row in self.0 {
+                let row = of_row.switch_to(|_| row.datums());
+                assert_eq!(row.len(), columns, "columns of a result");
+                let mut values: Vec<pg_sys::Datum> = row.iter().map(|c| c.unwrap_or(0.into())).collect();
+                let mut nulls: Vec<bool> = row.iter().map(Option::is_none).collect();
+                pg_sys::tuplestore_putvalues(store, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+                of_row.reset();
+            }
+            (*info).returnMode = pg_sys::SetFunctionReturnMode::SFRM_Materialize;
+            (*info).setResult = store;
+            (*info).setDesc = descriptor;
+        }
+        fcinfo.return_null()
+    }
+}

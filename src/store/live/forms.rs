@@ -1,0 +1,55 @@
+//! How rows are locked: for a change or held, waiting or not.
+
+use crate::pg::statement::Statement;
+
+/// How firmly rows are locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Firmness {
+    /// FOR UPDATE: about to be changed or removed.
+    Change,
+    /// FOR KEY SHARE: may be granted, extended and counted down, but cannot settle before this
+    /// transaction ends. An edge from the task to a new one is then never overlooked by its settling.
+    Hold,
+}
+
+/// A statement that locks rows, in four ways.
+pub(super) struct Lock {
+    pub(super) change: Statement,
+    pub(super) hold: Statement,
+    /// The same without waiting: rows that somebody else has locked are left out.
+    pub(super) try_change: Statement,
+    pub(super) try_hold: Statement,
+}
+
+impl Lock {
+    pub(super) fn statement(&self, firmness: Firmness, waiting: bool) -> &Statement {
+        match (firmness, waiting) {
+            (Firmness::Change, true) => &self.change,
+            (Firmness::Hold, true) => &self.hold,
+            (Firmness::Change, false) => &self.try_change,
+            (Firmness::Hold, false) => &self.try_hold,
+        }
+    }
+}
+
+/// The four forms of a statement over tasks by number.
+macro_rules! locking {
+    ($sql:literal) => {
+        $crate::store::live::forms::Lock {
+            change: locking!($sql, " FOR UPDATE\0"),
+            hold: locking!($sql, " FOR KEY SHARE\0"),
+            try_change: locking!($sql, " FOR UPDATE SKIP LOCKED\0"),
+            try_hold: locking!($sql, " FOR KEY SHARE SKIP LOCKED\0"),
+        }
+    };
+    ($sql:literal, $clause:literal) => {
+        $crate::pg::statement::Statement::new(
+            match ::std::ffi::CStr::from_bytes_with_nul(concat!($sql, $clause).as_bytes()) {
+                Ok(sql) => sql,
+                Err(_) => panic!("one NUL, at the end"),
+            },
+            &[::pgrx::pg_sys::INT8ARRAYOID],
+        )
+    };
+}
+pub(super) use locking;

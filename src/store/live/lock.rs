@@ -1,0 +1,137 @@
+//! Locking live rows of tasks that the caller has named.
+
+use std::collections::HashMap;
+
+use pgrx::pg_sys::INT8ARRAYOID;
+
+use super::forms::{Firmness, Lock, locking};
+use super::row::{Live, Place};
+use super::settled::hold_outcomes;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Row, Statement, args};
+use crate::settle::commit;
+use crate::state::Outcome;
+use crate::store::numbers;
+use crate::store::order::{self, Rank};
+
+static RUN: Lock = locking!(
+    "SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
+            r.keyed
+       FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no"
+);
+static BLOCKED: Lock = locking!(
+    "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
+       FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
+);
+static SCHEDULED: Lock = locking!(
+    "SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due
+       FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
+);
+static PARKED: Lock = locking!(
+    "SELECT p.task_no, p.tries, p.failures, p.dependencies
+       FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no"
+);
+
+/// Which of the tasks have a live row.
+static LIVING: Statement = Statement::new(
+    c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
+       WHERE EXISTS (SELECT FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0)
+          OR EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0)
+          OR EXISTS (SELECT FROM taskq.scheduled s WHERE s.task_no = u.task_no OFFSET 0)
+          OR EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = u.task_no OFFSET 0)",
+    &[INT8ARRAYOID],
+);
+static UNSETTLED: Statement = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t
+       WHERE t.task_no = ANY ($1)
+         AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)",
+    &[INT8ARRAYOID],
+);
+
+/// Locks the live rows of those of the tasks that are not settled, waiting for whoever holds them.
+///
+/// A task may move from one table to another between two of the statements (each sees what was committed
+/// when it began). What is in no table and not settled is looked for again: whoever moved it has
+/// committed by then, since we waited for it or saw its effect.
+///
+/// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
+pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
+    let mut found: HashMap<i64, Live> = HashMap::with_capacity(task_nos.len());
+    let mut missing: Vec<i64> = task_nos.to_vec();
+    missing.sort_unstable();
+    missing.dedup();
+    while !missing.is_empty() {
+        check_for_interrupts();
+        let waiting = order::may_wait(Rank::Live);
+        for (table, read) in [
+            (&RUN, Live::in_run as fn(Row) -> Live),
+            (&BLOCKED, Live::in_blocked as fn(Row) -> Live),
+            (&SCHEDULED, Live::in_scheduled as fn(Row) -> Live),
+            (&PARKED, Live::in_parked as fn(Row) -> Live),
+        ] {
+            if !missing.is_empty() {
+                found.extend(table.statement(firmness, waiting).query(args![missing.as_slice()], |row| {
+                    let live = read(row);
+                    (live.task_no, live)
+                }));
+                missing.retain(|task_no| !found.contains_key(task_no));
+            }
+        }
+        if !found.is_empty() {
+            order::holds(Rank::Live);
+        }
+        if !missing.is_empty() && !waiting && LIVING.execute(args![missing.as_slice()]) > 0 {
+            order::restart_with_live(task_nos, firmness);
+        }
+        if !missing.is_empty() {
+            missing = UNSETTLED.query(args![missing.as_slice()], |row| row.need(1));
+        }
+    }
+    // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
+    commit::look_again(
+        found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no).collect(),
+    );
+    found
+}
+
+/// Finds tasks by id and locks them. A task may be replaced while we wait for it; then the id is another
+/// task's, and that one is locked as well.
+pub(crate) fn lock_by_id(ids: &[&str], firmness: Firmness) -> (HashMap<String, i64>, HashMap<i64, Live>) {
+    let mut found = numbers::by_id(ids);
+    loop {
+        let task_nos: Vec<i64> = found.values().copied().collect();
+        if task_nos.is_empty() {
+            return (found, HashMap::new());
+        }
+        let rows = lock(&task_nos, firmness);
+        let now = numbers::by_id(ids);
+        if now == found {
+            return (found, rows);
+        }
+        found = now;
+    }
+}
+
+/// The tasks with these ids: their numbers, the locked rows of those that are live, and how the others
+/// ended, which is held as well. A task may come back to life (by a retry) or go while we wait for its row;
+/// then it is looked for again.
+#[allow(clippy::type_complexity)]
+pub(crate) fn lock_any(
+    ids: &[&str],
+    firmness: Firmness,
+    of_settled: Firmness,
+) -> (HashMap<String, i64>, HashMap<i64, Live>, HashMap<i64, Outcome>) {
+    loop {
+        let (found, rows) = lock_by_id(ids, firmness);
+        let rest: Vec<i64> = found.values().copied().filter(|n| !rows.contains_key(n)).collect();
+        if rest.is_empty() {
+            return (found, rows, HashMap::new());
+        }
+        let ended = hold_outcomes(&rest, of_settled);
+        // The end of a task that was replaced while we waited for it is still there to be read, and the id another's.
+        if ended.len() == rest.len() && numbers::by_id(ids) == found {
+            return (found, rows, ended);
+        }
+        check_for_interrupts();
+    }
+}

@@ -1,0 +1,19 @@
+//! Locking and removing the live rows of tasks: those in `run`, `blocked`, `scheduled` and `parked`.
+//!
+//! Whoever locks live rows of tasks that its caller named locks them here, in the order that [`super::order`] has: first
+//! `run`, then `blocked`, `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take theirs
+//! with SKIP LOCKED and wait for nobody.
+
+mod edges;
+mod forms;
+mod lock;
+mod remove;
+mod row;
+mod settled;
+
+pub(crate) use edges::{lock_edges, lock_edges_of, try_lock_edges_of};
+pub(crate) use forms::Firmness;
+pub(crate) use lock::{lock, lock_any, lock_by_id};
+pub(crate) use remove::remove;
+pub(crate) use row::{Live, Place};
+pub(crate) use settled::{hold_outcomes, outcomes};

@@ -1,0 +1,134 @@
+//! A private cluster: for tests that need settings of the server, or stop or kill it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use postgres::{Config, NoTls};
+
+use crate::session::Session;
+
+/// Made and run by `.ci/cluster.sh`; stopped when this value goes.
+pub struct Cluster {
+    folder: PathBuf,
+}
+
+impl Cluster {
+    /// Starts a new cluster with these settings (`name=value`) and the extension in its database `postgres`, empty.
+    /// It lives in a folder of that name in `tmp`, a test program's `CARGO_TARGET_TMPDIR`; what an earlier run has left
+    /// there goes.
+    pub fn start(tmp: &str, name: &str, settings: &[&str]) -> Cluster {
+        let cluster = Cluster::cleared(tmp, name);
+        cluster.run(settings);
+        cluster.connect().run("CREATE EXTENSION taskq");
+        cluster
+    }
+
+    /// Starts a standby of another cluster.
+    pub fn standby(tmp: &str, name: &str, primary: &Cluster, settings: &[&str]) -> Cluster {
+        let cluster = Cluster::cleared(tmp, name);
+        let data = cluster.folder.join("data");
+        let done = Command::new("pg_basebackup")
+            .args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--pgdata"])
+            .arg(&data)
+            .envs(primary.env())
+            .status();
+        assert!(done.expect("pg_basebackup is in the PATH").success());
+        let mut reference = OsString::from("--reference=");
+        reference.push(primary.data());
+        let done = Command::new("chown").arg("-R").arg(reference).arg(&data).status();
+        assert!(done.expect("chown").success());
+        cluster.run(settings);
+        cluster
+    }
+
+    /// Without data: an earlier run that was killed may have left anything.
+    fn cleared(tmp: &str, name: &str) -> Cluster {
+        let cluster = Cluster { folder: Path::new(tmp).join(name) };
+        cluster.stop();
+        drop(std::fs::remove_dir_all(cluster.data()));
+        cluster
+    }
+
+    /// Where the data are: in the folder, or where the script says that they had to go instead.
+    fn data(&self) -> PathBuf {
+        let elsewhere = std::fs::read_to_string(self.folder.join("base.path"));
+        elsewhere.map_or_else(|_| self.folder.clone(), |base| PathBuf::from(base.trim_end())).join("data")
+    }
+
+    fn run(&self, settings: &[&str]) {
+        // No sync: processes are killed, the machine is not.
+        let settings = ["fsync=off"].iter().chain(settings);
+        self.call("start", &settings.flat_map(|setting| ["-c", setting]).collect::<Vec<_>>());
+    }
+
+    /// Stops the server as `pg_ctl -m fast` does; that of a cluster that does not run is no error.
+    pub fn stop(&self) {
+        self.call("stop", &[]);
+    }
+
+    /// Kills every process of the server, as a power cut would.
+    pub fn kill(&self) {
+        self.call("kill", &[]);
+    }
+
+    /// Starts the server again, with the settings that it had; stops it first if it runs.
+    pub fn restart(&self) {
+        self.call("restart", &[]);
+    }
+
+    /// Kills every process, then starts the server again.
+    pub fn crash(&self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// What the server has written to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).expect("a log")
+    }
+
+    /// Opens a connection to the database `postgres`.
+    pub fn connect(&self) -> Session {
+        self.connect_to("postgres")
+    }
+
+    /// Opens a connection to a database.
+    pub fn connect_to(&self, database: &str) -> Session {
+        let mut config = Config::new();
+        for (name, value) in self.env() {
+            match name.as_str() {
+                "PGHOST" => config.host(&value),
+                "PGPORT" => config.port(value.parse().expect("a port is a number")),
+                "PGUSER" => config.user(&value),
+                _ => panic!("what is {name}?"),
+            };
+        }
+        let client = config.dbname(database).options("-c statement_timeout=60s").connect(NoTls);
+        Session::new(client.expect("a connection to the cluster"))
+    }
+
+    /// How to reach the server.
+    fn env(&self) -> Vec<(String, String)> {
+        let env = self.call("env", &[]);
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').expect("name=value");
+            (name.to_owned(), value.to_owned())
+        };
+        env.split_whitespace().map(pair).collect()
+    }
+
+    fn call(&self, command: &str, arguments: &[&str]) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/cluster.sh");
+        let output = Command::new(&script).arg(command).arg(&self.folder).args(arguments).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", script.display()));
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("it prints text")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,123 @@
+//! Keys of unique tasks beside what else moves tasks: ids, retries, resets, children, savepoints; and many at once.
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session};
+
+use crate::unique::{report, unique};
+
+#[test]
+fn ids_and_keys_go_together() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(unique("a", json!("k"))).unwrap();
+    // The id is there: nothing is inserted, and no key is taken.
+    let tasks = unique("a", json!("other"));
+    assert!(session.insert_with(tasks, "on_conflict => 'skip'").unwrap().is_empty());
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.unique_key"), 1);
+    // Both are there: the key decides first.
+    assert_eq!(report(&mut session, unique("a", json!("k"))), ["a skipped a"]);
+    // By id: the task that gives way gives its key up.
+    let replace = "SELECT concat_ws(' ', task_id, outcome, existing_id) \
+                   FROM taskq.insert_tasks_report($1, on_conflict => 'replace')";
+    let mut replaced = |tasks: Value| -> Vec<String> {
+        session.query(replace, &[&tasks]).unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    assert_eq!(replaced(unique("a", json!("k"))), ["a replaced a"]);
+    assert_eq!(replaced(unique("a", json!("l"))), ["a replaced a"]);
+    assert_eq!(replaced(unique("b", json!("k"))), ["b inserted"]);
+    assert_eq!(replaced(unique("b", json!("l"))), ["a skipped a"]);
+    assert_eq!(
+        replaced(json!([{"id": "a", "action": "x"}, {"id": "new", "action": "x"}])),
+        ["a replaced a", "new inserted"]
+    );
+    let keys: Vec<String> = session.all("SELECT key || task_id FROM taskq.unique_keys");
+    assert_eq!(keys, ["kb"], "b was left alone, and a has no key any more");
+    assert_eq!(report(&mut session, json!([{"id": "a2", "action": "x"}])), ["a2 inserted"]);
+}
+
+#[test]
+fn a_retry_takes_no_key_away() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(unique("a", json!("k"))).unwrap();
+    session.perform("x", "aborted");
+    assert_eq!(report(&mut session, unique("b", json!("k"))), ["b inserted"]);
+    assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks('{a}')"), 1);
+    assert_eq!(report(&mut session, unique("c", json!("k"))), ["b skipped b"]);
+    session.delete(&["b"]).unwrap();
+    // With no other behind it, one that comes back holds its key again.
+    session.insert(unique("d", json!("l"))).unwrap();
+    session.cancel(&["d"]).unwrap();
+    session.one::<i64>("SELECT taskq.retry_tasks('{d}')");
+    assert_eq!(report(&mut session, unique("e", json!("l"))), ["d skipped d"]);
+}
+
+#[test]
+fn a_group_that_is_reset_keeps_the_keys_of_what_stays() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = json!([
+        {"id": "seed", "action": "x", "group": "g", "seed": true, "unique": "s"},
+        {"id": "plain", "action": "x", "group": "g", "unique": "p"},
+    ]);
+    session.insert(tasks).unwrap();
+    session.perform("x", "completed");
+    session.run("SELECT taskq.reset_group('g')");
+    assert_eq!(report(&mut session, unique("n", json!("s"))), ["seed skipped seed"]);
+    assert_eq!(report(&mut session, unique("n", json!("p"))), ["n inserted"]);
+    session.run("SELECT taskq.delete_group('g')");
+    assert_eq!(session.all::<String>("SELECT key FROM taskq.unique_key"), ["p"]);
+}
+
+#[test]
+fn children_may_be_unique() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let key = json!({"key": "k", "states": ["pending"]});
+    session.insert(unique("a", key.clone())).unwrap();
+    let grant = session.own_one("x");
+    let children =
+        json!([{"id": "b", "action": "x", "unique": key}, {"id": "c", "action": "x", "unique": "other"}]);
+    session.give_with("a", grant.token, "completed", &format!("children => '{children}'")).unwrap();
+    assert_eq!([session.state("b"), session.state("c")], ["ready", "ready"]);
+    // A bad token leaves no key behind.
+    let stale =
+        json!([{"task_id": "a", "token": grant.token, "children": [{"action": "x", "unique": "stale"}]}]);
+    session.query("SELECT * FROM taskq.return_tasks($1::jsonb)", &[&stale]).unwrap();
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.unique_key"), 2);
+}
+
+#[test]
+fn a_rolled_back_savepoint_takes_no_key() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("BEGIN; SAVEPOINT s");
+    session.insert(unique("a", json!("k"))).unwrap();
+    session.run("ROLLBACK TO s");
+    assert_eq!(report(&mut session, unique("b", json!("k"))), ["b inserted"]);
+    assert_eq!(report(&mut session, unique("c", json!("k"))), ["b skipped b"], "within its own transaction");
+    session.run("COMMIT");
+    assert_eq!(session.state("b"), "ready");
+}
+
+#[test]
+fn a_hundred_thousand_unique_tasks_go_in_at_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let insert = |session: &mut Session, key: &str| -> i64 {
+        session.one(&format!(
+            "SELECT count(*) FROM taskq.insert_tasks((\
+               SELECT jsonb_agg(jsonb_build_object('action', 'x', 'unique', {key})) FROM generate_series(1, 100000) i))"
+        ))
+    };
+    assert_eq!(insert(&mut session, "'key' || i"), 100_000);
+    assert_eq!(insert(&mut session, "'key' || i"), 0);
+    let same = "jsonb_build_object('key', 'same', 'on_conflict', 'replace')";
+    assert_eq!(insert(&mut session, same), 1);
+    assert_eq!(insert(&mut session, same), 1);
+    let count = "SELECT count(*) FROM taskq.tasks";
+    assert_eq!(session.one::<i64>(count), 100_001);
+    let some = "jsonb_build_object('key', 'key' || i % 10000, 'on_conflict', 'replace')";
+    assert_eq!(insert(&mut session, some), 10_000, "key 0 is new");
+    assert_eq!(session.one::<i64>(count), 100_002);
+}
