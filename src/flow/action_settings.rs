@@ -9,6 +9,7 @@ use pgrx::pg_sys::{
 use pgrx::prelude::*;
 
 use super::backoff::Backoff;
+use super::seats;
 use super::slots::{self, Limit};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::clock;
@@ -254,20 +255,20 @@ fn set_action(settings: &Settings) -> Result<()> {
 
 /// Makes the slots fit the limit; performances that began without one get theirs.
 fn resize_slots(name: &str, max_concurrency: Option<i32>) {
-    let standing = if max_concurrency.is_some() { slots::standing_in_action(name, false) } else { vec![] };
+    let standing = if max_concurrency.is_some() { seats::standing_in_action(name, false) } else { vec![] };
     let held: Vec<i64> = standing.into_iter().map(|(task_no, _)| task_no).collect();
-    slots::fit_action(name, max_concurrency, &held);
+    seats::fit_action(name, max_concurrency, &held);
 }
 
 /// Performances that began before there was a limit per group get the slots of it.
 fn seat_groups(name: &str, most: i32) {
     slots::keep_from_making(&Limit::of_action(name));
     let mut groups: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-    for (task_no, group) in slots::standing_in_action(name, true) {
+    for (task_no, group) in seats::standing_in_action(name, true) {
         groups.entry(group).or_default().push(task_no);
     }
     for (group, held) in groups {
-        slots::seat(&Limit::per_group(name, &group), most, &held);
+        seats::seat(&Limit::per_group(name, &group), most, &held);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
+use super::seats;
 use super::slots::{self, Limit};
 use crate::error::{Refusal, or_throw, required};
 use crate::pg::statement::{Statement, args};
@@ -69,8 +70,8 @@ fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, cle
         // Performances that began without the limit get its slots.
         slots::keep_from_making(&limit);
         let held: Vec<i64> =
-            slots::standing_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
-        slots::seat(&limit, most, &held);
+            seats::standing_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
+        seats::seat(&limit, most, &held);
     }
     // What was held back by the group may go now, or may not: all who wait for it look again.
     for action_no in slots::concerned(&limit) {

@@ -6,5 +6,6 @@ pub(crate) mod backoff;
 pub(crate) mod group_settings;
 mod groups;
 pub(crate) mod rates;
+mod seats;
 pub(crate) mod slots;
 pub(crate) mod workgroups;

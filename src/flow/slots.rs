@@ -9,7 +9,7 @@
 //! the limit for full in this call, and is woken by the commit of the one who has it. The holder of the lock counts
 //! the rows with a snapshot taken after he got it, so there are never more rows than the limit.
 
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
+use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
 
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session::assign_transaction_id;
@@ -20,9 +20,9 @@ use crate::wake;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Limit {
     /// Empty: any.
-    action: String,
+    pub(super) action: String,
     /// Empty: any.
-    group: String,
+    pub(super) group: String,
 }
 
 impl Limit {
@@ -195,6 +195,17 @@ fn lockable(asks: &[&Ask]) -> Vec<usize> {
     lockable
 }
 
+/// Keeps everybody else from making slots of groups of the action, or of the group's own: waits for those who do.
+pub(crate) fn keep_from_making(limit: &Limit) {
+    lock::lock(
+        Limit::shared_key(&limit.action),
+        if limit.group.is_empty() { Mode::Alone } else { Mode::Shared },
+    );
+    if !limit.group.is_empty() {
+        lock::lock(limit.key(), Mode::Alone);
+    }
+}
+
 static ANY_FREE: Statement = Statement::new(
     c"SELECT pg_catalog.count(*) FILTER (WHERE s.task_no IS NULL AND s.slot_no <= $2)
              > pg_catalog.count(*) FILTER (WHERE s.task_no IS NOT NULL AND s.slot_no > $2)
@@ -298,125 +309,6 @@ pub(crate) fn concerned(limit: &Limit) -> Vec<i32> {
     } else {
         NUMBERS.query(args![limit.action.clone()], |row| row.need(1))
     }
-}
-
-static MAKE_ALL: Statement = Statement::new(
-    c"INSERT INTO taskq.slot (group_id, name, slot_no)
-      SELECT '', $1, g.n FROM pg_catalog.generate_series(1, $2) AS g(n)
-      ON CONFLICT (group_id, name, slot_no) DO NOTHING",
-    &[TEXTOID, INT4OID],
-);
-static DROP: Statement = Statement::new(
-    c"DELETE FROM taskq.slot s WHERE s.group_id = '' AND s.name = $1 AND s.slot_no > $2 AND s.task_no IS NULL",
-    &[TEXTOID, INT4OID],
-);
-
-/// Makes the slots of an action fit its limit, `None` for no limit; those above it go once they are free. `held` are
-/// performances that began without a slot. They are seated first, above the limit where it is full, so that they count.
-pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[i64]) {
-    let Some(most) = most else {
-        DROP.execute(args![action, 0]);
-        return;
-    };
-    MAKE_ALL.execute(args![action, most]);
-    seat(&Limit::of_action(action), most, held);
-    DROP.execute(args![action, most]);
-}
-
-/// Keeps everybody else from making slots of groups of the action, or of the group's own: waits for those who do.
-pub(crate) fn keep_from_making(limit: &Limit) {
-    lock::lock(
-        Limit::shared_key(&limit.action),
-        if limit.group.is_empty() { Mode::Alone } else { Mode::Shared },
-    );
-    if !limit.group.is_empty() {
-        lock::lock(limit.key(), Mode::Alone);
-    }
-}
-
-static SEAT: Statement = Statement::new(
-    c"INSERT INTO taskq.slot (group_id, name, slot_no, task_no)
-      SELECT $1, $2, GREATEST($3, (SELECT pg_catalog.max(s.slot_no) FROM taskq.slot s
-                                    WHERE s.group_id = $1 AND s.name = $2)) + u.n, u.task_no
-        FROM pg_catalog.unnest($4) WITH ORDINALITY AS u(task_no, n)",
-    &[TEXTOID, TEXTOID, INT4OID, INT8ARRAYOID],
-);
-static MARK: Statement =
-    Statement::new(c"UPDATE taskq.run r SET limited = true WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
-
-/// Gives slots to performances that have none of this limit, above it where it is full. The caller has locked their
-/// rows, and for a group [`keep_from_making`].
-pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
-    if held.is_empty() {
-        return;
-    }
-    let ask = Ask { limit: limit.clone(), most, wanted: held.len() as i32 };
-    let free = lock_free(&[ask]).slots.pop().unwrap_or_default();
-    let (seated, standing) = held.split_at(free.len());
-    let seats: Vec<Seat> =
-        free.iter().zip(seated).map(|(slot_no, n)| Seat { limit, slot_no: *slot_no, task_no: *n }).collect();
-    occupy(&seats);
-    if !standing.is_empty() {
-        SEAT.execute(args![limit.group.clone(), limit.action.clone(), most, standing]);
-    }
-    MARK.execute(args![held]);
-}
-
-/// Performances that hold no slot of the limits of this kind: of the action, for each of its groups ($3), or (with an
-/// empty name) for the group $4. Those of an action are found in both indexes of claiming.
-static HELD_IN_ACTION: Statement = Statement::new(
-    c"SELECT h.task_no
-        FROM (SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
-               WHERE a.name = $1 AND r.lane = 0 AND NOT r.grantable
-               UNION ALL
-              SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
-               WHERE a.name = $1 AND r.lane <> 0 AND NOT r.grantable) AS h",
-    &[TEXTOID],
-);
-static HELD_IN_GROUP: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t
-       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND NOT r.grantable OFFSET 0) AS r
-       WHERE t.group_id = $1",
-    &[TEXTOID],
-);
-static WITHOUT_SLOT: Statement = Statement::new(
-    c"SELECT r.task_no, COALESCE(t.group_id, '')
-        FROM taskq.run r
-       CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
-       WHERE r.task_no = ANY ($1) AND NOT r.grantable AND (t.group_id IS NOT NULL OR NOT $3)
-         AND NOT EXISTS (SELECT FROM taskq.slot s
-                          WHERE s.task_no = r.task_no AND s.name = $2
-                            AND s.group_id = CASE WHEN $3 THEN t.group_id ELSE '' END OFFSET 0)
-       ORDER BY r.task_no",
-    &[INT8ARRAYOID, TEXTOID, BOOLOID],
-);
-static LOCK_HELD: Statement = Statement::new(
-    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable ORDER BY r.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
-);
-
-/// Performances of an action that hold no slot of its own limit, or (`by_group`) none of the limit per group; with
-/// their groups. They are locked, in the order of numbers.
-pub(crate) fn standing_in_action(action: &str, by_group: bool) -> Vec<(i64, String)> {
-    without_slot(HELD_IN_ACTION.query(args![action], |row| row.need(1)), action, by_group)
-}
-
-/// The same of a group and its own limit.
-pub(crate) fn standing_in_group(group: &str) -> Vec<(i64, String)> {
-    without_slot(HELD_IN_GROUP.query(args![group], |row| row.need(1)), "", true)
-}
-
-/// Looks again once the rows are locked: a performance may have ended meanwhile, and another begun with a slot.
-fn without_slot(held: Vec<i64>, action: &str, by_group: bool) -> Vec<(i64, String)> {
-    let look = |held: Vec<i64>| -> Vec<(i64, String)> {
-        WITHOUT_SLOT.query(args![held, action, by_group], |row| (row.need(1), row.need(2)))
-    };
-    let held: Vec<i64> = look(held).into_iter().map(|(task_no, _)| task_no).collect();
-    if held.is_empty() {
-        return Vec::new();
-    }
-    LOCK_HELD.execute(args![held.as_slice()]);
-    look(held)
 }
 
 /// Limits of groups that have slots, and no tasks.
