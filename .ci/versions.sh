@@ -14,10 +14,12 @@ if [ $# -eq 0 ]; then
     set -- "${majors[@]}"
 fi
 
-# The ready-made bindings are behind this cfg, which lets pgrx use what only a nightly compiler would.
-export DOCS_RS=1 RUSTC_BOOTSTRAP=1 RUSTFLAGS='--cfg docsrs -D warnings'
+# The ready-made bindings are behind the cfg `docsrs` of that one crate; flags for one crate are what only a nightly
+# cargo takes.
+export DOCS_RS=1 RUSTC_BOOTSTRAP=1
+docsrs='profile.release.package.pgrx-pg-sys.rustflags=["--cfg", "docsrs"]'
 for major in "$@"; do
     printf '==> PostgreSQL %s\n' "$major"
-    cargo check --release --locked --lib --no-default-features --features "pg$major" \
-        --target-dir "${CARGO_TARGET_DIR:-target}/versions"
+    cargo -Zprofile-rustflags check --config "$docsrs" --release --locked --lib --no-default-features \
+        --features "pg$major" --target-dir "${CARGO_TARGET_DIR:-target}/versions"
 done
