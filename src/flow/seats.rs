@@ -113,4 +113,3 @@ fn without_slot(held: Vec<i64>, action: &str, by_group: bool) -> Vec<(i64, Strin
     LOCK_HELD.execute(args![held.as_slice()]);
     look(held)
 }
-

@@ -18,7 +18,8 @@ static HOLD: Statement = Statement::new(
       UNION ALL SELECT FROM taskq.progress WHERE false
       UNION ALL SELECT FROM taskq.schedule WHERE false
       UNION ALL SELECT FROM taskq.slot WHERE false
-      UNION ALL SELECT FROM taskq.bucket WHERE false",
+      UNION ALL SELECT FROM taskq.bucket WHERE false
+      UNION ALL SELECT FROM taskq.task_group WHERE false",
     &[],
 );
 
