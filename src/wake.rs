@@ -28,8 +28,8 @@ thread_local! {
     static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
     /// What this transaction brings that is due by itself, the earliest of it.
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
-    /// How many waiters for each action this transaction's rollback has to wake.
-    static TAKEN: RefCell<Vec<(i32, usize)>> = const { RefCell::new(Vec::new()) };
+    /// How many waiters for each action this transaction's rollback has to wake, and in which subtransaction that was.
+    static TAKEN: RefCell<Vec<(i32, usize, i32)>> = const { RefCell::new(Vec::new()) };
     /// Under which channels this backend can be found, and in which subtransaction it registered.
     static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
 }
@@ -86,7 +86,8 @@ pub(crate) fn due(time: Time) {
 pub(crate) fn taken(action_nos: &[i32], count: usize) {
     if count > 0 {
         transaction::listen(on_end);
-        TAKEN.with_borrow_mut(|taken| taken.extend(action_nos.iter().map(|n| (*n, count))));
+        let level = latch::nest_level();
+        TAKEN.with_borrow_mut(|taken| taken.extend(action_nos.iter().map(|n| (*n, count, level))));
     }
 }
 
@@ -120,9 +121,12 @@ fn on_end(end: End) {
             wake_for_taken(&TAKEN.take());
             give_up(0);
         }
-        // What was granted before the savepoint is still ours; who is woken for it looks in vain.
+        // What was granted before the savepoint is still ours. Two waiting calls whose looks are rolled back, in transactions
+        // that hold something already, would wake each other for ever for that. What came with a savepoint that has
+        // been released since may be told of too often.
         End::AbortSub(level) => {
-            wake_for_taken(&TAKEN.with_borrow(Vec::clone));
+            let taken = TAKEN.with_borrow(Vec::clone);
+            wake_for_taken(&taken.into_iter().filter(|(_, _, at)| *at >= level).collect::<Vec<_>>());
             give_up(level);
         }
     }
@@ -133,8 +137,8 @@ fn forget() {
     DUE.set(Time::INFINITY);
 }
 
-fn wake_for_taken(taken: &[(i32, usize)]) {
-    for (action_no, count) in taken {
+fn wake_for_taken(taken: &[(i32, usize, i32)]) {
+    for (action_no, count, _) in taken {
         latch::wake(ready_channel(*action_no), *count);
     }
 }

@@ -26,7 +26,7 @@ const FIRST_MOVE: usize = 1_000;
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
     let mut sources = sources(claim, actions);
     let mut allowances = Allowances::default();
-    // Entries that were tried, with their lanes: granted, turned away, or in another grant's hands.
+    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands.
     let mut passed: HashMap<i64, i64> = HashMap::new();
     // How many entries a round looks at: more, if those before had no luck.
     let mut window = claim.room(grants) as usize;
@@ -42,14 +42,14 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
             break;
         }
         let round = choose(claim, &next, room, &sources, &mut allowances);
-        passed.extend(round.chosen.iter().map(|(c, _)| (c.task_no, c.lane)));
         let chosen = round.chosen.len();
-        let admitted = take(claim, round.chosen, &sources, &mut allowances, grants);
+        let before = grants.len();
+        passed.extend(take(claim, round.chosen, &sources, &mut allowances, grants));
         close(&mut sources, &round.refused, &allowances);
         if chosen == 0 && round.refused.is_empty() {
             break;
         }
-        window = if admitted == 0 { window.saturating_mul(2).min(10_000) } else { room };
+        window = if grants.len() == before { window.saturating_mul(2).min(10_000) } else { room };
         if move_into_lanes(claim, &mut sources, &mut passed, to_move) {
             to_move *= 2;
         }
@@ -136,16 +136,16 @@ fn source<'a, 'b>(sources: &'b [Source<'a>], candidate: &Candidate) -> &'b Sourc
     &sources[at.unwrap_or_default()]
 }
 
-/// Takes what was chosen; returns how many of them were granted.
+/// Takes what was chosen; returns those that were not granted, with their lanes.
 fn take(
     claim: &mut Claim,
     chosen: Vec<(Candidate, Reserved)>,
     sources: &[Source],
     allowances: &mut Allowances,
     grants: &mut Vec<Grant>,
-) -> usize {
+) -> Vec<(i64, i64)> {
     if chosen.is_empty() {
-        return 0;
+        return Vec::new();
     }
     for (candidate, _) in &chosen {
         if let Some(turn) = candidate.turn {
@@ -164,16 +164,18 @@ fn take(
     let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
     let granted: HashSet<i64> = admitted.iter().map(|g| g.task_no).collect();
     grants.extend(admitted);
+    let mut in_vain = Vec::new();
     for (candidate, reserved) in chosen {
         let action = source(sources, &candidate).action;
         if granted.contains(&candidate.task_no) {
             allowances.keep(action, reserved, candidate.task_no);
         } else {
             allowances.give_back(action, reserved);
+            in_vain.push((candidate.task_no, candidate.lane));
         }
     }
     allowances.occupy();
-    granted.len()
+    in_vain
 }
 
 /// Takes actions and lanes out of the following rounds of which there is nothing left.
