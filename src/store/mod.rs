@@ -8,4 +8,5 @@ pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod parked;
 pub(crate) mod ready;
+pub(crate) mod tables;
 pub(crate) mod tally;

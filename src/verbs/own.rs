@@ -14,6 +14,7 @@ use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::{Arg, Statement, args};
 use crate::spec::check_interval;
+use crate::store::tables;
 use crate::token::Token;
 use crate::upkeep::{self, Upkeep, retention};
 use crate::verbs::wait::{self, Waiter};
@@ -88,6 +89,9 @@ fn own_tasks(
 /// tells whether the last look left settled tasks whose retention is over.
 fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, bool)> {
     let mut looked_again = false;
+    if waiter.is_some() {
+        tables::hold();
+    }
     loop {
         // Registering comes before looking, for the names as for the tasks: what is committed after the
         // look finds us registered.

@@ -15,6 +15,7 @@ use crate::pg::session;
 use crate::pg::statement::{Arg, Statement, args};
 use crate::spec::check_interval;
 use crate::state::Outcome;
+use crate::store::tables;
 use crate::wake::{self, Registration};
 
 /// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs: for
@@ -128,6 +129,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
     let number: i64 = FIND.first(args![id], |row| row.need(1)).ok_or_else(|| Refusal::no_such_task(id))?;
+    tables::hold();
     loop {
         let registration = waiter.register(vec![wake::settled_channel(number)]);
         if let Some(end) = look(id, number) {

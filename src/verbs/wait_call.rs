@@ -12,7 +12,7 @@ use crate::flow::actions::{for_claim, next_grant};
 use crate::pg::clock;
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::statement::{Statement, args};
-use crate::store::{actions, numbers};
+use crate::store::{actions, numbers, tables};
 use crate::upkeep;
 use crate::verbs::own::check_actions;
 use crate::verbs::wait::{Waiter, channels_for_names, channels_for_work};
@@ -74,6 +74,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         Ok((names, waiter(call)?))
     })());
     call.leave_transaction("wait_for_work");
+    hold_tables();
     // Whether what time has made necessary is looked after before the look.
     let mut look_after = true;
     loop {
@@ -87,6 +88,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
             // due in their hands, that is for the look after the next sleep.
             drop((new_names, tasks));
             call.leave_transaction("wait_for_work");
+            hold_tables();
             look_after = look == Some(CHANGED);
             continue;
         }
@@ -107,6 +109,11 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
     }
 }
 
+/// See [`tables::hold`]: what may read the tables is a function with the owner's rights, which does that first.
+fn hold_tables() {
+    ACTION_NUMBERS.execute(args![Vec::<String>::new()]);
+}
+
 /// What a look for work finds: nothing; something to own; something that time has made necessary and that has
 /// been done, or that other transactions are doing.
 const NOTHING: i32 = 0;
@@ -122,6 +129,7 @@ fn waiter(call: &Call) -> Result<Waiter> {
 /// `taskq._task_channels(task_ids text[]) -> SETOF bigint`: the numbers of tasks that must exist.
 #[pg_extern(sql = "")]
 fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, i64> {
+    tables::hold();
     let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
     let numbers = numbers::by_id(&ids);
     let numbers = ids
@@ -134,6 +142,7 @@ fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, 
 /// `taskq._action_channels(actions text[]) -> SETOF integer`: the numbers that stand for the names now.
 #[pg_extern(sql = "")]
 fn taskq_action_channels(names: Vec<Option<String>>) -> SetOfIterator<'static, i32> {
+    tables::hold();
     SetOfIterator::new(actions::numbers(&names.into_iter().flatten().collect::<Vec<_>>()))
 }
 

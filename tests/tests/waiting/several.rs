@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use taskq_tests::{Background, Db, Session, until};
+use taskq_tests::{Background, Db, Progress, Session, until};
 
 use crate::sleeper::PROMPT;
 
@@ -213,4 +213,23 @@ fn a_commit_on_the_way_to_sleep_in_wait_for_work_is_not_missed() {
         session.batch_execute("CALL taskq.wait_for_work('{x}', '100 seconds', NULL)")?;
         Ok(session.own("w", 1, &["x"])?.len())
     });
+}
+
+/// As autovacuum locks a table while it gives back what is empty at its end.
+#[test]
+fn a_commit_while_a_look_waits_for_a_table_is_not_missed() {
+    let db = Db::new();
+    let (mut session, mut watcher, mut locker) = (db.connect(), db.connect(), db.connect());
+    session.insert(json!([{"id": "first", "action": "x"}])).unwrap();
+    session.perform("x", "completed");
+    locker.run("BEGIN; LOCK TABLE taskq.progress IN ACCESS EXCLUSIVE MODE");
+    let waiter = db
+        .connect()
+        .background(|session| session.own_with("w", 1, &["x"], "wait => '100 seconds'").unwrap().len());
+    assert_eq!(waiter.settle_down(&mut watcher), Progress::Blocked);
+    session.insert(json!([{"action": "x"}])).unwrap();
+    locker.run("COMMIT");
+    let released = Instant::now();
+    assert_eq!(waiter.join().1, 1);
+    assert!(released.elapsed() < PROMPT, "the task was taken after {:?}", released.elapsed());
 }

@@ -1,0 +1,32 @@
+//! The tables, as things that can be locked as a whole.
+
+use crate::pg::statement::{Statement, args};
+
+/// Whoever executes a plan locks all tables that it names, also where there is nothing to read.
+static HOLD: Statement = Statement::new(
+    c"          SELECT FROM taskq.action WHERE false
+      UNION ALL SELECT FROM taskq.action_setting WHERE false
+      UNION ALL SELECT FROM taskq.task WHERE false
+      UNION ALL SELECT FROM taskq.run WHERE false
+      UNION ALL SELECT FROM taskq.blocked WHERE false
+      UNION ALL SELECT FROM taskq.scheduled WHERE false
+      UNION ALL SELECT FROM taskq.parked WHERE false
+      UNION ALL SELECT FROM taskq.settled WHERE false
+      UNION ALL SELECT FROM taskq.dependency WHERE false
+      UNION ALL SELECT FROM taskq.signal WHERE false
+      UNION ALL SELECT FROM taskq.lease WHERE false
+      UNION ALL SELECT FROM taskq.progress WHERE false
+      UNION ALL SELECT FROM taskq.schedule WHERE false
+      UNION ALL SELECT FROM taskq.slot WHERE false
+      UNION ALL SELECT FROM taskq.bucket WHERE false",
+    &[],
+);
+
+/// Keeps others from locking the tables that waiters look at for themselves, until the transaction ends; waits for
+/// somebody who has (autovacuum has while it gives back the end of an empty table).
+///
+/// To be called before a waiter registers. A look that had to wait for such a lock would miss what is committed
+/// meanwhile: its snapshot is older, and Postgres resets the latch while it waits.
+pub(crate) fn hold() {
+    HOLD.execute(args![]);
+}
