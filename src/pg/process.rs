@@ -137,9 +137,11 @@ pub(crate) fn read_settings() {
 }
 
 /// Ends the process.
+#[allow(unreachable_code)]
 pub(crate) fn end(code: i32) -> ! {
-    // SAFETY: runs the callbacks and does not come back.
-    unsafe { pg_sys::proc_exit(code) }
+    // SAFETY: runs the callbacks and does not come back, which the bindings for PostgreSQL 18 do not say.
+    unsafe { pg_sys::proc_exit(code) };
+    std::process::abort()
 }
 
 /// Sleeps until the latch is set, or the time is over, or the process is to end.

@@ -93,3 +93,44 @@ fn sleepers_notice_what_a_prepared_transaction_brought() {
     assert_eq!(worker.join().1[0].task_id, "b");
     assert_eq!(waiter.join().1.unwrap().status_code, "completed");
 }
+
+#[test]
+fn a_signal_of_an_earlier_life_is_not_counted_in_the_next() {
+    let db = Db::new();
+    for cancel_prepared in [true, false] {
+        db.clear();
+        let (mut cancelling, mut returning, mut watcher) = (db.connect(), db.connect(), db.connect());
+        if !possible(&mut watcher) {
+            return;
+        }
+        let tasks = json!([
+            {"id": "p", "action": "x"}, {"id": "q", "action": "z"}, {"id": "child", "action": "y", "depends_on": ["p", "q"]},
+        ]);
+        watcher.insert(tasks).unwrap();
+        let held = watcher.own_one("x");
+        let gid = name(&db, "life");
+        // The cancel has locked the counter, so p leaves its signal behind. Each looks before it commits or is prepared: the
+        // cancel when the signal is not committed yet, the return when the counter is still there.
+        cancelling.run("BEGIN");
+        assert_eq!(cancelling.cancel(&["child"]).unwrap(), 1);
+        if cancel_prepared {
+            cancelling.run(&format!("PREPARE TRANSACTION '{gid}'"));
+            returning.complete(&held);
+        } else {
+            returning.run("BEGIN");
+            returning.complete(&held);
+            returning.run(&format!("PREPARE TRANSACTION '{gid}'"));
+            cancelling.run("COMMIT");
+        }
+        watcher.run(&format!("COMMIT PREPARED '{gid}'"));
+        assert_eq!(watcher.one::<i64>("SELECT count(*) FROM taskq.signal"), 1, "the signal is there still");
+        assert_eq!(watcher.one::<i64>("SELECT taskq.retry_tasks('{child}')"), 1);
+        // Counting it now, beside what the retry has found out of p, would let the child go before q.
+        watcher.run("SELECT taskq.maintain()");
+        let child = watcher.task("child").unwrap();
+        assert_eq!((child.state.as_str(), child.num_signals), ("blocked", 1), "{cancel_prepared}");
+        watcher.perform("z", "completed");
+        let child = watcher.task("child").unwrap();
+        assert_eq!((child.state.as_str(), child.num_signals), ("ready", 2), "{cancel_prepared}");
+    }
+}
