@@ -26,6 +26,8 @@ const HELD: &str = "SELECT (COALESCE(max(n) FILTER (WHERE action = 'x'), 0) * 10
              WHERE state = 'in-progress' AND group_id IS NOT NULL \
                AND (action_deadline IS NULL OR action_deadline > taskq.clock()) GROUP BY action, group_id) AS g";
 
+const PLACES_HELD: &str = "SELECT count(*) FROM taskq.slot WHERE task_no IS NOT NULL";
+
 fn some_tasks(n: usize) -> Value {
     (0..n)
         .map(|i| {
@@ -154,9 +156,9 @@ fn eight_sessions_never_hold_more_of_a_group_than_its_limits_and_leak_nothing() 
     });
     until("nothing is held", || {
         main.own("w", 0, &["x", "y"]).unwrap();
-        (main.one::<i32>(HELD) == 0).then_some(())
+        // What is overdue holds its place, too, until that is seen: a deadline is looked after a second later if somebody has the row just then.
+        (main.one::<i64>(PLACES_HELD) == 0).then_some(())
     });
-    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.slot WHERE task_no IS NOT NULL"), 0);
     assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.slot WHERE name = 'x'"), 6 * i64::from(PER_GROUP));
     // Five groups with two places each, and one that may run one.
     assert_eq!(owned(&mut main, 100, &["x"]).len(), 11, "all places are free at the end");
@@ -179,9 +181,12 @@ fn the_limits_hold_while_another_session_raises_and_lowers_them() {
     call(&mut main, "set_group('a', max_concurrency => 1)");
     until("nothing is held", || {
         main.own("w", 0, &["x", "y"]).unwrap();
-        (main.one::<i32>(HELD) == 0).then_some(())
+        // What is overdue holds its place, too, until that is seen: a deadline is looked after a second later if somebody has the row just then.
+        (main.one::<i64>(PLACES_HELD) == 0).then_some(())
     });
-    assert_eq!(owned(&mut main, 100, &["x"]).len(), 11);
+    assert_eq!(main.broken(), [""; 0]);
+    let slots: Vec<String> = main.all("SELECT slot::text FROM taskq.slot ORDER BY 1");
+    assert_eq!(owned(&mut main, 100, &["x"]).len(), 11, "{slots:#?}");
 }
 
 #[test]
