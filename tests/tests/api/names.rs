@@ -34,6 +34,8 @@ const CALLS: &[&str] = &[
     "SELECT taskq.add_dependencies(after => '{}', run => '{}', condition => 'settled')",
     "SELECT taskq.add_dependencies(after => '{}', run => '{}', if_missing => 'ignore')",
     "SELECT * FROM taskq.count_tasks(actions => '{x}', ids => '{a}', states => '{ready}')",
+    "SELECT taskq.set_action(action => 'x', fair => true, max_per_group => 2)",
+    "SELECT taskq.set_group(group_id => 'g', max_concurrency => 2, weight => 3, clear => '{}')",
     "SELECT taskq.cancel_tasks(task_ids => '{nobody}', status => 'no longer wanted')",
     "SELECT taskq.delete_tasks(task_ids => '{nobody}')",
 ];

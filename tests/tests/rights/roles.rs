@@ -15,6 +15,7 @@ const PRODUCE: &[&str] = &[
     "SELECT taskq.task_channel('again')",
     "SELECT taskq.cancel_tasks('{again}')",
     "SELECT taskq.delete_tasks('{again}')",
+    "SELECT taskq.set_group('g', max_concurrency => 2)",
 ];
 
 const WORK: &[&str] = &[
