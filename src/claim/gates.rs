@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
 
+use super::sweep::{Found, Stretch};
 use super::{Claim, Grant, HasSlot, merge};
 use crate::flow::actions::Action;
 use crate::flow::slots::Limit;
@@ -109,6 +110,8 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
     } else {
         HELD_BACK.query(args![workgroups, claim.now], |r| (r.need(1), r.need(2))).into_iter().collect()
     };
+    claim.found.paused.extend(locked.iter().cloned());
+    claim.found.held_back.extend(held_back.iter().map(|(w, due)| (w.clone(), *due)));
 
     let (mut admitted, mut turned_away) = (Vec::with_capacity(taken.len()), Vec::new());
     for grant in taken {
@@ -169,6 +172,23 @@ fn by_key(taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Way)>) -> Vec<Grant> 
     admitted
 }
 
+impl Found {
+    /// Notes where entries were met that have others like them behind them, it may be.
+    fn note(&mut self, turned_away: &[(Grant, Way)]) {
+        for (grant, way) in turned_away {
+            match way {
+                Way::Park(Reason::Key(group, key)) => {
+                    self.busy.insert((group.clone(), key.clone()));
+                }
+                Way::Park(Reason::Group(_)) | Way::Schedule(_) => {}
+                Way::Park(Reason::Rides(_)) | Way::Lane | Way::Requeue => continue,
+            }
+            let (action_no, priority, lane) = (grant.action_no, grant.priority, grant.lane);
+            self.met.insert(Stretch { action_no, priority, lane });
+        }
+    }
+}
+
 /// Moves entries out of the way, as if they had not been taken.
 fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
     if turned_away.is_empty() {
@@ -176,6 +196,7 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
     }
     assign_transaction_id();
     claim.moves += turned_away.len();
+    claim.found.note(&turned_away);
     let (to_lanes, turned_away): (Vec<_>, Vec<_>) =
         turned_away.into_iter().partition(|(_, way)| matches!(way, Way::Lane));
     give_to_lanes(claim, to_lanes.into_iter().map(|(grant, _)| grant).collect());

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::allowance::{Allowances, Full, Reserved};
 use super::candidates::{self, Candidate, Source};
-use super::{Claim, Grant, MOST_MOVES, lanes, statements, turns};
+use super::{Claim, Grant, MOST_MOVES, lanes, statements, sweep, turns};
 use crate::flow::actions::Action;
 use crate::flow::group_settings;
 use crate::flow::slots::{self, Limit};
@@ -45,6 +45,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
         let chosen = round.chosen.len();
         let before = grants.len();
         passed.extend(take(claim, round.chosen, &sources, &mut allowances, grants));
+        sweep::sweep(claim);
         close(&mut sources, &round.refused, &allowances);
         if chosen == 0 && round.refused.is_empty() {
             break;

@@ -17,6 +17,7 @@ pub(crate) mod lanes;
 mod limited;
 pub(crate) mod merge;
 mod statements;
+mod sweep;
 mod turns;
 
 use std::collections::HashSet;
@@ -76,6 +77,8 @@ struct Claim<'a> {
     /// Entries that were turned away and may be met again in this call.
     seen: HashSet<i64>,
     moves: usize,
+    /// What keeps entries back, and where such were met.
+    found: sweep::Found,
     /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
     to_lanes: HashSet<i32>,
     moved_into_lanes: Vec<i64>,
@@ -99,6 +102,7 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
         now,
         seen: HashSet::new(),
         moves: 0,
+        found: sweep::Found::default(),
         to_lanes: HashSet::new(),
         moved_into_lanes: Vec::new(),
     };
@@ -135,6 +139,7 @@ impl Claim<'_> {
             }
             let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));
             grants.extend(self.admit(taken, &|_, _| false));
+            sweep::sweep(self);
             if met_again || !self.to_lanes.is_empty() {
                 break;
             }

@@ -2,6 +2,7 @@
 
 mod actions;
 mod attempts;
+mod backlogs;
 mod dead_ends;
 mod fairness;
 mod group_limits;

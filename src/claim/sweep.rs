@@ -1,0 +1,150 @@
+//! Moving what stands behind an entry that may not run.
+//!
+//! A paused group, a workgroup that is held back, a merge key that is busy often have a backlog in one stretch of the
+//! queue. A claim that has met one entry of it looks ahead and moves the others in one go, before it takes the next:
+//! met one at a time, each of them would cost a walk past all that were moved before.
+//!
+//! The reasons are those that the [gates](super::gates) have found in this call, under the locks that they have taken:
+//! what is parked here is stranded no more than what is parked there.
+
+use std::collections::{HashMap, HashSet};
+
+use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID};
+
+use super::{Claim, MOST_MOVES};
+use crate::pg::clock::Time;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Row, Statement, args};
+use crate::store::parked::{self, Parked, Reason};
+use crate::store::ready::{self, Freed};
+
+/// How many entries the first look ahead of a call sees; each later one twice as many.
+const FIRST: usize = 1_000;
+
+/// Where entries stand one behind the other: a priority of an action, in a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stretch {
+    pub(super) action_no: i32,
+    pub(super) priority: i32,
+    pub(super) lane: i64,
+}
+
+/// What keeps entries back, as far as a call has found out.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Groups that are paused, with their rows locked.
+    pub(super) paused: HashSet<String>,
+    /// Workgroups that are held back, and until when.
+    pub(super) held_back: HashMap<String, Time>,
+    /// Keys (group and key) that other tasks have, with their rows locked.
+    pub(super) busy: HashSet<(String, String)>,
+    /// Where such entries were met since the last look ahead.
+    pub(super) met: HashSet<Stretch>,
+    looks: u32,
+}
+
+/// $1 action, $2 priority, $3 lane, $4 how many.
+static AHEAD: Statement = Statement::new(
+    c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
+        FROM (SELECT r.task_no, r.gated FROM taskq.run r
+               WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
+               ORDER BY r.position LIMIT $4) AS c
+       CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
+                             FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
+       WHERE c.gated AND $3 = 0",
+    &[INT4OID, INT4OID, INT8OID, INT4OID],
+);
+static AHEAD_IN_LANE: Statement = Statement::new(
+    c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
+        FROM (SELECT r.task_no FROM taskq.run r
+               WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = $3 AND r.lane <> 0 AND r.grantable
+               ORDER BY r.position LIMIT $4) AS c
+       CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
+                             FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t",
+    &[INT4OID, INT4OID, INT8OID, INT4OID],
+);
+/// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
+/// still return stay where they are.
+static LOCK: Statement = Statement::new(
+    c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
+         FOR UPDATE SKIP LOCKED",
+    &[INT8ARRAYOID],
+);
+static REMOVE: Statement =
+    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+
+/// Moves what stands behind the entries that were turned away since the last time and is kept back as they are.
+pub(super) fn sweep(claim: &mut Claim) {
+    if claim.found.met.is_empty() {
+        return;
+    }
+    let most = FIRST.saturating_mul(1 << claim.found.looks.min(16));
+    claim.found.looks += 1;
+    for stretch in std::mem::take(&mut claim.found.met) {
+        let left = MOST_MOVES.saturating_sub(claim.moves).min(most);
+        if left > 0 {
+            claim.moves += move_all(&claim.found, stretch, left);
+        }
+    }
+}
+
+fn move_all(found: &Found, stretch: Stretch, most: usize) -> usize {
+    let ahead = if stretch.lane == 0 { &AHEAD } else { &AHEAD_IN_LANE };
+    let ways: HashMap<i64, Way> = ahead
+        .query(args![stretch.action_no, stretch.priority, stretch.lane, most as i32], |row| {
+            Some((row.need::<i64>(1), found.way(row)?))
+        })
+        .into_iter()
+        .flatten()
+        .collect();
+    if ways.is_empty() {
+        return 0;
+    }
+    assign_transaction_id();
+    let task_nos: Vec<i64> = ways.keys().copied().collect();
+    let (mut parked, mut scheduled) = (Vec::new(), Vec::new());
+    let locked = LOCK.query(args![task_nos], |row| {
+        let freed = Freed {
+            task_no: row.need(1),
+            tries: row.need(3),
+            failures: row.need(4),
+            dependencies: row.need(5),
+            not_before: None,
+        };
+        match &ways[&freed.task_no] {
+            Way::Park(reason) => {
+                parked.push(Parked { freed, position: row.need(2), reason: reason.clone() });
+            }
+            Way::Schedule(due) => scheduled.push((freed, *due)),
+        }
+        freed.task_no
+    });
+    if !locked.is_empty() {
+        REMOVE.execute(args![locked.as_slice()]);
+        parked::park(&parked);
+        ready::hold_back(&scheduled);
+    }
+    locked.len()
+}
+
+/// Where an entry goes.
+enum Way {
+    Park(Reason),
+    Schedule(Time),
+}
+
+impl Found {
+    /// What keeps an entry back, if one of the reasons found does; in the order in which the gates ask.
+    fn way(&self, row: Row) -> Option<Way> {
+        let group: Option<String> = row.get(2);
+        if let Some(group) = group.as_ref().filter(|g| self.paused.contains(*g)) {
+            return Some(Way::Park(Reason::Group(group.clone())));
+        }
+        if let Some(due) = row.get::<String>(3).and_then(|w| self.held_back.get(&w)) {
+            return Some(Way::Schedule(*due));
+        }
+        let key = (group.unwrap_or_default(), row.get::<String>(4)?);
+        self.busy.contains(&key).then_some(Way::Park(Reason::Key(key.0, key.1)))
+    }
+}

@@ -1,0 +1,76 @@
+//! Backlogs that may not run are moved out of the way in one go, and come back when the reason ends.
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session};
+
+use crate::{call, owned};
+
+const BACKLOG: usize = 20_000;
+
+/// A backlog of action x with some keys set, and a task behind it that may run.
+fn insert(session: &mut Session, keys: &Value) {
+    let tasks = "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(
+                     $1::jsonb || jsonb_build_object('id', to_char(n, 'FM00000'), 'action', 'x')) FROM generate_series(1, $2::integer) AS n))";
+    session.query_one(tasks, &[keys, &(BACKLOG as i32)]).unwrap();
+    session.insert(json!([{"id": "last", "action": "x"}])).unwrap();
+}
+
+fn count(session: &mut Session, table: &str) -> usize {
+    session.one::<i64>(&format!("SELECT count(*) FROM taskq.{table}")) as usize
+}
+
+/// A claim of one finds the task behind the backlog, at the second call if not at the first; all others are moved.
+fn finds_the_last(session: &mut Session, table: &str) {
+    let mut granted = owned(session, 1, &["x"]);
+    if granted.is_empty() {
+        granted = owned(session, 1, &["x"]);
+    }
+    assert_eq!(granted, ["last"]);
+    assert_eq!(count(session, table), BACKLOG);
+    assert!(owned(session, 1, &["x"]).is_empty());
+}
+
+fn comes_back_in_order(session: &mut Session) {
+    let back = owned(session, 2 * BACKLOG as i32, &["x"]);
+    assert_eq!(back.len(), BACKLOG);
+    assert!(back.is_sorted(), "in the old order");
+    assert!(session.broken().is_empty());
+}
+
+#[test]
+fn of_a_paused_group_whose_turn_it_is() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', fair => true)");
+    insert(&mut session, &json!({"group": "g"}));
+    call(&mut session, "pause_group('g')");
+    finds_the_last(&mut session, "parked");
+    call(&mut session, "resume_group('g')");
+    comes_back_in_order(&mut session);
+}
+
+#[test]
+fn of_a_workgroup_that_is_held_back() {
+    let db = Db::new();
+    let mut session = db.connect();
+    insert(&mut session, &json!({"workgroup": "w"}));
+    call(&mut session, "delay_workgroup('w', '1 hour')");
+    finds_the_last(&mut session, "scheduled");
+    call(&mut session, "delay_workgroup('w', '0')");
+    comes_back_in_order(&mut session);
+}
+
+#[test]
+fn behind_a_busy_key() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "leader", "action": "x", "key": "k"}])).unwrap();
+    let leader = session.own_one("x");
+    insert(&mut session, &json!({"key": "k"}));
+    finds_the_last(&mut session, "parked");
+    session.complete(&leader);
+    // They share the fate of the first of them now.
+    assert_eq!(owned(&mut session, 2 * BACKLOG as i32, &["x"]), ["00001"]);
+    assert_eq!(count(&mut session, "parked"), BACKLOG - 1);
+    assert!(session.broken().is_empty());
+}
