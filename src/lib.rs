@@ -35,6 +35,9 @@
 //! - Claims, signals and upkeep never wait for a lock.
 //! - What is kept in a backend is plans and hints, never state: an abort leaves nothing wrong.
 
+// Not in Cargo.toml: what pgrx generates for `src/bin` is full of it.
+#![deny(unsafe_code)]
+
 use pgrx::prelude::*;
 
 mod background;
