@@ -13,6 +13,7 @@ function _has_part(part text, role regrole) -> boolean
 function _is_monitor() -> boolean
 function _is_producer() -> boolean
 function _is_worker() -> boolean
+function _lane(group_id text) -> bigint
 function _left_behind(action_nos integer[]) -> SETOF integer
 function _look_for_work(actions text[], look_after boolean) -> integer
 function _next_due(actions text[]) -> timestamp with time zone
