@@ -140,7 +140,7 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
         let (groups, names, most, _) = columns(&short.iter().map(|i| &asks[*i]).collect::<Vec<_>>());
         LACKING.query(args![groups, names, most], |row| short[row.need::<i32>(1) as usize - 1])
     };
-    let making: Vec<usize> = lockable(&lacking.iter().map(|i| &asks[*i]).collect::<Vec<_>>())
+    let making: Vec<usize> = lockable(&lacking.iter().map(|i| &asks[*i].limit).collect::<Vec<_>>())
         .into_iter()
         .map(|n| lacking[n])
         .collect();
@@ -176,11 +176,11 @@ fn free(asks: &[&Ask]) -> Vec<Vec<i32>> {
 /// one that stands for all.
 const MOST_LOCKS: usize = 16;
 
-/// The places of those limits whose slots may be made by this transaction.
-fn lockable(asks: &[&Ask]) -> Vec<usize> {
+/// The places of those limits whose slots may be made or removed by this transaction.
+fn lockable(limits: &[&Limit]) -> Vec<usize> {
     let mut by_action: std::collections::BTreeMap<&str, Vec<usize>> = std::collections::BTreeMap::new();
-    for (i, ask) in asks.iter().enumerate() {
-        by_action.entry(&ask.limit.action).or_default().push(i);
+    for (i, limit) in limits.iter().enumerate() {
+        by_action.entry(&limit.action).or_default().push(i);
     }
     let mut lockable = Vec::new();
     for (action, places) in by_action {
@@ -189,7 +189,7 @@ fn lockable(asks: &[&Ask]) -> Vec<usize> {
             lockable.extend(places);
         } else if lock::try_lock(shared, Mode::Shared) {
             let few = places.into_iter().take(MOST_LOCKS);
-            lockable.extend(few.filter(|i| lock::try_lock(asks[*i].limit.key(), Mode::Alone)));
+            lockable.extend(few.filter(|i| lock::try_lock(limits[*i].key(), Mode::Alone)));
         }
     }
     lockable
@@ -334,11 +334,7 @@ pub(crate) fn tidy(groups: &[String]) {
     }
     let unused: Vec<Limit> =
         UNUSED.query(args![groups.to_vec()], |row| Limit { group: row.need(1), action: row.need(2) });
-    for limit in unused.into_iter().take(MOST_LOCKS) {
-        if lock::try_lock(Limit::shared_key(&limit.action), Mode::Shared)
-            && lock::try_lock(limit.key(), Mode::Alone)
-        {
-            TIDY.execute(args![limit.group, limit.action]);
-        }
+    for place in lockable(&unused.iter().collect::<Vec<_>>()) {
+        TIDY.execute(args![unused[place].group.clone(), unused[place].action.clone()]);
     }
 }

@@ -130,6 +130,8 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
             group,
         }
     });
+    // Others may have found a slot locked that is not used in the end, or could not make one meanwhile.
+    rows.iter().flat_map(|late| &late.asks).for_each(|ask| slots::wake(&ask.limit));
     rows.into_iter()
         .filter(|late| {
             let Some(seats) = late.seats() else { return false };

@@ -351,6 +351,22 @@ fn deleting_a_group_forgets_what_was_set_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn many_groups_that_go_at_once_leave_no_places_behind() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_per_group => 1)");
+    for n in 0..60 {
+        let tasks = json!([{"id": n.to_string(), "action": "x", "group": format!("g{n}")}]);
+        session.insert(tasks).unwrap();
+    }
+    session.own("w", 60, &["x"]).unwrap().iter().for_each(|grant| session.complete(grant));
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.slot"), 60);
+    let ids: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+    session.delete(&ids.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.slot"), 0);
+}
+
+#[test]
 fn retention_takes_the_places_of_a_group_with_its_last_task() {
     let db = Db::new();
     let mut session = db.connect();
