@@ -5,6 +5,8 @@
 //! statement's snapshot is re-read once locked, and passed over if it is not grantable any more; so a
 //! statement may come up short although more is there, and the loop in [`claim`] tries again.
 //!
+//! A claim begins at its [`marks`], before which there is nothing to be had.
+//!
 //! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
 //! looked at before its range is walked. What concerns single entries (their group is paused, their workgroup or
 //! merge key) is looked at once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not
@@ -15,6 +17,7 @@ mod candidates;
 mod gates;
 pub(crate) mod lanes;
 mod limited;
+pub(crate) mod marks;
 pub(crate) mod merge;
 mod statements;
 mod sweep;
@@ -116,24 +119,26 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
     }
     let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
     leases::record(&granted, claim.base);
+    marks::learn(&grants[first..]);
     claim.moves > 0
 }
 
 impl Claim<'_> {
     fn unlimited(&mut self, action_nos: &[i32], grants: &mut Vec<Grant>) {
+        let ranges = marks::ranges(action_nos);
         let mut depth = 0;
         while grants.len() < self.request.max_tasks && self.moves < MOST_MOVES {
             check_for_interrupts();
             let room = self.room(grants);
             let taken = if let [action_no] = action_nos {
-                statements::one(self.request, *action_no, room, self.base, self.now)
+                statements::one(self.request, *action_no, &ranges, room, self.base, self.now)
             } else {
                 depth = room.max(depth).saturating_mul(2).min(i32::MAX / 2);
-                statements::many(self.request, action_nos, room, self.base, self.now, depth)
+                statements::many(self.request, depth, &ranges, room, self.base, self.now)
             };
             // A short batch does not mean that there is no more: rows may have changed under the statement,
             // or (with several actions) all that was looked at is locked. No rows at the full depth do.
-            if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(action_nos, depth) < depth)
+            if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(&ranges, depth) < depth)
             {
                 break;
             }

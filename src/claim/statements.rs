@@ -6,12 +6,16 @@ use pgrx::pg_sys::{
 };
 
 use super::candidates::Candidate;
+use super::marks::{self, Ranges};
 use super::{Grant, Request};
 use crate::pg::clock::Time;
 use crate::pg::statement::{Row, Statement, args};
 
-/// One index range, in order; only what is taken is locked. Walks `run_claim_idx`.
-/// $1 action, $2 limit, $3 base, $4 actor, $5 now, $6 max_duration.
+/// The stretches of one action's index range one after the other, in order; only what is taken is locked. Walks
+/// `run_claim_idx`. $1 action, $2 limit, $3 base, $4 actor, $5 now, $6 max_duration; $7 and so on: the [`Ranges`].
+///
+/// The function scan yields the stretches in their order, the nested loop looks into the next only when those before
+/// have too little, and no plan can turn the two round.
 static CLAIM_ONE: Statement = Statement::new(
     c"WITH granted AS (
         UPDATE taskq.run r
@@ -21,11 +25,16 @@ static CLAIM_ONE: Statement = Statement::new(
                    SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
                     WHERE a.action_no = r.action_no)), 'infinity')
          WHERE r.ctid = ANY (ARRAY(
-                 SELECT c.ctid FROM taskq.run c
-                  WHERE c.action_no = $1 AND c.lane = 0 AND c.grantable
-                  ORDER BY c.priority DESC, c.position
-                  LIMIT $2
-                    FOR NO KEY UPDATE SKIP LOCKED))
+                 SELECT p.ctid
+                   FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
+                  CROSS JOIN LATERAL (
+                        SELECT c.ctid FROM taskq.run c
+                         WHERE c.action_no = $1 AND c.lane = 0 AND c.grantable
+                           AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
+                         ORDER BY c.priority DESC, c.position
+                         LIMIT $2
+                           FOR NO KEY UPDATE SKIP LOCKED) AS p
+                  LIMIT $2))
            AND r.grantable
         RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
                   r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
@@ -39,11 +48,22 @@ static CLAIM_ONE: Statement = Statement::new(
              SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
                FROM taskq.task t, taskq.action a
               WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[INT4OID, INT4OID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID],
+    &[
+        INT4OID,
+        INT4OID,
+        INT8OID,
+        TEXTOID,
+        TIMESTAMPTZOID,
+        INTERVALOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT8ARRAYOID,
+    ],
 );
 
-/// Several index ranges: the first of each are merged without locking them, then the best are locked.
-/// What another call holds is passed over by looking deeper the next time round ($7).
+/// Several index ranges: the first of each stretch are merged without locking them, then the best are locked.
+/// What another call holds is passed over by looking deeper the next time round ($1). $2 limit, and so on as above.
 static CLAIM_MANY: Statement = Statement::new(
     c"WITH granted AS (
         UPDATE taskq.run r
@@ -56,14 +76,15 @@ static CLAIM_MANY: Statement = Statement::new(
                  SELECT l.ctid FROM taskq.run l
                   WHERE l.ctid = ANY (ARRAY(
                           SELECT p.ctid
-                            FROM pg_catalog.unnest($1) AS a(action_no)
+                            FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
                            CROSS JOIN LATERAL (
                                  SELECT c.ctid, c.priority, c.position FROM taskq.run c
                                   WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
+                                    AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
                                   ORDER BY c.priority DESC, c.position
-                                  LIMIT $7) AS p
+                                  LIMIT $1) AS p
                            ORDER BY p.priority DESC, p.position
-                           LIMIT $7))
+                           LIMIT $1))
                     AND l.grantable
                   ORDER BY l.priority DESC, l.position
                   LIMIT $2
@@ -81,32 +102,46 @@ static CLAIM_MANY: Statement = Statement::new(
              SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
                FROM taskq.task t, taskq.action a
               WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[INT4ARRAYOID, INT4OID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, INT4OID],
+    &[
+        INT4OID,
+        INT4OID,
+        INT8OID,
+        TEXTOID,
+        TIMESTAMPTZOID,
+        INTERVALOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT8ARRAYOID,
+    ],
 );
 
-/// How many grantable entries of these actions there are, counted no further than $2.
+/// How many grantable entries of these actions there are, counted no further than $1.
 static GRANTABLE: Statement = Statement::new(
     c"SELECT pg_catalog.count(*)::integer
-        FROM (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
+        FROM (SELECT FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
                CROSS JOIN LATERAL (
-                     SELECT FROM taskq.run c WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
-                      LIMIT $2) AS c
-               LIMIT $2) AS found",
-    &[INT4ARRAYOID, INT4OID],
+                     SELECT FROM taskq.run c
+                      WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
+                        AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
+                      LIMIT $1) AS c
+               LIMIT $1) AS found",
+    &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// The next entries of several actions, in order, without locks, leaving lanes out.
 static PEEK: Statement = Statement::new(
     c"SELECT p.task_no, p.action_no, p.priority, p.position
-        FROM pg_catalog.unnest($1) AS a(action_no)
+        FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
        CROSS JOIN LATERAL (
              SELECT c.task_no, c.action_no, c.priority, c.position FROM taskq.run c
               WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
+                AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
               ORDER BY c.priority DESC, c.position
-              LIMIT $2) AS p
+              LIMIT $1) AS p
        ORDER BY p.priority DESC, p.position
-       LIMIT $2",
-    &[INT4ARRAYOID, INT4OID],
+       LIMIT $1",
+    &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// These entries, by the primary key of `run`, where nobody else holds them.
@@ -140,9 +175,40 @@ static CLAIM_THESE: Statement = Statement::new(
 );
 
 /// Grants up to `room` entries of one action.
-pub(super) fn one(request: &Request, action_no: i32, room: i32, base: i64, now: Time) -> Vec<Grant> {
-    CLAIM_ONE
-        .query(args![action_no, room, base, request.actor_id.as_str(), now, request.max_duration], granted)
+pub(super) fn one(
+    request: &Request,
+    action_no: i32,
+    ranges: &Ranges,
+    room: i32,
+    base: i64,
+    now: Time,
+) -> Vec<Grant> {
+    walk(&CLAIM_ONE, action_no, request, ranges, room, base, now)
+}
+
+/// Grants up to `room` entries of several actions, looking no deeper than `depth`.
+pub(super) fn many(
+    request: &Request,
+    depth: i32,
+    ranges: &Ranges,
+    room: i32,
+    base: i64,
+    now: Time,
+) -> Vec<Grant> {
+    walk(&CLAIM_MANY, depth, request, ranges, room, base, now)
+}
+
+fn walk(
+    claim: &'static Statement,
+    first: i32,
+    request: &Request,
+    ranges: &Ranges,
+    room: i32,
+    base: i64,
+    now: Time,
+) -> Vec<Grant> {
+    let asked = args![first, room, base, request.actor_id.as_str(), now, request.max_duration];
+    claim.query(&[asked, &ranges.args()[..]].concat(), granted)
 }
 
 /// Grants those of the entries that nobody else holds; `seated` if they take slots.
@@ -151,29 +217,14 @@ pub(super) fn these(request: &Request, task_nos: &[i64], base: i64, now: Time, s
     CLAIM_THESE.query(args![task_nos, base, actor_id, now, request.max_duration, seated], granted)
 }
 
-/// Grants up to `room` entries of several actions, looking no deeper than `depth`.
-pub(super) fn many(
-    request: &Request,
-    action_nos: &[i32],
-    room: i32,
-    base: i64,
-    now: Time,
-    depth: i32,
-) -> Vec<Grant> {
-    CLAIM_MANY.query(
-        args![action_nos, room, base, request.actor_id.as_str(), now, request.max_duration, depth],
-        granted,
-    )
-}
-
 /// How many entries a claim of several actions can see, counted no further than `depth`.
-pub(super) fn grantable(action_nos: &[i32], depth: i32) -> i32 {
-    GRANTABLE.first(args![action_nos, depth], |row| row.need(1)).unwrap_or(0)
+pub(super) fn grantable(ranges: &Ranges, depth: i32) -> i32 {
+    GRANTABLE.first(&[args![depth], &ranges.args()[..]].concat(), |row| row.need(1)).unwrap_or(0)
 }
 
 /// The next `depth` entries of several actions that are in no lanes.
 pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
-    PEEK.query(args![action_nos, depth], |row| Candidate {
+    PEEK.query(&[args![depth], &marks::ranges(action_nos).args()[..]].concat(), |row| Candidate {
         task_no: row.need(1),
         action_no: row.need(2),
         priority: row.need(3),

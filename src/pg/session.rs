@@ -30,6 +30,24 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
+/// Whether this transaction has an id: it has changed something, or is about to.
+pub(crate) fn has_transaction_id() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
+/// The transaction id that will be assigned next, with its epoch: all that are assigned by now are smaller.
+pub(crate) fn next_transaction_id() -> u64 {
+    // SAFETY: reads shared memory, under the lock that assigning takes.
+    unsafe { pg_sys::ReadNextFullTransactionId() }.value
+}
+
+/// The id of a transaction that is or was running lately, with its epoch.
+pub(crate) fn with_epoch(xid: pg_sys::TransactionId) -> u64 {
+    let next = next_transaction_id();
+    next - u64::from((next as u32).wrapping_sub(xid.into_inner()))
+}
+
 thread_local! {
     /// Inside [`undoable`]: the answer from outside of it. A subtransaction would pass for a transaction block.
     static IN_BLOCK: Cell<Option<bool>> = const { Cell::new(None) };

@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pgrx::pg_sys;
 use pgrx::{FromDatum, IntoDatum};
 
+use super::session;
+
 /// One argument: its datum, or `None` for NULL.
 pub(crate) type Arg = Option<pg_sys::Datum>;
 
@@ -59,12 +61,12 @@ impl Statement {
 
     /// Runs the statement and returns how many rows it touched.
     pub(crate) fn execute(&self, args: &[Arg]) -> u64 {
-        self.run(args, |_| ()).0
+        self.run(args, |_| ()).count
     }
 
     /// Runs the statement and maps each row of its result.
     pub(crate) fn query<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Vec<T> {
-        self.run(args, map).1
+        self.run(args, map).rows
     }
 
     /// Runs the statement and maps the first row of its result, if there is one.
@@ -72,7 +74,15 @@ impl Statement {
         self.query(args, map).into_iter().next()
     }
 
-    fn run<T>(&self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> (u64, Vec<T>) {
+    /// The same, and the xmin of the statement's snapshot: every transaction before that had ended, and what it
+    /// committed was seen.
+    pub(crate) fn first_with_xmin<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Option<(T, u64)> {
+        let done = self.run(args, map);
+        let xmin = session::with_epoch(done.xmin);
+        done.rows.into_iter().next().map(|row| (row, xmin))
+    }
+
+    fn run<T>(&self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
         assert_eq!(args.len(), self.types.len(), "argument count of {:?}", self.sql);
         let mut values: Vec<pg_sys::Datum> =
             args.iter().map(|a| a.unwrap_or(pg_sys::Datum::from(0usize))).collect();
@@ -105,6 +115,7 @@ impl Statement {
                 true,
                 0,
             );
+            let xmin = (*snapshot).xmin;
             pg_sys::UnregisterSnapshot(snapshot);
             if code < 0 {
                 pgrx::error!("SPI error {code} in {:?}", self.sql);
@@ -119,7 +130,7 @@ impl Statement {
                 }
             }
             pg_sys::SPI_finish();
-            (count, rows)
+            Done { count, rows, xmin }
         }
     }
 
@@ -151,6 +162,13 @@ impl Statement {
             plan
         }
     }
+}
+
+/// What a statement has done, and with what snapshot.
+struct Done<T> {
+    count: u64,
+    rows: Vec<T>,
+    xmin: pg_sys::TransactionId,
 }
 
 /// A row of a result, valid while its statement's result is being mapped.

@@ -10,9 +10,10 @@ pub(crate) mod leases;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, Oid, TIMESTAMPTZOID};
 
-use crate::claim::lanes;
+use crate::claim::marks::Seen;
+use crate::claim::{lanes, marks};
 use crate::flow::actions::Action;
 use crate::pg::clock::Time;
 use crate::pg::session::{self, in_transaction_block};
@@ -36,7 +37,8 @@ pub(crate) struct Upkeep {
     pub(crate) tried: bool,
 }
 
-/// One probe for all kinds: each is the low end of an index.
+/// One probe for all kinds: each is the low end of an index. And what moves the low-water marks, see
+/// [`marks`]: $3, $4 and $5 are those that there are.
 static PROBE: Statement = Statement::new(
     c"SELECT EXISTS (SELECT FROM taskq.lease l WHERE l.deadline <= $2),
              EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
@@ -44,18 +46,21 @@ static PROBE: Statement = Statement::new(
                                            WHERE s.action_no = a.action_no AND s.due <= $2 LIMIT 1) AS s),
              EXISTS (SELECT FROM taskq.signal),
              EXISTS (SELECT FROM taskq.settled s WHERE s.expires_at <= $2),
-             EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2)",
-    &[INT4ARRAYOID, TIMESTAMPTZOID],
+             EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2),
+             ARRAY(SELECT (SELECT c.position FROM taskq.run c
+                            WHERE c.action_no = m.action_no AND c.priority = m.priority AND c.lane = 0
+                              AND c.position >= m.start AND c.grantable
+                            ORDER BY c.position LIMIT 1)
+                     FROM unnest($3, $4, $5) AS m(action_no, priority, start)),
+             (SELECT p.last_value FROM taskq.position_seq p),
+             pg_catalog.pg_relation_filenode('taskq.run'::pg_catalog.regclass)",
+    &[INT4ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// Upkeep before a claim for these actions that has room for so many tasks.
 pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: Time) -> Upkeep {
     let mut upkeep = Upkeep::default();
-    let Some([lease, due, signal, expired, schedule]) =
-        PROBE.first(args![action_nos, now], |row| [1, 2, 3, 4, 5].map(|n| row.need(n)))
-    else {
-        return upkeep;
-    };
+    let [lease, due, signal, expired, schedule] = probe(action_nos, now);
     upkeep.tried = lease || due || signal || schedule || expired;
     let hostage = in_transaction_block();
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
@@ -81,19 +86,36 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     upkeep
 }
 
+/// Whether there is something of each kind; moves the marks on the way.
+fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
+    let known = marks::known(action_nos);
+    let probed = PROBE.first_with_xmin(&[args![action_nos, now], &known.args()[..]].concat(), |row| {
+        (
+            [1, 2, 3, 4, 5].map(|n| row.need(n)),
+            row.need::<Vec<Option<i64>>>(6),
+            row.need::<i64>(7),
+            row.need::<Oid>(8),
+        )
+    });
+    let Some(((there, firsts, last_position, file), xmin)) = probed else { return [false; 5] };
+    marks::advance(&known, &Seen { firsts, last_position, file, xmin });
+    there
+}
+
 /// Folds deferred signals, if there are any; returns whether that changed anything.
 pub(crate) fn fold(now: Time) -> bool {
     fold::some(STEP, now)
 }
 
-/// The first grantable entries of each action that are in no lane, and who has locked or changed each last.
+/// The first $1 grantable entries of each stretch that are in no lane, and who has locked or changed each last.
 static GRANTABLE: Statement = Statement::new(
     c"SELECT r.xmax::text::bigint
-        FROM pg_catalog.unnest($1) AS a(action_no)
+        FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
        CROSS JOIN LATERAL (SELECT r.xmax FROM taskq.run r
                             WHERE r.action_no = a.action_no AND r.lane = 0 AND r.grantable
-                            ORDER BY r.priority DESC, r.position LIMIT $2) AS r",
-    &[INT4ARRAYOID, INT4OID],
+                              AND r.priority <= a.highest AND r.priority >= a.lowest AND r.position >= a.start
+                            ORDER BY r.priority DESC, r.position LIMIT $1) AS r",
+    &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// Whether a claim of these actions would find an entry to grant: one that no open transaction has locked. (An
@@ -103,13 +125,14 @@ pub(crate) fn any_grantable(actions: &[&Action]) -> bool {
         return true;
     }
     let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
+    let ranges = marks::ranges(&action_nos).args();
     let mut depth: i32 = 4;
     loop {
-        let lockers: Vec<i64> = GRANTABLE.query(args![action_nos.as_slice(), depth], |row| row.need(1));
+        let lockers: Vec<i64> = GRANTABLE.query(&[args![depth], &ranges[..]].concat(), |row| row.need(1));
         if lockers.iter().any(|xid| !session::is_running(*xid)) {
             return true;
         }
-        // Fewer than the depth in all: no action has more.
+        // Fewer than the depth in all: no stretch has more.
         if lockers.len() < depth as usize {
             return false;
         }
@@ -121,9 +144,10 @@ pub(crate) fn any_grantable(actions: &[&Action]) -> bool {
 /// scheduled tasks, and 0 for deadlines and schedules.
 static LEFT_BEHIND: Statement = Statement::new(
     c"SELECT a.action_no
-        FROM pg_catalog.unnest($1) AS a(action_no)
+        FROM unnest($4, $5, $6, $7) AS a(action_no, highest, lowest, start)
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.lane = 0
                               AND r.grantable
+                              AND r.priority <= a.highest AND r.priority >= a.lowest AND r.position >= a.start
                             ORDER BY r.priority DESC, r.position LIMIT 1) AS r
        WHERE $2
        UNION ALL
@@ -136,13 +160,14 @@ static LEFT_BEHIND: Statement = Statement::new(
       (SELECT 0 FROM taskq.lease l WHERE $3 ORDER BY l.deadline LIMIT 1)
        UNION ALL
       (SELECT 0 FROM taskq.schedule s WHERE $3 AND s.next_at < 'infinity' ORDER BY s.next_at LIMIT 1)",
-    &[INT4ARRAYOID, BOOLOID, BOOLOID],
+    &[INT4ARRAYOID, BOOLOID, BOOLOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
 /// something that is due one day (`later`); 0 stands for what is due in any action.
 pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: bool) -> Vec<i32> {
-    LEFT_BEHIND.query(args![action_nos, ready, later], |row| row.need(1))
+    let ranges = marks::ranges(action_nos).args();
+    LEFT_BEHIND.query(&[args![action_nos, ready, later], &ranges[..]].concat(), |row| row.need(1))
 }
 
 static NEXT: Statement = Statement::new(

@@ -1,0 +1,330 @@
+//! Low-water marks: where a claim begins.
+//!
+//! Entries of tasks in progress stay in the index of claiming, and so do dead ones until vacuum may remove them, which
+//! a snapshot that somebody holds for hours forbids. A claim that began at the beginning would pass them all, each
+//! time. So a backend keeps, for each action and priority that it has been granted tasks of, the position before which
+//! there is nothing to be had: not now, and never again. Nothing is stored, and an abort leaves nothing wrong.
+//!
+//! **No entry is missed.** Every position comes from one sequence, is taken by a transaction that has its id by then,
+//! and is the greatest so far. A look reads the last position that was taken, L, and after that the next transaction id
+//! that nobody has yet, X. So whoever took a position up to L has an id before X. A later look whose snapshot has an
+//! xmin of X or beyond sees all of them as ended: what they inserted is in its snapshot, or will never be. L is the
+//! *bound* then. Of the entries up to the bound that look sees each one, as grantable or as granted. One that it sees
+//! as granted was granted by a transaction that has committed, and such an entry comes back at a new position, if at
+//! all. So nothing can be had before the first that it sees as grantable, locked or not, nor, if it sees none, up to
+//! the bound: the mark moves up to there. Taking the snapshot's xmax for X, or an id that was assigned after the
+//! position, would lose tasks.
+//!
+//! A transaction that has an id already moves no marks: a grant or a deletion of its own may be undone by a savepoint,
+//! and comes back at the old position then. A transaction that holds an id for long, anywhere in the cluster, keeps
+//! the bound where it is, and claims pass what comes behind it as if there were no marks. Who only reads does not.
+//!
+//! Lanes have none: within them a claim begins at the beginning.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use pgrx::IntoDatum;
+use pgrx::pg_sys::Oid;
+
+use super::Grant;
+use crate::pg::session;
+use crate::pg::statement::Arg;
+
+/// How many priorities of an action have marks; of more, those that tasks were granted of last.
+const MOST_PRIORITIES: usize = 8;
+
+/// Of how many actions marks are kept, and looked after in one call.
+const MOST_ACTIONS: usize = 256;
+
+/// The stretches of the claiming index in which entries may be grantable, in columns: for each action in descending
+/// order of priority.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Ranges {
+    action_nos: Vec<i32>,
+    /// The highest priority of each stretch, and the lowest. Above the first and between marks there may be priorities
+    /// that this backend does not know.
+    highest: Vec<i32>,
+    lowest: Vec<i32>,
+    /// The first position to look at.
+    starts: Vec<i64>,
+}
+
+/// The marks of some actions, in columns.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    action_nos: Vec<i32>,
+    priorities: Vec<i32>,
+    starts: Vec<i64>,
+}
+
+/// What one look, with one snapshot, has seen.
+pub(crate) struct Seen {
+    /// Of each mark asked for, in their order, the first position from there on that is grantable in the snapshot.
+    pub(crate) firsts: Vec<Option<i64>>,
+    /// The last position that was taken from the sequence, read by the same statement.
+    pub(crate) last_position: i64,
+    /// The file that the entries are in: another after TRUNCATE, and in another incarnation of the extension.
+    pub(crate) file: Oid,
+    /// All transactions before this one had ended when the snapshot was taken.
+    pub(crate) xmin: u64,
+}
+
+#[derive(Default)]
+struct Marks {
+    file: Oid,
+    /// Up to here every position is decided, for a snapshot whose xmin is `bound_from` or beyond.
+    bound: i64,
+    bound_from: u64,
+    /// A position that will be the bound, and from which xmin on.
+    pending: Option<(i64, u64)>,
+    /// By action and priority.
+    marks: HashMap<i32, BTreeMap<i32, Mark>>,
+    grants: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// Nothing is to be had before this position.
+    start: i64,
+    /// When the last grant of this priority was, in grants.
+    last_grant: u64,
+}
+
+thread_local! {
+    static MARKS: RefCell<Marks> = RefCell::default();
+}
+
+/// Where entries of these actions may be.
+pub(crate) fn ranges(action_nos: &[i32]) -> Ranges {
+    MARKS.with_borrow(|marks| marks.ranges(action_nos))
+}
+
+/// The marks of these actions, to be looked after.
+pub(crate) fn known(action_nos: &[i32]) -> Known {
+    MARKS.with_borrow(|marks| marks.known(action_nos))
+}
+
+/// Moves the marks up, as far as a look at them allows.
+pub(crate) fn advance(known: &Known, seen: &Seen) {
+    if session::has_transaction_id() {
+        return;
+    }
+    // After the position of `seen` was read: see X above.
+    let next = session::next_transaction_id();
+    MARKS.with_borrow_mut(|marks| marks.advance(known, seen, next));
+}
+
+/// Remembers the priorities of tasks that were granted.
+pub(super) fn learn(grants: &[Grant]) {
+    MARKS.with_borrow_mut(|marks| {
+        for grant in grants.iter().filter(|g| g.lane == 0) {
+            marks.learn(grant.action_no, grant.priority);
+        }
+    });
+}
+
+impl Known {
+    /// For `unnest(…) AS m(action_no, priority, start)`.
+    pub(crate) fn args(&self) -> [Arg; 3] {
+        [
+            self.action_nos.as_slice().into_datum(),
+            self.priorities.as_slice().into_datum(),
+            self.starts.as_slice().into_datum(),
+        ]
+    }
+}
+
+impl Marks {
+    fn ranges(&self, action_nos: &[i32]) -> Ranges {
+        let mut ranges = Ranges::default();
+        for action_no in action_nos {
+            let mut highest = i64::from(i32::MAX);
+            for (priority, mark) in self.marks.get(action_no).into_iter().flatten().rev() {
+                let priority = i64::from(*priority);
+                ranges.add(*action_no, highest, priority + 1, 0);
+                ranges.add(*action_no, priority, priority, mark.start);
+                highest = priority - 1;
+            }
+            ranges.add(*action_no, highest, i64::from(i32::MIN), 0);
+        }
+        ranges
+    }
+
+    fn known(&self, action_nos: &[i32]) -> Known {
+        let mut known = Known::default();
+        for action_no in action_nos.iter().take(MOST_ACTIONS) {
+            for (priority, mark) in self.marks.get(action_no).into_iter().flatten() {
+                known.action_nos.push(*action_no);
+                known.priorities.push(*priority);
+                known.starts.push(mark.start);
+            }
+        }
+        known
+    }
+
+    fn advance(&mut self, known: &Known, seen: &Seen, next: u64) {
+        // Positions are not what they were.
+        if seen.file != self.file || seen.last_position < self.bound {
+            *self = Marks { file: seen.file, ..Marks::default() };
+            return;
+        }
+        if let Some((position, from)) = self.pending.filter(|(_, from)| seen.xmin >= *from) {
+            (self.bound, self.bound_from, self.pending) = (position, from, None);
+        }
+        if seen.xmin >= self.bound_from {
+            let each = known.action_nos.iter().zip(&known.priorities).zip(&seen.firsts);
+            for ((action_no, priority), first) in each {
+                let mark = self.marks.get_mut(action_no).and_then(|marks| marks.get_mut(priority));
+                let behind = self.bound + 1;
+                if let Some(mark) = mark {
+                    mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
+                }
+            }
+        }
+        if self.pending.is_none() && seen.last_position > self.bound {
+            self.pending = Some((seen.last_position, next));
+        }
+    }
+
+    fn learn(&mut self, action_no: i32, priority: i32) {
+        self.grants += 1;
+        if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {
+            self.marks.clear();
+        }
+        let marks = self.marks.entry(action_no).or_default();
+        if !marks.contains_key(&priority) && marks.len() >= MOST_PRIORITIES {
+            let oldest = marks.iter().min_by_key(|(_, mark)| mark.last_grant).map(|(priority, _)| *priority);
+            marks.remove(&oldest.unwrap_or(priority));
+        }
+        marks.entry(priority).or_default().last_grant = self.grants;
+    }
+}
+
+impl Ranges {
+    /// For `unnest(…) AS a(action_no, highest, lowest, start)`.
+    pub(crate) fn args(&self) -> [Arg; 4] {
+        [
+            self.action_nos.as_slice().into_datum(),
+            self.highest.as_slice().into_datum(),
+            self.lowest.as_slice().into_datum(),
+            self.starts.as_slice().into_datum(),
+        ]
+    }
+
+    fn add(&mut self, action_no: i32, highest: i64, lowest: i64, start: i64) {
+        // Beyond the largest and the smallest priority there is nothing.
+        if let (Ok(top), Ok(bottom)) = (i32::try_from(highest), i32::try_from(lowest))
+            && top >= bottom
+        {
+            self.action_nos.push(action_no);
+            self.highest.push(top);
+            self.lowest.push(bottom);
+            self.starts.push(start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a look sees of the marks of action 1: the first grantable position of each priority.
+    fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xmin: u64, next: u64) {
+        let known = marks.known(&[1]);
+        let firsts = known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1));
+        let seen = Seen { firsts: firsts.collect(), last_position, file: Oid::from(7), xmin };
+        marks.advance(&known, &seen, next);
+    }
+
+    fn start(marks: &Marks, priority: i32) -> i64 {
+        marks.marks[&1][&priority].start
+    }
+
+    fn fresh() -> Marks {
+        let mut marks = Marks { file: Oid::from(7), ..Marks::default() };
+        marks.learn(1, 0);
+        marks
+    }
+
+    #[test]
+    fn a_mark_does_not_pass_what_may_still_be_inserted() {
+        let mut marks = fresh();
+        // Positions up to 100 were taken by transactions before 50; one of them, 40, is open.
+        look(&mut marks, &[(0, Some(90))], 100, 40, 50);
+        assert_eq!(start(&marks, 0), 1, "nothing is known to be decided");
+        look(&mut marks, &[(0, Some(95))], 120, 49, 60);
+        assert_eq!(start(&marks, 0), 1, "49 may have taken position 94");
+        look(&mut marks, &[(0, Some(95))], 130, 50, 61);
+        assert_eq!(start(&marks, 0), 95);
+        look(&mut marks, &[(0, None)], 130, 60, 62);
+        assert_eq!(start(&marks, 0), 101, "up to the bound, and not beyond");
+    }
+
+    #[test]
+    fn a_mark_does_not_pass_what_is_locked() {
+        let mut marks = fresh();
+        look(&mut marks, &[(0, Some(3))], 100, 50, 50);
+        for xmin in 51..60 {
+            look(&mut marks, &[(0, Some(3))], 100 + xmin as i64, xmin, xmin);
+        }
+        assert_eq!(start(&marks, 0), 3);
+    }
+
+    #[test]
+    fn an_older_snapshot_moves_nothing() {
+        let mut marks = fresh();
+        look(&mut marks, &[(0, Some(3))], 100, 50, 50);
+        look(&mut marks, &[(0, Some(3))], 100, 51, 51);
+        look(&mut marks, &[(0, Some(80))], 100, 49, 52);
+        assert_eq!(start(&marks, 0), 3, "it does not see what was inserted before the bound");
+        look(&mut marks, &[(0, Some(80))], 100, 52, 52);
+        assert_eq!(start(&marks, 0), 80);
+    }
+
+    #[test]
+    fn a_mark_never_goes_back() {
+        let mut marks = fresh();
+        look(&mut marks, &[(0, None)], 100, 50, 50);
+        look(&mut marks, &[(0, None)], 100, 51, 51);
+        assert_eq!(start(&marks, 0), 101);
+        look(&mut marks, &[(0, Some(101))], 100, 52, 52);
+        assert_eq!(start(&marks, 0), 101);
+    }
+
+    #[test]
+    fn marks_are_forgotten_when_positions_are_not_what_they_were() {
+        for (file, last_position) in [(8, 200), (7, 99)] {
+            let mut marks = fresh();
+            look(&mut marks, &[(0, None)], 100, 50, 50);
+            look(&mut marks, &[(0, None)], 100, 51, 51);
+            let known = marks.known(&[1]);
+            let seen = Seen { firsts: vec![None], last_position, file: Oid::from(file), xmin: 60 };
+            marks.advance(&known, &seen, 60);
+            assert_eq!(marks.ranges(&[1]), Marks::default().ranges(&[1]));
+        }
+    }
+
+    #[test]
+    fn ranges_leave_no_priority_out() {
+        let mut marks = Marks::default();
+        for priority in [5, 4, -3, i32::MAX, i32::MIN] {
+            marks.learn(1, priority);
+        }
+        let ranges = marks.ranges(&[2, 1]);
+        assert_eq!(ranges.action_nos, [2, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(ranges.highest, [i32::MAX, i32::MAX, i32::MAX - 1, 5, 4, 3, -3, -4, i32::MIN]);
+        assert_eq!(ranges.lowest, [i32::MIN, i32::MAX, 6, 5, 4, -2, -3, i32::MIN + 1, i32::MIN]);
+    }
+
+    #[test]
+    fn of_many_priorities_the_last_granted_have_marks() {
+        let mut marks = Marks::default();
+        for priority in 0..100 {
+            marks.learn(1, priority);
+            marks.learn(1, 1_000);
+        }
+        let priorities: Vec<i32> = marks.marks[&1].keys().copied().collect();
+        assert_eq!(priorities, [93, 94, 95, 96, 97, 98, 99, 1_000]);
+    }
+}
