@@ -7,9 +7,9 @@
 //!
 //! **No entry is missed.** Every position comes from one sequence, is taken by a transaction that has its id by then,
 //! and is the greatest so far. A look reads the last position that was taken, L, and after that the next transaction id
-//! that nobody has yet, X. So whoever took a position up to L has an id before X. A later look whose snapshot has an
-//! xmin of X or beyond sees all of them as ended: what they inserted is in its snapshot, or will never be. L is the
-//! *bound* then. Of the entries up to the bound that look sees each one, as grantable or as granted. One that it sees
+//! that nobody has yet, X. So whoever took a position up to L has an id before X. A look, this one or a later one, whose
+//! snapshot has an xmin of X or beyond sees all of them as ended: what they inserted is in its snapshot, or will never
+//! be. L is the *bound* then. Of the entries up to the bound that look sees each one, as grantable or as granted. One that it sees
 //! as granted was granted by a transaction that has committed, and such an entry comes back at a new position, if at
 //! all. So nothing can be had before the first that it sees as grantable, locked or not, nor, if it sees none, up to
 //! the bound: the mark moves up to there. Taking the snapshot's xmax for X, or an id that was assigned after the
@@ -169,7 +169,9 @@ impl Marks {
             *self = Marks { file: seen.file, ..Marks::default() };
             return;
         }
-        if let Some((position, from)) = self.pending.filter(|(_, from)| seen.xmin >= *from) {
+        // The latest if nobody is in the middle of anything, else the one that was noted before.
+        let latest = Some((seen.last_position, next));
+        if let Some((position, from)) = [latest, self.pending].into_iter().flatten().find(|b| seen.xmin >= b.1) {
             (self.bound, self.bound_from, self.pending) = (position, from, None);
         }
         if seen.xmin >= self.bound_from {
@@ -183,7 +185,7 @@ impl Marks {
             }
         }
         if self.pending.is_none() && seen.last_position > self.bound {
-            self.pending = Some((seen.last_position, next));
+            self.pending = latest;
         }
     }
 
@@ -259,6 +261,15 @@ mod tests {
         assert_eq!(start(&marks, 0), 95);
         look(&mut marks, &[(0, None)], 130, 60, 62);
         assert_eq!(start(&marks, 0), 101, "up to the bound, and not beyond");
+    }
+
+    #[test]
+    fn a_mark_moves_at_once_while_nobody_has_an_id() {
+        let mut marks = fresh();
+        look(&mut marks, &[(0, Some(90))], 100, 50, 50);
+        assert_eq!(start(&marks, 0), 90);
+        look(&mut marks, &[(0, None)], 110, 50, 51);
+        assert_eq!(start(&marks, 0), 101, "50 was given to somebody who may have taken position 101");
     }
 
     #[test]

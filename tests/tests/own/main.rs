@@ -3,6 +3,7 @@
 mod exclusive;
 mod exhaustion;
 mod lease;
+mod marks;
 mod open_transactions;
 mod order;
 mod tries;
