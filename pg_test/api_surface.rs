@@ -12,6 +12,7 @@ function _grant(part text, role regrole, give boolean) -> void
 function _has_part(part text, role regrole) -> boolean
 function _is_monitor() -> boolean
 function _is_producer() -> boolean
+function _is_untouched(relation regclass, row_version tid) -> boolean
 function _is_worker() -> boolean
 function _lane(group_id text) -> bigint
 function _left_behind(action_nos integer[]) -> SETOF integer

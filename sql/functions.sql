@@ -634,6 +634,13 @@ CREATE FUNCTION taskq._lane(group_id text)
     RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
+CREATE FUNCTION taskq._is_untouched(relation regclass, row_version tid)
+    RETURNS boolean
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_is_untouched_wrapper';
+COMMENT ON FUNCTION taskq._is_untouched IS
+    'internal: whether nobody has changed or deleted this version of a row, nor is doing so, whatever the snapshot shows';
+
 CREATE FUNCTION taskq.clock()
     RETURNS timestamptz
     LANGUAGE c STABLE PARALLEL UNSAFE COST 1

@@ -1,14 +1,23 @@
 //! The statements that grant. They are the only ones. Two walk `run_claim_idx`, which has what is in no lane; what is
 //! in lanes is chosen first and then taken by number.
+//!
+//! A row that somebody else has changed since the statement's snapshot, and committed, would be locked in its newest
+//! version first and found unsuitable then. The lock would stay, and with it a transaction id: a call that sleeps
+//! afterwards would hold back what waits for its transaction to end. So each row is asked right before it is locked
+//! whether it is untouched (`_is_untouched`): what somebody is changing would be skipped anyway. What is changed and
+//! committed in the instant between the two is locked in vain, and is the business of whoever called.
 
 use pgrx::pg_sys::{
-    BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID, INTERVALOID, TEXTOID, TIMESTAMPTZOID,
+    BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID, INTERVALOID, ItemPointerData, Oid, TEXTOID,
+    TIMESTAMPTZOID,
 };
+use pgrx::prelude::*;
 
 use super::candidates::Candidate;
 use super::marks::{self, Ranges};
 use super::{Grant, Request};
 use crate::pg::clock::Time;
+use crate::pg::row_version::is_untouched;
 use crate::pg::statement::{Row, Statement, args};
 
 /// The stretches of one action's index range one after the other, in order; only what is taken is locked. Walks
@@ -31,6 +40,7 @@ static CLAIM_ONE: Statement = Statement::new(
                         SELECT c.ctid FROM taskq.run c
                          WHERE c.action_no = $1 AND c.lane = 0 AND c.grantable
                            AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
+                           AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
                          ORDER BY c.priority DESC, c.position
                          LIMIT $2
                            FOR NO KEY UPDATE SKIP LOCKED) AS p
@@ -85,7 +95,7 @@ static CLAIM_MANY: Statement = Statement::new(
                                   LIMIT $1) AS p
                            ORDER BY p.priority DESC, p.position
                            LIMIT $1))
-                    AND l.grantable
+                    AND l.grantable AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, l.ctid)
                   ORDER BY l.priority DESC, l.position
                   LIMIT $2
                     FOR NO KEY UPDATE SKIP LOCKED))
@@ -157,6 +167,7 @@ static CLAIM_THESE: Statement = Statement::new(
          WHERE r.ctid = ANY (ARRAY(
                  SELECT c.ctid FROM taskq.run c
                   WHERE c.task_no = ANY ($1) AND c.grantable
+                    AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
                     FOR NO KEY UPDATE SKIP LOCKED))
            AND r.grantable
         RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
@@ -233,6 +244,12 @@ pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
         group: None,
         turn: None,
     })
+}
+
+/// `taskq._is_untouched(relation regclass, row_version tid) -> boolean`
+#[pg_extern(sql = "")]
+fn taskq_is_untouched(relation: Oid, row: ItemPointerData) -> bool {
+    is_untouched(relation, row)
 }
 
 fn granted(row: Row) -> Grant {

@@ -113,7 +113,8 @@ pub(crate) fn check_client() {
     }
 }
 
-/// Wakes up to `limit` backends that are registered under the channel; returns how many.
+/// Wakes up to `limit` backends that are registered under the channel, those first that fell asleep last: what they
+/// need is still in the processor's caches, and what they know of the queue is the most recent. Returns how many.
 ///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
 ///
@@ -128,7 +129,7 @@ pub(crate) fn wake(channel: Channel, limit: usize) -> usize {
         let holders = holders(channel);
         let there = woken.iter().filter(|w| holders.iter().any(|h| same(h, w))).count();
         let before = woken.len();
-        for holder in &holders {
+        for holder in holders.iter().rev() {
             if limit != usize::MAX && there + woken.len() - before >= limit {
                 break;
             }

@@ -12,6 +12,7 @@ pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod procedure;
 pub(crate) mod process;
+pub(crate) mod row_version;
 pub(crate) mod rows;
 pub(crate) mod session;
 pub(crate) mod statement;

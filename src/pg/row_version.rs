@@ -1,0 +1,35 @@
+//! Whether a version of a row is the latest, and stays so.
+
+use pgrx::pg_sys;
+
+/// Whether nobody has changed or deleted this version of a row of a table by now, nor is about to: neither a transaction
+/// that has committed, whatever the snapshot in use shows, nor one that is still open. (Who has only locked the row may
+/// be about to change it.) Takes no lock on the row, and waits for nobody.
+pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
+    // SAFETY: the table is opened and closed here, under the lock of a reader, and only a heap is looked into. A row
+    // identifier that points nowhere raises an error or finds nothing. The buffer that a found version is in is pinned
+    // by `heap_fetch` and released here; nothing of it is looked at. A dirty snapshot is a structure that needs no more
+    // than its type; the visibility check tells in it who is changing what it returns.
+    unsafe {
+        let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+        if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
+            || (*relation).rd_tableam != pg_sys::GetHeapamTableAmRoutine()
+        {
+            pgrx::error!("relation {table:?} is not an ordinary table");
+        }
+        let mut dirty =
+            pg_sys::SnapshotData { snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY, ..Default::default() };
+        let mut tuple = pg_sys::HeapTupleData { t_self: row, ..Default::default() };
+        let mut buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+        #[cfg(feature = "pg14")]
+        let found = pg_sys::heap_fetch(relation, &mut dirty, &mut tuple, &mut buffer);
+        #[cfg(not(feature = "pg14"))]
+        let found = pg_sys::heap_fetch(relation, &mut dirty, &mut tuple, &mut buffer, false);
+        if found {
+            pg_sys::ReleaseBuffer(buffer);
+        }
+        // The lock stays until the transaction ends, as every reader's does.
+        pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        found && dirty.xmax == pg_sys::InvalidTransactionId
+    }
+}
