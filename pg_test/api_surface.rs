@@ -16,7 +16,7 @@ function _is_untouched(relation regclass, row_version tid) -> boolean
 function _is_worker() -> boolean
 function _lane(group_id text) -> bigint
 function _left_behind(action_nos integer[]) -> SETOF integer
-function _look_for_work(actions text[], look_after boolean) -> integer
+function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer
 function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer

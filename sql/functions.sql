@@ -215,7 +215,7 @@ CREATE FUNCTION taskq._num_settled(task_nos bigint[])
 COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
 
-CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean)
+CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_nos integer[])
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp

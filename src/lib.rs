@@ -31,7 +31,7 @@
 //!
 //! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled` or `settled`.
 //! - Positions are taken after the transaction has its id; an entry that was granted never becomes
-//!   grantable again at its old position.
+//!   grantable again at its old position. `claim::marks` rests on that.
 //! - Claims, signals and upkeep never wait for a lock.
 //! - What is kept in a backend is plans and hints, never state: an abort leaves nothing wrong.
 

@@ -171,7 +171,9 @@ impl Marks {
         }
         // The latest if nobody is in the middle of anything, else the one that was noted before.
         let latest = Some((seen.last_position, next));
-        if let Some((position, from)) = [latest, self.pending].into_iter().flatten().find(|b| seen.xmin >= b.1) {
+        if let Some((position, from)) =
+            [latest, self.pending].into_iter().flatten().find(|b| seen.xmin >= b.1)
+        {
             (self.bound, self.bound_from, self.pending) = (position, from, None);
         }
         if seen.xmin >= self.bound_from {

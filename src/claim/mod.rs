@@ -138,8 +138,7 @@ impl Claim<'_> {
             };
             // A short batch does not mean that there is no more: rows may have changed under the statement,
             // or (with several actions) all that was looked at is locked. No rows at the full depth do.
-            if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(&ranges, depth) < depth)
-            {
+            if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(&ranges, depth) < depth) {
                 break;
             }
             let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));

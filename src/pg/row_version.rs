@@ -17,8 +17,10 @@ pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> 
         {
             pgrx::error!("relation {table:?} is not an ordinary table");
         }
-        let mut dirty =
-            pg_sys::SnapshotData { snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY, ..Default::default() };
+        let mut dirty = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        };
         let mut tuple = pg_sys::HeapTupleData { t_self: row, ..Default::default() };
         let mut buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
         #[cfg(feature = "pg14")]

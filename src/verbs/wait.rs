@@ -51,6 +51,12 @@ impl Waiter {
         registration
     }
 
+    /// Forgets earlier wake-ups. To be called before looking again, by whoever is still registered.
+    pub(crate) fn look_again(&mut self) {
+        latch::check_client();
+        latch::reset();
+    }
+
     /// Makes this backend findable under more channels. What has come in since [`Waiter::register`] counts: it
     /// may concern what was looked up in between.
     pub(crate) fn register_too(&mut self, channels: Vec<Channel>) -> Registration {

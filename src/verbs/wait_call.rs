@@ -23,7 +23,7 @@ procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wa
 
 static LOOK_AT_TASKS: Statement = Statement::new(c"SELECT taskq._num_settled($1)", &[INT8ARRAYOID]);
 static LOOK_FOR_WORK: Statement =
-    Statement::new(c"SELECT taskq._look_for_work($1, $2)", &[TEXTARRAYOID, BOOLOID]);
+    Statement::new(c"SELECT taskq._look_for_work($1, $2, $3)", &[TEXTARRAYOID, BOOLOID, INT4ARRAYOID]);
 static NUMBERS: Statement = Statement::new(c"SELECT taskq._task_channels($1)", &[TEXTARRAYOID]);
 static ACTION_NUMBERS: Statement = Statement::new(c"SELECT taskq._action_channels($1)", &[TEXTARRAYOID]);
 static NEXT_DUE: Statement = Statement::new(c"SELECT taskq._next_due($1)", &[TEXTARRAYOID]);
@@ -74,38 +74,52 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         Ok((names, waiter(call)?))
     })());
     call.leave_transaction("wait_for_work");
-    hold_tables();
     // Whether what time has made necessary is looked after before the look.
     let mut look_after = true;
     loop {
+        hold_tables();
         let new_names = waiter.register(channels_for_names());
         let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.clone()], |row| row.need(1));
         let tasks = waiter.register_too(channels_for_work(&numbers));
-        let look = LOOK_FOR_WORK.first(args![names.clone(), look_after], |row| row.need::<i32>(1));
-        let ready = look == Some(READY);
-        if look == Some(CHANGED) || look == Some(BUSY) {
+        let look = look_until(&mut waiter, &names, &numbers, &mut look_after);
+        drop((new_names, tasks));
+        match look {
             // Others have to see it, and a sleeper has no locks and no transaction id. If others have all that is
             // due in their hands, that is for the look after the next sleep.
-            drop((new_names, tasks));
-            call.leave_transaction("wait_for_work");
-            hold_tables();
-            look_after = look == Some(CHANGED);
-            continue;
+            CHANGED | BUSY => {
+                call.leave_transaction("wait_for_work");
+                look_after = look == CHANGED;
+            }
+            // Under which channels to be found is to be looked up again.
+            RENUMBERED => {}
+            _ => {
+                // What is ready is for the call of own_tasks that follows, which passes on what it leaves.
+                wake::hand_on(&numbers, true, || match waiter.slept() {
+                    true => LEFT_BEHIND.query(args![numbers.as_slice()], |row| row.need(1)),
+                    false => vec![],
+                });
+                return call.result(look == READY);
+            }
         }
-        let slept = !ready && {
-            let due = NEXT_DUE.first(args![names.clone()], |row| row.get(1)).flatten();
-            waiter.sleep(if look_after { due } else { Some(clock::now()) })
+    }
+}
+
+/// Looks, and looks again after each sleep, until there is something to be done or the time is up.
+fn look_until(waiter: &mut Waiter, names: &[String], numbers: &[i32], look_after: &mut bool) -> i32 {
+    loop {
+        let look = LOOK_FOR_WORK.first(args![names.to_vec(), *look_after, numbers], |row| row.need::<i32>(1));
+        if look != Some(NOTHING) {
+            return look.unwrap_or(NOTHING);
+        }
+        let due = match *look_after {
+            true => NEXT_DUE.first(args![names.to_vec()], |row| row.get(1)).flatten(),
+            false => Some(clock::now()),
         };
-        drop((new_names, tasks));
-        if !slept {
-            // What is ready is for the call of own_tasks that follows, which passes on what it leaves.
-            wake::hand_on(&numbers, true, || match waiter.slept() {
-                true => LEFT_BEHIND.query(args![numbers.as_slice()], |row| row.need(1)),
-                false => vec![],
-            });
-            return call.result(ready);
+        if !waiter.sleep(due) {
+            return NOTHING;
         }
-        look_after = true;
+        waiter.look_again();
+        *look_after = true;
     }
 }
 
@@ -115,11 +129,12 @@ fn hold_tables() {
 }
 
 /// What a look for work finds: nothing; something to own; something that time has made necessary and that has
-/// been done, or that other transactions are doing.
+/// been done, or that other transactions are doing; other numbers for the names of the actions.
 const NOTHING: i32 = 0;
 const READY: i32 = 1;
 const CHANGED: i32 = 2;
 const BUSY: i32 = 3;
+const RENUMBERED: i32 = 4;
 
 fn waiter(call: &Call) -> Result<Waiter> {
     let timeout: Interval = required("timeout", call.argument(1))?;
@@ -160,11 +175,15 @@ fn taskq_num_settled(task_nos: Vec<i64>) -> i32 {
     OVER.first(args![task_nos], |row| row.need(1)).unwrap_or(0)
 }
 
-/// `taskq._look_for_work(actions text[], look_after boolean) -> integer`: what own_tasks would find.
+/// `taskq._look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer`: what own_tasks would
+/// find. `action_nos` are the numbers that the caller takes to stand for the names.
 #[pg_extern(sql = "")]
-fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool) -> i32 {
+fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos: Vec<Option<i32>>) -> i32 {
     let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
     let all: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
+    if !all.iter().all(|n| action_nos.contains(&Some(*n))) {
+        return RENUMBERED;
+    }
     let now = clock::now();
     let mut upkeep = upkeep::Upkeep::default();
     if look_after {

@@ -35,7 +35,8 @@ fn pages_of_a_claim(session: &mut Session) -> i64 {
     let claim = "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM taskq.own_tasks('w', 1, '{x}')";
     let plan: Value = session.one(claim);
     session.run("ROLLBACK");
-    plan[0]["Plan"]["Shared Hit Blocks"].as_i64().unwrap() + plan[0]["Plan"]["Shared Read Blocks"].as_i64().unwrap()
+    plan[0]["Plan"]["Shared Hit Blocks"].as_i64().unwrap()
+        + plan[0]["Plan"]["Shared Read Blocks"].as_i64().unwrap()
 }
 
 #[test]
@@ -80,7 +81,8 @@ fn what_is_inserted_late_at_an_early_position_is_found() {
 #[test]
 fn what_takes_its_position_in_the_middle_of_a_look_is_found() {
     let db = Db::new();
-    let (mut session, mut others, mut late, mut lock) = (db.connect(), db.connect(), db.connect(), db.connect());
+    let (mut session, mut others, mut late, mut lock) =
+        (db.connect(), db.connect(), db.connect(), db.connect());
     for round in 0..3 {
         let id = format!("late {round}");
         others.insert(tasks(1)).unwrap();
@@ -246,10 +248,8 @@ fn step(session: &mut Session, random: &mut Random) {
                 }
             }
             _ => {
-                let some = "SELECT id FROM taskq.tasks WHERE state = 'ready' LIMIT 1";
-                let ids: Vec<String> = session.all(some);
-                if !in_block {
-                    session.cancel(&ids.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+                for grant in session.own("w", 1, &["x"]).unwrap() {
+                    session.cancel(&[&grant.task_id]).unwrap();
                 }
             }
         }
