@@ -19,6 +19,10 @@
 //! and comes back at the old position then. A transaction that holds an id for long, anywhere in the cluster, keeps
 //! the bound where it is, and claims pass what comes behind it as if there were no marks. Who only reads does not.
 //!
+//! Where marks cannot move, a call still walks once only: its claim and what comes after it begin at the first entry
+//! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
+//! that commit wakes, and for the next call.
+//!
 //! Lanes have none: within them a claim begins at the beginning.
 
 use std::cell::RefCell;
@@ -87,6 +91,8 @@ struct Marks {
 struct Mark {
     /// Nothing is to be had before this position.
     start: i64,
+    /// Nothing was to be had before this position when the latest look was taken.
+    seen: i64,
     /// When the last grant of this priority was, in grants.
     last_grant: u64,
 }
@@ -97,7 +103,12 @@ thread_local! {
 
 /// Where entries of these actions may be.
 pub(crate) fn ranges(action_nos: &[i32]) -> Ranges {
-    MARKS.with_borrow(|marks| marks.ranges(action_nos))
+    MARKS.with_borrow(|marks| marks.ranges(action_nos, |mark| mark.start))
+}
+
+/// Where entries of these actions were when this call looked: for what follows the look in the same call.
+pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
+    MARKS.with_borrow(|marks| marks.ranges(action_nos, |mark| mark.start.max(mark.seen)))
 }
 
 /// The marks of these actions, to be looked after.
@@ -107,12 +118,13 @@ pub(crate) fn known(action_nos: &[i32]) -> Known {
 
 /// Moves the marks up, as far as a look at them allows.
 pub(crate) fn advance(known: &Known, seen: &Seen) {
-    if session::has_transaction_id() {
-        return;
-    }
-    // After the position of `seen` was read: see X above.
-    let next = session::next_transaction_id();
-    MARKS.with_borrow_mut(|marks| marks.advance(known, seen, next));
+    MARKS.with_borrow_mut(|marks| {
+        marks.note(known, seen);
+        if !session::has_transaction_id() {
+            // After the position of `seen` was read: see X above.
+            marks.advance(known, seen, session::next_transaction_id());
+        }
+    });
 }
 
 /// Remembers the priorities of tasks that were granted.
@@ -136,14 +148,14 @@ impl Known {
 }
 
 impl Marks {
-    fn ranges(&self, action_nos: &[i32]) -> Ranges {
+    fn ranges(&self, action_nos: &[i32], start: impl Fn(&Mark) -> i64) -> Ranges {
         let mut ranges = Ranges::default();
         for action_no in action_nos {
             let mut highest = i64::from(i32::MAX);
             for (priority, mark) in self.marks.get(action_no).into_iter().flatten().rev() {
                 let priority = i64::from(*priority);
                 ranges.add(*action_no, highest, priority + 1, 0);
-                ranges.add(*action_no, priority, priority, mark.start);
+                ranges.add(*action_no, priority, priority, start(mark));
                 highest = priority - 1;
             }
             ranges.add(*action_no, highest, i64::from(i32::MIN), 0);
@@ -163,12 +175,15 @@ impl Marks {
         known
     }
 
-    fn advance(&mut self, known: &Known, seen: &Seen, next: u64) {
-        // Positions are not what they were.
+    /// Forgets all if positions are not what they were; else remembers what the look has seen.
+    fn note(&mut self, known: &Known, seen: &Seen) {
         if seen.file != self.file || seen.last_position < self.bound {
             *self = Marks { file: seen.file, ..Marks::default() };
-            return;
         }
+        self.each(known, seen, |mark, first| mark.seen = first.unwrap_or(seen.last_position + 1));
+    }
+
+    fn advance(&mut self, known: &Known, seen: &Seen, next: u64) {
         // The latest if nobody is in the middle of anything, else the one that was noted before.
         let latest = Some((seen.last_position, next));
         if let Some((position, from)) =
@@ -177,17 +192,23 @@ impl Marks {
             (self.bound, self.bound_from, self.pending) = (position, from, None);
         }
         if seen.xmin >= self.bound_from {
-            let each = known.action_nos.iter().zip(&known.priorities).zip(&seen.firsts);
-            for ((action_no, priority), first) in each {
-                let mark = self.marks.get_mut(action_no).and_then(|marks| marks.get_mut(priority));
-                let behind = self.bound + 1;
-                if let Some(mark) = mark {
-                    mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
-                }
-            }
+            let behind = self.bound + 1;
+            self.each(known, seen, |mark, first| {
+                mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
+            });
         }
         if self.pending.is_none() && seen.last_position > self.bound {
             self.pending = latest;
+        }
+    }
+
+    /// Each mark that was asked for, with the first position that was seen.
+    fn each(&mut self, known: &Known, seen: &Seen, mut f: impl FnMut(&mut Mark, Option<i64>)) {
+        for ((action_no, priority), first) in known.action_nos.iter().zip(&known.priorities).zip(&seen.firsts)
+        {
+            if let Some(mark) = self.marks.get_mut(action_no).and_then(|marks| marks.get_mut(priority)) {
+                f(mark, *first);
+            }
         }
     }
 
@@ -238,6 +259,7 @@ mod tests {
         let known = marks.known(&[1]);
         let firsts = known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1));
         let seen = Seen { firsts: firsts.collect(), last_position, file: Oid::from(7), xmin };
+        marks.note(&known, &seen);
         marks.advance(&known, &seen, next);
     }
 
@@ -285,6 +307,18 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_look_begins_where_that_has_seen_something() {
+        let mut marks = fresh();
+        let starts = |marks: &Marks| marks.ranges(&[1], |mark| mark.start.max(mark.seen)).starts;
+        look(&mut marks, &[(0, Some(90))], 100, 40, 50);
+        assert_eq!((start(&marks, 0), starts(&marks)), (1, vec![0, 90, 0]));
+        look(&mut marks, &[(0, None)], 110, 40, 50);
+        assert_eq!((start(&marks, 0), starts(&marks)), (1, vec![0, 111, 0]));
+        look(&mut marks, &[(0, Some(95))], 110, 40, 50);
+        assert_eq!(starts(&marks), [0, 95, 0], "it was committed late");
+    }
+
+    #[test]
     fn an_older_snapshot_moves_nothing() {
         let mut marks = fresh();
         look(&mut marks, &[(0, Some(3))], 100, 50, 50);
@@ -313,8 +347,9 @@ mod tests {
             look(&mut marks, &[(0, None)], 100, 51, 51);
             let known = marks.known(&[1]);
             let seen = Seen { firsts: vec![None], last_position, file: Oid::from(file), xmin: 60 };
+            marks.note(&known, &seen);
             marks.advance(&known, &seen, 60);
-            assert_eq!(marks.ranges(&[1]), Marks::default().ranges(&[1]));
+            assert_eq!(marks.known(&[1]), Known::default());
         }
     }
 
@@ -324,7 +359,7 @@ mod tests {
         for priority in [5, 4, -3, i32::MAX, i32::MIN] {
             marks.learn(1, priority);
         }
-        let ranges = marks.ranges(&[2, 1]);
+        let ranges = marks.ranges(&[2, 1], |mark| mark.start);
         assert_eq!(ranges.action_nos, [2, 1, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(ranges.highest, [i32::MAX, i32::MAX, i32::MAX - 1, 5, 4, 3, -3, -4, i32::MIN]);
         assert_eq!(ranges.lowest, [i32::MIN, i32::MAX, 6, 5, 4, -2, -3, i32::MIN + 1, i32::MIN]);

@@ -125,7 +125,7 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
 
 impl Claim<'_> {
     fn unlimited(&mut self, action_nos: &[i32], grants: &mut Vec<Grant>) {
-        let ranges = marks::ranges(action_nos);
+        let ranges = marks::ranges_of_look(action_nos);
         let mut depth = 0;
         while grants.len() < self.request.max_tasks && self.moves < MOST_MOVES {
             check_for_interrupts();

@@ -235,7 +235,7 @@ pub(super) fn grantable(ranges: &Ranges, depth: i32) -> i32 {
 
 /// The next `depth` entries of several actions that are in no lanes.
 pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
-    PEEK.query(&[args![depth], &marks::ranges(action_nos).args()[..]].concat(), |row| Candidate {
+    PEEK.query(&[args![depth], &marks::ranges_of_look(action_nos).args()[..]].concat(), |row| Candidate {
         task_no: row.need(1),
         action_no: row.need(2),
         priority: row.need(3),

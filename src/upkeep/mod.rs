@@ -164,9 +164,10 @@ static LEFT_BEHIND: Statement = Statement::new(
 );
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
-/// something that is due one day (`later`); 0 stands for what is due in any action.
+/// something that is due one day (`later`); 0 stands for what is due in any action. What is `ready` is as the latest look
+/// has seen it: what has been committed since has woken somebody.
 pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: bool) -> Vec<i32> {
-    let ranges = marks::ranges(action_nos).args();
+    let ranges = marks::ranges_of_look(action_nos).args();
     LEFT_BEHIND.query(&[args![action_nos, ready, later], &ranges[..]].concat(), |row| row.need(1))
 }
 
