@@ -11,12 +11,12 @@
 //! the next thing is due. [`hand_on`] pays when a call ends, [`give_up`] when an error ends it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::pg::board;
 use crate::pg::clock::Time;
 use crate::pg::latch::{self, Channel};
-use crate::pg::transaction::{self, End};
+use crate::pg::transaction::{self, End, Levels};
 
 const READY: u8 = 1;
 pub(crate) const SETTLED: u8 = 2;
@@ -28,8 +28,12 @@ thread_local! {
     static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
     /// What this transaction brings that is due by itself, the earliest of it.
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
-    /// How many waiters for each action this transaction's rollback has to wake, and in which subtransaction that was.
-    static TAKEN: RefCell<Vec<(i32, usize, i32)>> = const { RefCell::new(Vec::new()) };
+    /// How many waiters for each action this transaction's rollback has to wake.
+    static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
+    /// Ready tasks that this transaction has locked, and their actions.
+    static HELD: RefCell<Levels<(i64, i32)>> = const { RefCell::new(Levels::new()) };
+    /// Those of them that it has removed.
+    static GONE: RefCell<Levels<i64>> = const { RefCell::new(Levels::new()) };
     /// Under which channels this backend can be found, and in which subtransaction it registered.
     static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
 }
@@ -87,8 +91,20 @@ pub(crate) fn taken(action_nos: &[i32], count: usize) {
     if count > 0 {
         transaction::listen(on_end);
         let level = latch::nest_level();
-        TAKEN.with_borrow_mut(|taken| taken.extend(action_nos.iter().map(|n| (*n, count, level))));
+        TAKEN.with_borrow_mut(|taken| action_nos.iter().for_each(|n| taken.add(level, (*n, count))));
     }
+}
+
+/// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
+pub(crate) fn held(task_no: i64, action_no: i32) {
+    transaction::listen(on_end);
+    HELD.with_borrow_mut(|held| held.add(latch::nest_level(), (task_no, action_no)));
+}
+
+/// This transaction has removed the task from those that are ready: if it commits, there is nothing to wake for.
+pub(crate) fn gone(task_no: i64) {
+    transaction::listen(on_end);
+    GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
 }
 
 fn note(channel: Channel, count: usize) {
@@ -102,7 +118,6 @@ fn note(channel: Channel, count: usize) {
 fn on_end(end: End) {
     match end {
         End::Commit => {
-            TAKEN.take();
             let (notes, due) = (NOTES.take(), DUE.replace(Time::INFINITY));
             if !notes.is_empty() || due != Time::INFINITY {
                 board::tell(due);
@@ -110,24 +125,30 @@ fn on_end(end: End) {
             for (channel, count) in notes {
                 latch::wake(channel, count);
             }
+            let gone: HashSet<i64> = GONE.with_borrow_mut(|gone| gone.take().collect());
+            wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
+            forget();
             give_up(0);
         }
-        End::Prepare => {
-            TAKEN.take();
-            forget();
-        }
+        End::Prepare => forget(),
         End::Abort => {
+            wake_for_taken(TAKEN.with_borrow_mut(Levels::take));
+            wake_for_held(HELD.with_borrow_mut(Levels::take));
             forget();
-            wake_for_taken(&TAKEN.take());
             give_up(0);
         }
-        // What was granted before the savepoint is still ours. Two waiting calls whose looks are rolled back, in transactions
-        // that hold something already, would wake each other for ever for that. What came with a savepoint that has
-        // been released since may be told of too often.
+        // What was granted or locked before the savepoint is still ours. Two waiting calls whose looks are rolled back, in
+        // transactions that hold something already, would wake each other for ever for that.
         End::AbortSub(level) => {
-            let taken = TAKEN.with_borrow(Vec::clone);
-            wake_for_taken(&taken.into_iter().filter(|(_, _, at)| *at >= level).collect::<Vec<_>>());
+            GONE.with_borrow_mut(|gone| drop(gone.undone(level)));
+            wake_for_taken(TAKEN.with_borrow_mut(|taken| taken.undone(level)));
+            wake_for_held(HELD.with_borrow_mut(|held| held.undone(level)));
             give_up(level);
+        }
+        End::CommitSub(level) => {
+            TAKEN.with_borrow_mut(|taken| taken.released(level));
+            HELD.with_borrow_mut(|held| held.released(level));
+            GONE.with_borrow_mut(|gone| gone.released(level));
         }
     }
 }
@@ -135,11 +156,25 @@ fn on_end(end: End) {
 fn forget() {
     NOTES.take();
     DUE.set(Time::INFINITY);
+    TAKEN.set(Levels::new());
+    HELD.set(Levels::new());
+    GONE.set(Levels::new());
 }
 
-fn wake_for_taken(taken: &[(i32, usize, i32)]) {
-    for (action_no, count, _) in taken {
-        latch::wake(ready_channel(*action_no), *count);
+fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {
+    for (action_no, count) in taken {
+        latch::wake(ready_channel(action_no), count);
+    }
+}
+
+/// Wakes those who may have passed over tasks whose locks have ended, one for each.
+fn wake_for_held(held: impl Iterator<Item = (i64, i32)>) {
+    let mut tasks: BTreeMap<i32, HashSet<i64>> = BTreeMap::new();
+    for (task_no, action_no) in held {
+        tasks.entry(action_no).or_default().insert(task_no);
+    }
+    for (action_no, tasks) in tasks {
+        latch::wake(ready_channel(action_no), tasks.len());
     }
 }
 

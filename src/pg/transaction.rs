@@ -1,6 +1,7 @@
 //! Hearing of the ends of this backend's transactions.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -16,6 +17,41 @@ pub(crate) enum End {
     Prepare,
     /// A subtransaction of this nesting level was rolled back.
     AbortSub(i32),
+    /// A subtransaction of this nesting level has become a part of the one around it.
+    CommitSub(i32),
+}
+
+/// What a transaction remembers, by the nesting level of the subtransaction that it came with.
+#[derive(Debug)]
+pub(crate) struct Levels<T>(BTreeMap<i32, Vec<T>>);
+
+impl<T> Levels<T> {
+    pub(crate) const fn new() -> Self {
+        Levels(BTreeMap::new())
+    }
+
+    /// Remembers something of the subtransaction of this level.
+    pub(crate) fn add(&mut self, level: i32, what: T) {
+        self.0.entry(level).or_default().push(what);
+    }
+
+    /// What came with this subtransaction or those within it: they were rolled back.
+    pub(crate) fn undone(&mut self, level: i32) -> impl Iterator<Item = T> + use<T> {
+        self.0.split_off(&level).into_values().flatten()
+    }
+
+    /// What came with this subtransaction belongs to the one around it from now on.
+    pub(crate) fn released(&mut self, level: i32) {
+        let inner = self.0.split_off(&level);
+        if !inner.is_empty() {
+            self.0.entry(level - 1).or_default().extend(inner.into_values().flatten());
+        }
+    }
+
+    /// All of it; nothing is left.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.undone(i32::MIN)
+    }
 }
 
 /// What hears of the ends. It may not raise an error: by then there is nothing that could be rolled back.
@@ -61,8 +97,32 @@ unsafe extern "C-unwind" fn on_subtransaction(
     _parent_subid: pg_sys::SubTransactionId,
     _arg: *mut std::ffi::c_void,
 ) {
-    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        // SAFETY: reads a variable. The subtransaction is still the current one while it is told of its end.
-        tell(End::AbortSub(unsafe { pg_sys::GetCurrentTransactionNestLevel() }));
+    // SAFETY: reads a variable. The subtransaction is still the current one while it is told of its end.
+    let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
+    match event {
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => tell(End::AbortSub(level)),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => tell(End::CommitSub(level)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Levels;
+
+    #[test]
+    fn what_a_subtransaction_brought_shares_its_fate() {
+        let mut levels = Levels::new();
+        for (level, what) in [(1, "top"), (2, "savepoint"), (3, "within it")] {
+            levels.add(level, what);
+        }
+        levels.released(3);
+        assert_eq!(levels.undone(3).collect::<Vec<_>>(), Vec::<&str>::new());
+        levels.add(3, "another");
+        assert_eq!(levels.undone(3).collect::<Vec<_>>(), ["another"]);
+        levels.released(2);
+        assert_eq!(levels.undone(2).count(), 0);
+        assert_eq!(levels.take().collect::<Vec<_>>(), ["top", "savepoint", "within it"]);
+        assert_eq!(levels.take().count(), 0);
     }
 }

@@ -13,10 +13,11 @@ use crate::settle::commit;
 use crate::state::Outcome;
 use crate::store::numbers;
 use crate::store::order::{self, Rank};
+use crate::wake;
 
 static RUN: Lock = locking!(
     "SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
-            r.keyed
+            r.keyed, r.action_no, r.grantable
        FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no"
 );
 static BLOCKED: Lock = locking!(
@@ -64,7 +65,7 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
         check_for_interrupts();
         let waiting = order::may_wait(Rank::Live);
         for (table, read) in [
-            (&RUN, Live::in_run as fn(Row) -> Live),
+            (&RUN, ready_or_in_progress as fn(Row) -> Live),
             (&BLOCKED, Live::in_blocked as fn(Row) -> Live),
             (&SCHEDULED, Live::in_scheduled as fn(Row) -> Live),
             (&PARKED, Live::in_parked as fn(Row) -> Live),
@@ -92,6 +93,16 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
         found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no).collect(),
     );
     found
+}
+
+/// A row of [`RUN`]. Claims pass over a ready task while it is locked, and whoever has looked and found nothing else may
+/// be asleep by the time the lock ends.
+fn ready_or_in_progress(row: Row) -> Live {
+    let live = Live::in_run(row);
+    if row.need(11) {
+        wake::held(live.task_no, row.need(10));
+    }
+    live
 }
 
 /// Finds tasks by id and locks them. A task may be replaced while we wait for it; then the id is another

@@ -5,6 +5,7 @@ use pgrx::pg_sys::INT8ARRAYOID;
 use super::row::{Live, Place};
 use crate::flow::slots;
 use crate::pg::statement::{Statement, args};
+use crate::wake;
 
 static REMOVE_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
@@ -27,7 +28,10 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
             seated.push(row.task_no);
         }
         match row.place {
-            Place::Run { .. } => run.push(row.task_no),
+            Place::Run { .. } => {
+                run.push(row.task_no);
+                wake::gone(row.task_no);
+            }
             Place::Blocked { .. } => blocked.push(row.task_no),
             Place::Parked => parked.push(row.task_no),
             Place::Scheduled { .. } => scheduled.push(row.task_no),

@@ -4,6 +4,7 @@
 mod ends;
 mod leaks;
 mod leaving;
+mod locked;
 mod notify;
 mod prepared;
 mod several;
