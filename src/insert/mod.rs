@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::claim::merge;
 use crate::error::{Refusal, Result};
-use crate::pg::clock;
+use crate::pg::clock::{self, Time};
 use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
@@ -200,18 +200,20 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
                 fates.insert(task.element, Fate::Replaced { existing: task.id.clone() });
             }
         }
+        insert_the_new(&tasks, &stored.numbers.keys().map(String::as_str).collect(), now);
         replace::remove_old(&namesakes, &mut stored, now)?;
         // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
         stored.refresh();
     } else {
         let namesakes = keys.replaced_namesakes(&tasks);
         if !namesakes.is_empty() {
+            insert_the_new(&tasks, &namesakes.iter().copied().collect(), now);
             replace::remove_old(&namesakes, &mut stored, now)?;
         }
     }
     let mut skipped = Vec::new();
     loop {
-        let refused = rows::insert(&tasks, now);
+        let refused = rows::insert(&tasks.iter().collect::<Vec<_>>(), now);
         order::holds(Rank::Ids);
         if refused.is_empty() {
             break;
@@ -256,6 +258,19 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     edges::block_stored_runs(&edges, &tasks, &stored);
     place::place(&tasks, &edges, &stored, now);
     Ok(Inserted { tasks, fates, elements })
+}
+
+/// Inserts the rows of tasks whose ids are new before old ones are removed to make place for the others.
+///
+/// Who inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
+/// taken like a new one; and once the first is taken, this call waits for no other, whatever their order.
+fn insert_the_new(tasks: &[NewTask], old: &HashSet<&str>, now: Time) {
+    let new: Vec<&NewTask> = tasks.iter().filter(|task| !old.contains(task.id.as_str())).collect();
+    if !new.is_empty() && new.len() < tasks.len() {
+        // Those that somebody else has inserted by now are refused once more when all are inserted.
+        rows::insert(&new, now);
+        order::holds(Rank::Ids);
+    }
 }
 
 /// Leaves out the tasks whose ids exist.

@@ -66,9 +66,8 @@ fn until(task: &NewTask, now: Time) -> Option<Time> {
 /// of the call.
 ///
 /// In the order of ids: two calls that insert the same ids wait for each other in one direction only.
-pub(super) fn insert(tasks: &[NewTask], now: Time) -> Vec<String> {
-    let in_call_order = tasks;
-    let mut tasks: Vec<&NewTask> = tasks.iter().collect();
+pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
+    let mut tasks = in_call_order.to_vec();
     tasks.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let inserted = INSERT.execute(args![
         tasks.iter().map(|t| t.task_no).collect::<Vec<_>>(),

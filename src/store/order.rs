@@ -32,7 +32,8 @@ pub(crate) enum Rank {
     Settled,
     /// Rows of `dependency` that are about to be removed, as they are stored.
     Edges,
-    /// Ids of tasks being inserted, in their order. Rows of merge keys come after all.
+    /// Ids of tasks being inserted, in their order; after them those whose old tasks are removed to make place, which
+    /// nobody else can be inserting. Rows of merge keys come after all.
     Ids,
 }
 
