@@ -8,13 +8,16 @@ use postgres::Client;
 
 use crate::server::{connect, until_asleep};
 
-/// A moment at which a waiter had its answer, and which task it was about.
-type Answer = (Instant, String);
+/// The moments at which a waiter's call came back and at which it had its task, and which task that was.
+type Answer = ([Instant; 2], String);
 
 /// Measures all three ways to wait.
 pub fn run(waiters: usize, rounds: usize) {
-    print("`own_tasks(wait =>)`", waiters, own_tasks(waiters, rounds));
-    print("`CALL wait_for_work`", waiters, wait_for_work(waiters, rounds));
+    let [own, _] = own_tasks(waiters, rounds);
+    print("`own_tasks(wait =>)`", waiters, own);
+    let [call, then_own] = wait_for_work(waiters, rounds);
+    print("`CALL wait_for_work`", waiters, call);
+    print("the same, and `own_tasks` after it", waiters, then_own);
     print("`wait_for_task`", waiters, wait_for_task(waiters, rounds));
 }
 
@@ -37,17 +40,17 @@ fn start(
     ((0..waiters).map(start).collect(), answers)
 }
 
-/// Makes a change in a transaction, and takes the time from its commit until a waiter reports the answer.
-fn commit(producer: &mut Client, answers: &Receiver<Answer>, change: &str) -> (Duration, String) {
+/// Makes a change in a transaction, and takes the times from its commit to the moments that a waiter reports.
+fn commit(producer: &mut Client, answers: &Receiver<Answer>, change: &str) -> ([Duration; 2], String) {
     producer.batch_execute(&format!("BEGIN; {change}")).unwrap();
     let start = Instant::now();
     producer.batch_execute("COMMIT").unwrap();
     let (answered, id) = answers.recv_timeout(Duration::from_secs(60)).expect("a waiter answers");
-    (answered.saturating_duration_since(start), id)
+    (answered.map(|moment| moment.saturating_duration_since(start)), id)
 }
 
 /// All wait for tasks of one action; each round inserts one task, which one of them gets.
-fn own_tasks(waiters: usize, rounds: usize) -> Vec<Duration> {
+fn own_tasks(waiters: usize, rounds: usize) -> [Vec<Duration>; 2] {
     let threads = start(waiters, |client, n, report| {
         let own = "SELECT task_id, token::text, body FROM taskq.own_tasks($1, 1, $2, wait => '1 hour')";
         take(client, n, report, "own", None, own);
@@ -55,8 +58,8 @@ fn own_tasks(waiters: usize, rounds: usize) -> Vec<Duration> {
     insert(threads, waiters, rounds, "own")
 }
 
-/// The same with the procedure: a waiter that hears of work fetches it in a second call, which counts.
-fn wait_for_work(waiters: usize, rounds: usize) -> Vec<Duration> {
+/// The same with the procedure: a waiter that hears of work fetches it in a second call.
+fn wait_for_work(waiters: usize, rounds: usize) -> [Vec<Duration>; 2] {
     let threads = start(waiters, |client, n, report| {
         let call = "CALL taskq.wait_for_work($1, '1 hour', NULL)";
         let own = "SELECT task_id, token::text, body FROM taskq.own_tasks($1, 1, $2)";
@@ -82,8 +85,10 @@ fn take(client: &mut Client, n: usize, report: &Sender<Answer>, action: &str, ca
         if let Some(call) = &call {
             client.query(call, &[actions]).unwrap();
         }
+        let called = Instant::now();
         let rows = client.query(&own, &[&actor, actions]).unwrap();
         let now = Instant::now();
+        let moments = [if call.is_some() { called } else { now }, now];
         let Some(row) = rows.first() else { continue };
         let (id, token): (String, String) = (row.get(0), row.get(1));
         client.execute(&give, &[&id, &token]).unwrap();
@@ -91,7 +96,7 @@ fn take(client: &mut Client, n: usize, report: &Sender<Answer>, action: &str, ca
             return;
         }
         if round >= WARM {
-            report.send((now, id)).ok();
+            report.send((moments, id)).ok();
         }
     }
 }
@@ -105,12 +110,15 @@ fn insert(
     waiters: usize,
     rounds: usize,
     action: &str,
-) -> Vec<Duration> {
+) -> [Vec<Duration>; 2] {
     let mut producer = connect();
-    let mut times = Vec::new();
+    let mut times = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
         until_asleep(&mut producer, waiters);
-        times.push(commit(&mut producer, &answers, &format!("SELECT taskq.insert_task(NULL, '{action}')")).0);
+        let insert = format!("SELECT taskq.insert_task(NULL, '{action}')");
+        let [called, owned] = commit(&mut producer, &answers, &insert).0;
+        times[0].push(called);
+        times[1].push(owned);
     }
     for _ in 0..waiters {
         producer.batch_execute(&format!("SELECT taskq.insert_task(NULL, '{action}', 'stop')")).unwrap();
@@ -137,7 +145,7 @@ fn wait_for_task(waiters: usize, rounds: usize) -> Vec<Duration> {
             if rows.first().map(|row| row.get::<_, &str>(0)) != Some("completed") {
                 return;
             }
-            report.send((now, id)).ok();
+            report.send(([now; 2], id)).ok();
         }
     });
     let mut times = Vec::new();
@@ -147,7 +155,7 @@ fn wait_for_task(waiters: usize, rounds: usize) -> Vec<Duration> {
         let (time, answered) =
             commit(&mut producer, &answers, &format!("SELECT taskq.complete_task('{id}')"));
         assert_eq!(id, answered);
-        times.push(time);
+        times.push(time[0]);
     }
     until_asleep(&mut producer, waiters);
     let rest = "SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE state = 'ready' AND action = 'settle'";
