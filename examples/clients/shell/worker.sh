@@ -59,10 +59,21 @@ give_up_at=1000000000
 stop() {
     stopping=${stopping}yes
     give_up_at=$((SECONDS + grace + 5))
-    # psql hands the interrupt on to the server, which ends the wait. Nothing is granted then.
-    [ -z "${waiter:-}" ] || kill -INT "$waiter" 2>/dev/null
+    [ -z "${waiter:-}" ] || end_wait "$waiter" &
 }
 trap stop TERM INT
+
+# Ends the waiting call on the server: nothing is granted then, or the answer is on its way already. (An interrupt of psql
+# would lose an answer that has come and is not written yet, and with it the token.)
+end_wait() {
+    while kill -0 "$1" 2>/dev/null; do
+        sql -v name="$actor" >/dev/null 2>&1 <<'SQL'
+SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+ WHERE strpos(query, format('own_tasks(%L, ', :'name')) > 0 AND pid <> pg_backend_pid()
+SQL
+        sleep 0.2
+    done
+}
 
 # Waits for a child, whatever signals come in between; its exit code.
 await() {
@@ -86,7 +97,7 @@ SELECT task_id, token, num_tries, body
   FROM taskq.own_tasks(:'actor', 1, ARRAY[:'action'], :'lease' * interval '1 second', wait => :'wait' * interval '1 second')
 SQL
     waiter=$!
-    [ -z "$stopping" ] || kill -INT "$waiter" 2>/dev/null
+    [ -z "$stopping" ] || end_wait "$waiter" &
     if ! await "$waiter" && [ -z "$stopping" ]; then
         log "own_tasks: $(head -n 1 "$error")"
         sleep "$((RANDOM % 3 + 1))"
