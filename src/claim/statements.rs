@@ -18,112 +18,94 @@ use super::marks::{self, Ranges};
 use super::{Grant, Request};
 use crate::pg::clock::Time;
 use crate::pg::row_version::is_untouched;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{Arg, Row, Statement, args, sql};
 
-/// The stretches of one action's index range one after the other, in order; only what is taken is locked. Walks
-/// `run_claim_idx`. $1 action, $2 limit, $3 base, $4 actor, $5 now, $6 max_duration; $7 and so on: the [`Ranges`].
+/// A statement that grants: what it locks is its own, what becomes of that is the same for all. $1 base of the nonces,
+/// $2 actor, $3 now, $4 max_duration; from $5 on its own. `slots`: whether the entries take slots.
+macro_rules! granting {
+    (slots: $slots:literal, locked: $locked:literal, $($type:expr),+ $(,)?) => {
+        Statement::new(
+            sql!(
+                "WITH granted AS (
+                   UPDATE taskq.run r
+                      SET prev_nonce = r.nonce, nonce = $1 # r.task_no, grantable = false, tries = r.tries + 1,
+                          granted_at = $3, actor_id = $2, keyed = false, limited = ", $slots, ",
+                          deadline = COALESCE($3 OPERATOR(pg_catalog.+) COALESCE($4, r.max_duration, (
+                              SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
+                               WHERE a.action_no = r.action_no)), 'infinity')
+                    WHERE r.ctid = ANY (ARRAY(", $locked, "))
+                      AND r.grantable
+                   RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
+                             r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
+                 SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
+                        t.id, t.name, t.body, t.metadata,
+                        (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
+                        g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
+                        g.action_no, g.lane
+                   FROM granted AS g
+                  CROSS JOIN LATERAL (
+                        SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
+                          FROM taskq.task t, taskq.action a
+                         WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t"
+            ),
+            &[INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, $($type),+],
+        )
+    };
+}
+
+/// The next entries of one action, in order, without those that others have locked. Walks the stretches of
+/// `run_claim_idx` one after the other. $5 limit, $6 action; $7 to $10 the [`Ranges`].
 ///
 /// The function scan yields the stretches in their order, the nested loop looks into the next only when those before
 /// have too little, and no plan can turn the two round.
-static CLAIM_ONE: Statement = Statement::new(
-    c"WITH granted AS (
-        UPDATE taskq.run r
-           SET prev_nonce = r.nonce, nonce = $3 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $5, actor_id = $4,
-               limited = false, keyed = false,
-               deadline = COALESCE($5 OPERATOR(pg_catalog.+) COALESCE($6, r.max_duration, (
-                   SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
-                    WHERE a.action_no = r.action_no)), 'infinity')
-         WHERE r.ctid = ANY (ARRAY(
-                 SELECT p.ctid
-                   FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
-                  CROSS JOIN LATERAL (
-                        SELECT c.ctid FROM taskq.run c
-                         WHERE c.action_no = $1 AND c.lane = 0 AND c.grantable
-                           AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
-                           AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
-                         ORDER BY c.priority DESC, c.position
-                         LIMIT $2
-                           FOR NO KEY UPDATE SKIP LOCKED) AS p
-                  LIMIT $2))
-           AND r.grantable
-        RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
-                  r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
-      SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
-             t.id, t.name, t.body, t.metadata,
-             (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
-             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
-             g.action_no, g.lane
-        FROM granted AS g
-       CROSS JOIN LATERAL (
-             SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
-               FROM taskq.task t, taskq.action a
-              WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[
-        INT4OID,
-        INT4OID,
-        INT8OID,
-        TEXTOID,
-        TIMESTAMPTZOID,
-        INTERVALOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT8ARRAYOID,
-    ],
+static CLAIM_ONE: Statement = granting!(
+    slots: "false",
+    locked: "SELECT c.ctid
+               FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
+              CROSS JOIN LATERAL (
+                    SELECT c.ctid FROM taskq.run c
+                     WHERE c.action_no = $6 AND c.lane = 0 AND c.grantable
+                       AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
+                       AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
+                     ORDER BY c.priority DESC, c.position
+                     LIMIT $5
+                       FOR NO KEY UPDATE SKIP LOCKED) AS c
+              LIMIT $5",
+    INT4OID, INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
 );
 
-/// Several index ranges: the first of each stretch are merged without locking them, then the best are locked.
-/// What another call holds is passed over by looking deeper the next time round ($1). $2 limit, and so on as above.
-static CLAIM_MANY: Statement = Statement::new(
-    c"WITH granted AS (
-        UPDATE taskq.run r
-           SET prev_nonce = r.nonce, nonce = $3 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $5, actor_id = $4,
-               limited = false, keyed = false,
-               deadline = COALESCE($5 OPERATOR(pg_catalog.+) COALESCE($6, r.max_duration, (
-                   SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
-                    WHERE a.action_no = r.action_no)), 'infinity')
-         WHERE r.ctid = ANY (ARRAY(
-                 SELECT l.ctid FROM taskq.run l
-                  WHERE l.ctid = ANY (ARRAY(
-                          SELECT p.ctid
-                            FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
-                           CROSS JOIN LATERAL (
-                                 SELECT c.ctid, c.priority, c.position FROM taskq.run c
-                                  WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
-                                    AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
-                                  ORDER BY c.priority DESC, c.position
-                                  LIMIT $1) AS p
-                           ORDER BY p.priority DESC, p.position
-                           LIMIT $1))
-                    AND l.grantable AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, l.ctid)
-                  ORDER BY l.priority DESC, l.position
-                  LIMIT $2
-                    FOR NO KEY UPDATE SKIP LOCKED))
-           AND r.grantable
-        RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
-                  r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
-      SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
-             t.id, t.name, t.body, t.metadata,
-             (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
-             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
-             g.action_no, g.lane
-        FROM granted AS g
-       CROSS JOIN LATERAL (
-             SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
-               FROM taskq.task t, taskq.action a
-              WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[
-        INT4OID,
-        INT4OID,
-        INT8OID,
-        TEXTOID,
-        TIMESTAMPTZOID,
-        INTERVALOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT8ARRAYOID,
-    ],
+/// The next entries of several actions: the first of each stretch are merged without locking them, then the best are
+/// locked. What another call holds is passed over by looking deeper the next time round ($6). $5 limit; $7 to $10 the
+/// [`Ranges`].
+static CLAIM_MANY: Statement = granting!(
+    slots: "false",
+    locked: "SELECT l.ctid FROM taskq.run l
+              WHERE l.ctid = ANY (ARRAY(
+                      SELECT p.ctid
+                        FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
+                       CROSS JOIN LATERAL (
+                             SELECT c.ctid, c.priority, c.position FROM taskq.run c
+                              WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
+                                AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
+                              ORDER BY c.priority DESC, c.position
+                              LIMIT $6) AS p
+                       ORDER BY p.priority DESC, p.position
+                       LIMIT $6))
+                AND l.grantable AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, l.ctid)
+              ORDER BY l.priority DESC, l.position
+              LIMIT $5
+                FOR NO KEY UPDATE SKIP LOCKED",
+    INT4OID, INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
+);
+
+/// These entries, by the primary key of `run`, where nobody else holds them. $5 task numbers, $6 whether they take slots.
+static CLAIM_THESE: Statement = granting!(
+    slots: "$6",
+    locked: "SELECT c.ctid FROM taskq.run c
+              WHERE c.task_no = ANY ($5) AND c.grantable
+                AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
+                FOR NO KEY UPDATE SKIP LOCKED",
+    INT8ARRAYOID, BOOLOID,
 );
 
 /// How many grantable entries of these actions there are, counted no further than $1.
@@ -154,37 +136,6 @@ static PEEK: Statement = Statement::new(
     &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
-/// These entries, by the primary key of `run`, where nobody else holds them.
-/// $1 task numbers, $2 base, $3 actor, $4 now, $5 max_duration, $6 whether they take slots.
-static CLAIM_THESE: Statement = Statement::new(
-    c"WITH granted AS (
-        UPDATE taskq.run r
-           SET prev_nonce = r.nonce, nonce = $2 # r.task_no, grantable = false, tries = r.tries + 1, granted_at = $4, actor_id = $3,
-               limited = $6, keyed = false,
-               deadline = COALESCE($4 OPERATOR(pg_catalog.+) COALESCE($5, r.max_duration, (
-                   SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
-                    WHERE a.action_no = r.action_no)), 'infinity')
-         WHERE r.ctid = ANY (ARRAY(
-                 SELECT c.ctid FROM taskq.run c
-                  WHERE c.task_no = ANY ($1) AND c.grantable
-                    AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
-                    FOR NO KEY UPDATE SKIP LOCKED))
-           AND r.grantable
-        RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
-                  r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
-      SELECT g.task_no, g.nonce, g.tries, g.failures, g.deadline, g.priority, g.position,
-             t.id, t.name, t.body, t.metadata,
-             (SELECT p.checkpoint FROM taskq.progress p WHERE p.task_no = g.task_no),
-             g.dependencies, g.gated, t.group_id, t.workgroup, t.merge_key, g.prev_nonce,
-             g.action_no, g.lane
-        FROM granted AS g
-       CROSS JOIN LATERAL (
-             SELECT t.id, a.name, t.body, t.metadata, t.group_id, t.workgroup, t.merge_key
-               FROM taskq.task t, taskq.action a
-              WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, BOOLOID],
-);
-
 /// Grants up to `room` entries of one action.
 pub(super) fn one(
     request: &Request,
@@ -194,7 +145,7 @@ pub(super) fn one(
     base: i64,
     now: Time,
 ) -> Vec<Grant> {
-    walk(&CLAIM_ONE, action_no, request, ranges, room, base, now)
+    grant(&CLAIM_ONE, request, base, now, &[args![room, action_no], &ranges.args()[..]].concat())
 }
 
 /// Grants up to `room` entries of several actions, looking no deeper than `depth`.
@@ -206,26 +157,17 @@ pub(super) fn many(
     base: i64,
     now: Time,
 ) -> Vec<Grant> {
-    walk(&CLAIM_MANY, depth, request, ranges, room, base, now)
-}
-
-fn walk(
-    claim: &'static Statement,
-    first: i32,
-    request: &Request,
-    ranges: &Ranges,
-    room: i32,
-    base: i64,
-    now: Time,
-) -> Vec<Grant> {
-    let asked = args![first, room, base, request.actor_id.as_str(), now, request.max_duration];
-    claim.query(&[asked, &ranges.args()[..]].concat(), granted)
+    grant(&CLAIM_MANY, request, base, now, &[args![room, depth], &ranges.args()[..]].concat())
 }
 
 /// Grants those of the entries that nobody else holds; `seated` if they take slots.
 pub(super) fn these(request: &Request, task_nos: &[i64], base: i64, now: Time, seated: bool) -> Vec<Grant> {
-    let actor_id = request.actor_id.as_str();
-    CLAIM_THESE.query(args![task_nos, base, actor_id, now, request.max_duration, seated], granted)
+    grant(&CLAIM_THESE, request, base, now, args![task_nos, seated])
+}
+
+fn grant(statement: &'static Statement, request: &Request, base: i64, now: Time, own: &[Arg]) -> Vec<Grant> {
+    let common = args![base, request.actor_id.as_str(), now, request.max_duration];
+    statement.query(&[common, own].concat(), granted)
 }
 
 /// How many entries a claim of several actions can see, counted no further than `depth`.

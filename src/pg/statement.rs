@@ -29,6 +29,17 @@ macro_rules! args {
 }
 pub(crate) use args;
 
+/// The text of a statement in several parts, of which some are written once for several statements.
+macro_rules! sql {
+    ($($part:expr),+ $(,)?) => {
+        match ::std::ffi::CStr::from_bytes_with_nul(concat!($($part),+, "\0").as_bytes()) {
+            Ok(sql) => sql,
+            Err(_) => panic!("one NUL, at the end"),
+        }
+    };
+}
+pub(crate) use sql;
+
 /// A column for `unnest`: the values, or none at all where all of them are NULL. It fills up shorter arrays with
 /// NULLs, which costs nothing; each NULL of an array is stored, and read again.
 pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {

@@ -36,18 +36,15 @@ impl Lock {
 macro_rules! locking {
     ($sql:literal) => {
         $crate::store::live::forms::Lock {
-            change: locking!($sql, " FOR UPDATE\0"),
-            hold: locking!($sql, " FOR KEY SHARE\0"),
-            try_change: locking!($sql, " FOR UPDATE SKIP LOCKED\0"),
-            try_hold: locking!($sql, " FOR KEY SHARE SKIP LOCKED\0"),
+            change: locking!($sql, " FOR UPDATE"),
+            hold: locking!($sql, " FOR KEY SHARE"),
+            try_change: locking!($sql, " FOR UPDATE SKIP LOCKED"),
+            try_hold: locking!($sql, " FOR KEY SHARE SKIP LOCKED"),
         }
     };
     ($sql:literal, $clause:literal) => {
         $crate::pg::statement::Statement::new(
-            match ::std::ffi::CStr::from_bytes_with_nul(concat!($sql, $clause).as_bytes()) {
-                Ok(sql) => sql,
-                Err(_) => panic!("one NUL, at the end"),
-            },
+            $crate::pg::statement::sql!($sql, $clause),
             &[::pgrx::pg_sys::INT8ARRAYOID],
         )
     };
