@@ -25,9 +25,8 @@ function _rights(part text) -> TABLE(kind text, name text)
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
-function add_dependencies(after text, run text, condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(after text[], run text[], condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
-function add_dependencies(dependencies jsonb, if_missing text DEFAULT 'error'::text) -> bigint
+function add_dependencies(dependencies jsonb, named_only anyenum DEFAULT NULL::taskq.named_only, if_missing text DEFAULT 'error'::text) -> bigint
 function ancestors(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function cancel_group(group_id text) -> bigint
 function cancel_tasks(task_ids text[], status text DEFAULT NULL::text) -> bigint
@@ -48,7 +47,7 @@ function grant_monitor(role regrole) -> void
 function grant_producer(role regrole) -> void
 function grant_worker(role regrole) -> void
 function graph(task_id text, format text DEFAULT 'text'::text, max_tasks integer DEFAULT 500, skip integer DEFAULT 0) -> text
-function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
+function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
 function insert_tasks(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> SETOF text
 function insert_tasks_report(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> TABLE(task_id text, outcome text, existing_id text)
 function maintain() -> bigint
@@ -59,15 +58,15 @@ function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint
 function replace_tasks(tasks jsonb, if_missing text DEFAULT 'error'::text) -> SETOF text
-function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress real DEFAULT NULL::real, checkpoint jsonb DEFAULT NULL::jsonb) -> void
+function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress double precision DEFAULT NULL::double precision, checkpoint jsonb DEFAULT NULL::jsonb) -> void
 function reset_group(group_id text) -> bigint
 function resume_action(action text) -> boolean
 function resume_group(group_id text) -> bigint
 function retry_group(group_id text) -> bigint
 function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
-function return_task(task_id text, token uuid, status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
+function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
-function return_tasks(task_ids text[], tokens uuid[], status_code taskq.status_code DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
+function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function revoke_monitor(role regrole) -> void
 function revoke_producer(role regrole) -> void
 function revoke_worker(role regrole) -> void
@@ -105,6 +104,7 @@ table task_group
 table unique_key
 table workgroup
 type dependency_condition
+type named_only
 type status_code
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
@@ -114,7 +114,7 @@ view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted)
 view unique_keys(action, key, task_id, state, held, held_until)
 view workgroups(workgroup, not_before, held_back)
 "#;

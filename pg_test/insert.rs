@@ -50,7 +50,7 @@ mod tests {
         insert(
             r#"[{"id": "a", "action": "x", "body": null, "priority": null, "max_tries": null, "max_duration": null,
                  "not_before": null, "delay": null, "depends_on": null, "to_signal_after": null, "spontaneous": null,
-                 "post_result": null, "group": null, "retention": null, "metadata": null}]"#,
+                 "post_result": null, "group_id": null, "retention": null, "metadata": null}]"#,
         );
         assert_eq!(state("a"), "ready");
         assert_eq!(

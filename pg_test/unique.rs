@@ -1,4 +1,4 @@
-//! The forms of the key `unique`.
+//! The forms of the key `unique_by`.
 
 #[pgrx::pg_schema]
 mod tests {

@@ -23,7 +23,7 @@ CREATE FUNCTION taskq.insert_task(
         metadata jsonb = NULL,
         backoff jsonb = NULL,
         workgroup text = NULL,
-        key text = NULL,
+        merge_key text = NULL,
         seed boolean = false,
         on_conflict text = 'error',
         if_missing text = 'error',
@@ -112,7 +112,7 @@ COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
 CREATE FUNCTION taskq.return_task(
         task_id text,
         token uuid,
-        status_code taskq.status_code = 'completed',
+        status_code text = 'completed',
         status text = NULL,
         result jsonb = NULL,
         retry_after interval = NULL,
@@ -132,7 +132,7 @@ COMMENT ON FUNCTION taskq.return_task IS
 CREATE FUNCTION taskq.return_tasks(
         task_ids text[],
         tokens uuid[],
-        status_code taskq.status_code = 'completed',
+        status_code text = 'completed',
         status text = NULL,
         result jsonb = NULL,
         retry_after interval = NULL,
@@ -143,7 +143,7 @@ CREATE FUNCTION taskq.return_tasks(
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
-COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], taskq.status_code, text, jsonb, interval, interval) IS
+COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval) IS
     'end many performances alike; a bad token spoils only its own row';
 
 CREATE FUNCTION taskq.return_tasks(returns jsonb)
@@ -245,14 +245,20 @@ CREATE FUNCTION taskq._next_due(actions text[])
 COMMENT ON FUNCTION taskq._next_due IS
     'internal: the look of wait_for_work';
 
-CREATE FUNCTION taskq.add_dependencies(dependencies jsonb, if_missing text = 'error')
+-- Two literals or parameters without a type, '{a}' and '{b}' or $1 and $2, are the two arrays of the form below.
+-- PostgreSQL would call that ambiguous if they could be an array of dependencies and "if_missing" as well; nothing
+-- without a type can be an enum, so "if_missing" is given by its name here.
+CREATE FUNCTION taskq.add_dependencies(
+        dependencies jsonb,
+        named_only anyenum = NULL::taskq.named_only,
+        if_missing text = 'error')
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_json_wrapper';
-COMMENT ON FUNCTION taskq.add_dependencies(jsonb, text) IS
+COMMENT ON FUNCTION taskq.add_dependencies(jsonb, anyenum, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
 
 CREATE FUNCTION taskq.add_dependencies(
@@ -268,19 +274,6 @@ CREATE FUNCTION taskq.add_dependencies(
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_wrapper';
 COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], taskq.dependency_condition, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
-
--- Literals without a type, '{a}' and '{b}', fit both forms above, and PostgreSQL would call that ambiguous.
--- It prefers text where it knows nothing.
-CREATE FUNCTION taskq.add_dependencies(
-        after text,
-        run text,
-        condition taskq.dependency_condition = 'completed',
-        if_missing text = 'error')
-    RETURNS bigint
-    LANGUAGE sql VOLATILE PARALLEL UNSAFE
-    AS $$ SELECT taskq.add_dependencies(after::pg_catalog.text[], run::pg_catalog.text[], condition, if_missing) $$;
-COMMENT ON FUNCTION taskq.add_dependencies(text, text, taskq.dependency_condition, text) IS
-    'the same with both arrays as literals without a type';
 
 CREATE FUNCTION taskq.cancel_tasks(task_ids text[], status text = NULL)
     RETURNS bigint
@@ -306,7 +299,7 @@ CREATE FUNCTION taskq.report_status(
         task_id text,
         token uuid,
         status text = NULL,
-        progress real = NULL,
+        progress double precision = NULL,
         checkpoint jsonb = NULL)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100

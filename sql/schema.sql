@@ -16,6 +16,11 @@ CREATE DOMAIN taskq.dependency_condition AS text
 COMMENT ON DOMAIN taskq.dependency_condition IS
     'how the task waited for must end for the waiting one to run: completed, settled (either way) or aborted';
 
+-- Has no value on purpose: see taskq.add_dependencies.
+CREATE TYPE taskq.named_only AS ENUM ();
+COMMENT ON TYPE taskq.named_only IS
+    'of an argument that takes no value: the arguments behind it are given by their names';
+
 -- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and
 -- whoever takes a position has its transaction id before: a position below another transaction's xmin
 -- horizon can then never appear later. The low-water mark of claiming rests on that.
@@ -343,7 +348,7 @@ COMMENT ON TABLE taskq.attempt IS 'tries that did not settle their task';
 -- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
 CREATE TABLE taskq.progress (
     task_no bigint PRIMARY KEY,
-    progress real,                              -- 0 to 1
+    progress double precision,                  -- 0 to 1
     status text,
     checkpoint jsonb,                           -- handed to the next try
     CONSTRAINT progress_range_check CHECK (progress BETWEEN 0 AND 1)

@@ -4,6 +4,7 @@
 //! details and hints are sentences, as in Postgres' own style.
 
 use crate::pg::throw::throw;
+use crate::spec::Element;
 
 /// An error that leaves the caller's transaction aborted and nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,17 +144,37 @@ impl Refusal {
 
     /// `TQ006`: element `n` (counted from 1) of an array of tasks is malformed.
     pub(crate) fn malformed(n: usize, id: Option<&str>, what: &str) -> Self {
-        Self::malformed_element("task", n, id, what)
+        Self::malformed_element(Element::Task, n, id, what)
     }
 
     /// `TQ006`: element `n` (counted from 1) of an array of tasks, dependencies or returns is malformed.
-    pub(crate) fn malformed_element(kind: &str, n: usize, id: Option<&str>, what: &str) -> Self {
+    pub(crate) fn malformed_element(kind: Element, n: usize, id: Option<&str>, what: &str) -> Self {
         let id = id.map(|id| format!(" (\"{}\")", shortened(id))).unwrap_or_default();
+        let (name, keys) = (kind.name(), kind.keys().names());
         Refusal::new(
             "TQ006",
-            format!("malformed {kind}: {}", shortened(what)),
+            format!("malformed {name}: {}", shortened(what)),
             format!("This is element {n}{id} of the call."),
-            &format!("docs/reference.md lists the keys of a {kind} with their types."),
+            &format!("The keys of a {name} are {keys}."),
+        )
+    }
+
+    /// `TQ006`: what should be an array of elements is something else.
+    pub(crate) fn not_an_array(argument: &str, kind: Element, is: &str) -> Self {
+        let name = kind.name();
+        let hint = match is {
+            // The classic mistake with drivers that encode by themselves.
+            "a string" => {
+                "Pass the array itself: this is a JSON string, perhaps of JSON that was encoded twice."
+                    .to_owned()
+            }
+            _ => format!("Put each {name} as an object into one array: [{{...}}, {{...}}]."),
+        };
+        Refusal::new(
+            "TQ006",
+            format!("argument \"{argument}\" is not a JSON array of objects"),
+            format!("It is {is}."),
+            &hint,
         )
     }
 
@@ -174,6 +195,21 @@ impl Refusal {
             format!("argument \"{argument}\" is out of range"),
             format!("The value is {value}."),
             hint,
+        )
+    }
+
+    /// `22023`: a performance cannot end with this code, if it is one.
+    pub(crate) fn no_return_code(code: &str) -> Self {
+        let what = match code {
+            "in-progress" => "A task in progress is not returned with the code \"in-progress\"".to_owned(),
+            other => format!("\"{}\" is no status code", shortened(other)),
+        };
+        Refusal::new(
+            "22023",
+            "argument \"status_code\" is out of range".to_owned(),
+            format!("{what}; there are \"pending\", \"in-progress\", \"aborted\" and \"completed\"."),
+            "Return a task as completed, as aborted, or as pending for another try; what you have to say about it \
+             is the status.",
         )
     }
 

@@ -54,19 +54,52 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    /// Each with its letter in `settled.cause` and its name, which is the same wherever somebody can see it; the view
+    /// `dead_ends` has the names of those that abort once more, and a test compares them.
+    const ALL: [(Cause, u8, &str); 9] = [
+        (Cause::Cancelled, b'c', "cancelled"),
+        (Cause::Deadline, b't', "timeout"),
+        (Cause::Dependency, b'd', "dependency"),
+        (Cause::Exhausted, b'x', "tries"),
+        (Cause::Merged, b'm', "merged"),
+        (Cause::Operator, b'o', "operator"),
+        (Cause::Replaced, b'r', "replaced"),
+        (Cause::Spontaneous, b's', "spontaneous"),
+        (Cause::Worker, b'w', "returned"),
+    ];
+
+    /// Why the tasks ended that somebody can still see: a replaced one has lost its id.
+    pub(crate) fn visible() -> impl Iterator<Item = Cause> {
+        Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
+    }
+
+    /// Why tasks abort that somebody can still see.
+    pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
+        Cause::visible().filter(|cause| *cause != Cause::Spontaneous)
+    }
+
+    fn entry(self) -> (Cause, u8, &'static str) {
+        Cause::ALL[self as usize]
+    }
+
     /// As `settled.cause` stores it.
     pub(crate) fn stored(self) -> i8 {
-        (match self {
-            Cause::Cancelled => b'c',
-            Cause::Deadline => b't',
-            Cause::Dependency => b'd',
-            Cause::Exhausted => b'x',
-            Cause::Merged => b'm',
-            Cause::Operator => b'o',
-            Cause::Replaced => b'r',
-            Cause::Spontaneous => b's',
-            Cause::Worker => b'w',
-        }) as i8
+        self.entry().1 as i8
+    }
+
+    /// From `settled.cause`.
+    pub(crate) fn from_stored(letter: u8) -> Option<Self> {
+        Cause::ALL.into_iter().find(|(_, stored, _)| *stored == letter).map(|(cause, ..)| cause)
+    }
+
+    /// As everybody sees it.
+    pub(crate) fn name(self) -> &'static str {
+        self.entry().2
+    }
+
+    /// From the name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Cause::ALL.into_iter().find(|(.., known)| *known == name).map(|(cause, ..)| cause)
     }
 }
 
@@ -154,6 +187,15 @@ mod tests {
         assert_eq!(Settled.signal(Outcome::Aborted), Signal::Satisfied { failed: true });
         assert_eq!(Aborted.signal(Outcome::Aborted), Signal::Satisfied { failed: true });
         assert_eq!(Aborted.signal(Outcome::Completed), Signal::Lost);
+    }
+
+    #[test]
+    fn causes_stand_at_their_places() {
+        for (cause, letter, name) in Cause::ALL {
+            assert_eq!((cause.stored(), cause.name()), (letter as i8, name));
+            assert_eq!((Cause::from_stored(letter), Cause::from_name(name)), (Some(cause), Some(cause)));
+        }
+        assert_eq!(Cause::from_stored(b'?'), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use pgrx::datum::Interval;
 use serde::Deserialize;
 
 use crate::pg::clock;
-use crate::spec::interval_problem;
+use crate::spec::{BACKOFF, interval_problem};
 
 /// Delays between tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,8 +19,8 @@ pub(crate) struct Backoff {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with kind, initial, max and jitter")]
-struct RawBackoff {
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawBackoff {
     kind: String,
     initial: String,
     max: Option<String>,
@@ -30,26 +30,25 @@ struct RawBackoff {
 impl Backoff {
     /// Reads `{"kind", "initial", "max", "jitter"}`; the error says what is wrong.
     pub(crate) fn parse(json: &str) -> Result<Self, String> {
-        let raw: RawBackoff = serde_json::from_str(json).map_err(|e| {
-            let text = e.to_string();
-            text.split(" at line ").next().unwrap_or_default().to_owned()
-        })?;
+        let raw: RawBackoff = BACKOFF.read(json)?;
         let exponential = match raw.kind.as_str() {
             "fixed" => false,
             "exponential" => true,
-            other => return Err(format!("kind \"{other}\" is neither fixed nor exponential")),
+            other => {
+                return Err(format!("key \"kind\" is \"{other}\", not one of fixed, exponential"));
+            }
         };
         let interval = |key: &str, text: &str| {
             clock::parse_interval(text)
                 .filter(|i| interval_problem(*i).is_none())
                 .map(micros)
-                .ok_or_else(|| format!("{key} is not an interval from 0 to 1,000 years: \"{text}\""))
+                .ok_or_else(|| format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\""))
         };
         let initial = interval("initial", &raw.initial)?;
         let max = raw.max.map_or(Ok(i64::MAX), |max| interval("max", &max))?;
         let jitter = raw.jitter.unwrap_or(0.0);
         if !(0.0..=1.0).contains(&jitter) {
-            return Err("jitter is not between 0 and 1".to_owned());
+            return Err("key \"jitter\" is not between 0 and 1".to_owned());
         }
         Ok(Backoff { exponential, initial, max, jitter })
     }

@@ -247,7 +247,7 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
 
     let keys: BTreeSet<(String, String)> = tasks
         .iter()
-        .filter_map(|t| Some((t.spec.group.clone().unwrap_or_default(), t.spec.key.clone()?)))
+        .filter_map(|t| Some((t.spec.group.clone().unwrap_or_default(), t.spec.merge_key.clone()?)))
         .collect();
     if !keys.is_empty() {
         merge::make_keys(&keys.into_iter().collect::<Vec<_>>());

@@ -85,7 +85,7 @@ pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
         sparse(tasks.iter().map(|t| t.spec.body.as_deref())),
         sparse(tasks.iter().map(|t| t.spec.metadata.clone())),
         sparse(tasks.iter().map(|t| t.spec.workgroup.as_deref())),
-        sparse(tasks.iter().map(|t| t.spec.key.as_deref())),
+        sparse(tasks.iter().map(|t| t.spec.merge_key.as_deref())),
         sparse(tasks.iter().map(|t| t.spec.seed.then_some(true))),
         now,
         sparse(tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.key.as_str()))),

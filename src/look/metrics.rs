@@ -19,6 +19,7 @@ use crate::error::{Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::latch::TAG_CLASS;
 use crate::pg::statement::{Row, Statement, args};
+use crate::state::Cause;
 use crate::wake;
 
 /// `taskq.metrics(kept) -> text`
@@ -132,18 +133,6 @@ fn metrics(kept: Option<bool>) -> Result<String> {
     Ok(text)
 }
 
-/// What ends tasks, by the letter in `settled.cause`.
-const CAUSES: [(char, &str); 8] = [
-    ('w', "worker"),
-    ('t', "deadline"),
-    ('x', "tries"),
-    ('d', "dependency"),
-    ('s', "spontaneous"),
-    ('c', "cancelled"),
-    ('o', "operator"),
-    ('m', "merged"),
-];
-
 /// Names of actions by number.
 type Names = BTreeMap<i32, String>;
 
@@ -229,18 +218,17 @@ impl Metrics {
                 .add([("for", channel)], 0.0);
         }
         if kept {
-            for (_, cause) in CAUSES {
+            for cause in Cause::visible() {
                 self.gauge("settled_tasks", "Settled tasks that are kept, by what ended them.")
-                    .add([("cause", cause)], 0.0);
+                    .add([("cause", cause.name())], 0.0);
             }
         }
         for count in counts {
             let number = count.number as f64;
             match count.kind.as_str() {
                 "kept" => {
-                    let stored = count.what.chars().last();
-                    for (_, cause) in CAUSES.iter().filter(|(letter, _)| Some(*letter) == stored) {
-                        self.gauge("settled_tasks", "").add([("cause", cause)], number);
+                    if let Some(cause) = count.what.bytes().last().and_then(Cause::from_stored) {
+                        self.gauge("settled_tasks", "").add([("cause", cause.name())], number);
                     }
                 }
                 "tries" => self

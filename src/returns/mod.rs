@@ -78,11 +78,7 @@ impl Return {
             }
             "pending" => return Ok(Return::GiveBack { status, retry_after }),
             other => {
-                return Err(Refusal::out_of_range(
-                    "status_code",
-                    &format!("\"{other}\""),
-                    "Return a task as completed, as aborted, or as pending for another try.",
-                ));
+                return Err(Refusal::no_return_code(other));
             }
         };
         Ok(Return::Settle { outcome, status, result, children: children.map(Box::new) })

@@ -87,7 +87,7 @@ fn schedule(
         return Err(Refusal::malformed(
             1,
             None,
-            "the task of a schedule is not \"unique\": each run is by its id, and \"overlap\" says what \
+            "the task of a schedule has no \"unique_by\": each run is by its id, and \"overlap\" says what \
              becomes of it while the one before is under way",
         ));
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{DependencySpec, Reference, TaskSpec, interval_problem, unique};
+use super::{DependencySpec, Element, Reference, TaskSpec, interval_problem, unique};
 use crate::error::{Refusal, Result};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
@@ -30,9 +30,9 @@ impl Intervals {
     }
 }
 
-/// The keys of a task.
+/// The keys of a task; [`super::keys::TASK`] is the same for whoever has to be told.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with the keys of a task")]
+#[serde(deny_unknown_fields)]
 struct RawTask<'a> {
     #[serde(borrow)]
     id: Option<Cow<'a, str>>,
@@ -53,7 +53,7 @@ struct RawTask<'a> {
     spontaneous: Option<bool>,
     post_result: Option<bool>,
     #[serde(borrow)]
-    group: Option<Cow<'a, str>>,
+    group_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     retention: Option<RawRetention<'a>>,
     #[serde(borrow)]
@@ -63,15 +63,15 @@ struct RawTask<'a> {
     #[serde(borrow)]
     workgroup: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    key: Option<Cow<'a, str>>,
+    merge_key: Option<Cow<'a, str>>,
     seed: Option<bool>,
     #[serde(borrow)]
-    unique: Option<&'a RawValue>,
+    unique_by: Option<&'a RawValue>,
 }
 
 /// Reads a task.
 pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) -> Result<TaskSpec> {
-    let raw: RawTask = read("task", n, json)?;
+    let raw: RawTask = read(Element::Task, n, json)?;
     let id = raw.id.map(Cow::into_owned);
     let refuse = |what: String| Refusal::malformed(n, id.as_deref(), &what);
     let mut interval = |key: &str, text: Option<Cow<str>>| match text {
@@ -110,9 +110,9 @@ pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) 
     let references =
         |list: Option<Vec<RawReference>>| list.unwrap_or_default().into_iter().map(|r| r.0).collect();
     let body = raw.body.map(text_of);
-    let unique = match raw.unique {
+    let unique = match raw.unique_by {
         Some(value) => unique::parse(value.get(), body.as_deref(), intervals)
-            .map_err(|what| refuse(format!("key \"unique\": {what}")))?,
+            .map_err(|what| refuse(format!("key \"unique_by\": {what}")))?,
         None => None,
     };
     TaskSpec {
@@ -127,13 +127,13 @@ pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) 
         to_signal_after: references(raw.to_signal_after),
         spontaneous: raw.spontaneous.unwrap_or(false),
         post_result: raw.post_result.unwrap_or(false),
-        group: raw.group.map(Cow::into_owned),
+        group: raw.group_id.map(Cow::into_owned),
         retention,
         retention_aborted,
         metadata,
         backoff: raw.backoff.map(|value| JsonText(value.get().to_owned())),
         workgroup: raw.workgroup.map(Cow::into_owned),
-        key: raw.key.map(Cow::into_owned),
+        merge_key: raw.merge_key.map(Cow::into_owned),
         seed: raw.seed.unwrap_or(false),
         unique: unique.map(Box::new),
     }
@@ -153,8 +153,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawRetention<'a> {
         impl<'de> Visitor<'de> for RetentionVisitor {
             type Value = RawRetention<'de>;
 
+            // Never seen: what is refused is explained by its shape.
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an interval, or an object with \"completed\" and \"aborted\"")
+                f.write_str("a retention")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
@@ -184,27 +185,15 @@ fn text_of(value: &RawValue) -> String {
     serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Deserializes an element; on failure reads it again to name the key.
-fn read<'a, T: Deserialize<'a>>(kind: &str, n: usize, json: &'a str) -> Result<T> {
-    serde_json::from_str(json).map_err(|_| {
-        let mut deserializer = serde_json::Deserializer::from_str(json);
-        let what = match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
-            Ok(_) => "it cannot be read".to_owned(),
-            Err(error) => {
-                let path = error.path().to_string();
-                let text = error.inner().to_string();
-                let text = text.split(" at line ").next().unwrap_or_default();
-                match path.as_str() {
-                    "." | "?" => text.to_owned(),
-                    key if text.starts_with("unknown field") => format!("{text} (\"{key}\")"),
-                    key => format!("key \"{key}\": {text}"),
-                }
-            }
-        };
-        let id = serde_json::from_str::<serde_json::Value>(json)
-            .ok()
-            .and_then(|value| value.get("id").or(value.get("task_id"))?.as_str().map(str::to_owned));
-        let what = what.replace("expected i32", "expected an integer of 32 bits");
+/// Reads an element; what is refused is named by its place and its id.
+fn read<'a, T: Deserialize<'a>>(kind: Element, n: usize, json: &'a str) -> Result<T> {
+    kind.keys().read(json).map_err(|what| {
+        #[derive(Deserialize)]
+        struct Id {
+            #[serde(alias = "task_id")]
+            id: Option<String>,
+        }
+        let id = serde_json::from_str::<Id>(json).ok().and_then(|element| element.id);
         Refusal::malformed_element(kind, n, id.as_deref(), &what)
     })
 }
@@ -220,7 +209,7 @@ impl<'de> Deserialize<'de> for RawReference {
             type Value = RawReference;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an id, or an object with \"id\" and \"condition\"")
+                f.write_str("a reference")
             }
 
             fn visit_str<E: de::Error>(self, id: &str) -> std::result::Result<RawReference, E> {
@@ -260,7 +249,7 @@ impl<'de> Deserialize<'de> for RawCondition {
 
 /// The keys of a dependency.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with the keys of a dependency")]
+#[serde(deny_unknown_fields)]
 struct RawDependency {
     after: Option<String>,
     run: Option<String>,
@@ -269,11 +258,11 @@ struct RawDependency {
 
 /// Reads a dependency.
 pub(super) fn parse_dependency(n: usize, json: &str) -> Result<DependencySpec> {
-    let raw: RawDependency = read("dependency", n, json)?;
+    let raw: RawDependency = read(Element::Dependency, n, json)?;
     let end = |key: &str, id: Option<String>| {
         id.filter(|id| !id.is_empty()).ok_or_else(|| {
             let what = format!("key \"{key}\" is missing or empty");
-            Refusal::malformed_element("dependency", n, None, &what)
+            Refusal::malformed_element(Element::Dependency, n, None, &what)
         })
     };
     Ok(DependencySpec {
@@ -299,7 +288,7 @@ pub(crate) struct ReturnSpec {
 
 /// The keys of a return.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with the keys of a return")]
+#[serde(deny_unknown_fields)]
 struct RawReturn<'a> {
     task_id: Option<String>,
     token: Option<String>,
@@ -320,13 +309,13 @@ struct RawReturn<'a> {
 
 /// Reads a return. A token that is no uuid is a bad token, not a malformed element.
 pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> Result<ReturnSpec> {
-    let raw: RawReturn = read("return", n, json)?;
+    let raw: RawReturn = read(Element::Return, n, json)?;
     let task_id = raw.task_id;
     let mut interval = |key: &str, text: Option<Cow<str>>| {
         text.map(|text| {
             intervals.get(&text).filter(|i| interval_problem(*i).is_none()).ok_or_else(|| {
                 let what = format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\"");
-                Refusal::malformed_element("return", n, task_id.as_deref(), &what)
+                Refusal::malformed_element(Element::Return, n, task_id.as_deref(), &what)
             })
         })
         .transpose()
@@ -349,4 +338,38 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
         delay_children,
         delay_workgroup,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::backoff;
+    use crate::spec::keys::BACKOFF;
+    use crate::spec::shape::Object;
+
+    /// The keys that serde knows, from its complaint about one that it does not.
+    fn known<'a, T: Deserialize<'a>>() -> Vec<String> {
+        let error = serde_json::from_str::<T>(r#"{"no such key": 1}"#).err().unwrap().to_string();
+        error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+    }
+
+    fn agree<'a, T: Deserialize<'a>>(object: &Object) {
+        let mut read = known::<T>();
+        let mut told: Vec<String> = object.keys.iter().map(|(key, _)| (*key).to_owned()).collect();
+        read.sort();
+        told.sort();
+        assert_eq!(read, told, "{}", object.what);
+        for (name, key) in object.otherwise {
+            assert!(told.contains(&(*key).to_owned()) && !told.contains(&(*name).to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_keys_that_are_read_are_those_that_are_told() {
+        agree::<RawTask>(&crate::spec::keys::TASK);
+        agree::<RawDependency>(&crate::spec::keys::DEPENDENCY);
+        agree::<RawReturn>(&crate::spec::keys::RETURN);
+        agree::<unique::RawUnique>(&crate::spec::keys::UNIQUE);
+        agree::<backoff::RawBackoff>(&BACKOFF);
+    }
 }

@@ -2,11 +2,15 @@
 //! checked form. "Parse, don't validate": what leaves here is well-formed.
 
 mod element;
+mod keys;
+mod meant;
+mod shape;
 mod unique;
 
 use pgrx::datum::Interval;
 use serde_json::value::RawValue;
 
+pub(crate) use keys::BACKOFF;
 pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::error::{Refusal, Result};
@@ -41,7 +45,7 @@ pub(crate) struct TaskSpec {
     pub(crate) metadata: Option<JsonText>,
     pub(crate) backoff: Option<JsonText>,
     pub(crate) workgroup: Option<String>,
-    pub(crate) key: Option<String>,
+    pub(crate) merge_key: Option<String>,
     pub(crate) seed: bool,
     pub(crate) unique: Option<Box<Unique>>,
 }
@@ -55,7 +59,7 @@ pub(crate) struct Reference {
 
 /// Reads a JSON array of tasks.
 pub(crate) fn parse_tasks(json: &str) -> Result<Vec<TaskSpec>> {
-    let elements: Vec<&RawValue> = elements(json, "tasks")?;
+    let elements: Vec<&RawValue> = elements(json, "tasks", Element::Task)?;
     let mut cache = element::Intervals::default();
     let now = clock::now();
     elements
@@ -65,11 +69,35 @@ pub(crate) fn parse_tasks(json: &str) -> Result<Vec<TaskSpec>> {
         .collect()
 }
 
+/// What the elements of an array are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Element {
+    Dependency,
+    Return,
+    Task,
+}
+
+impl Element {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Element::Dependency => "dependency",
+            Element::Return => "return",
+            Element::Task => "task",
+        }
+    }
+
+    pub(crate) fn keys(self) -> &'static shape::Object {
+        match self {
+            Element::Dependency => &keys::DEPENDENCY,
+            Element::Return => &keys::RETURN,
+            Element::Task => &keys::TASK,
+        }
+    }
+}
+
 /// The elements of a JSON array, unread.
-pub(crate) fn elements<'a>(json: &'a str, argument: &str) -> Result<Vec<&'a RawValue>> {
-    serde_json::from_str(json).map_err(|_| {
-        Refusal::malformed(1, None, &format!("argument \"{argument}\" is not a JSON array of objects"))
-    })
+fn elements<'a>(json: &'a str, argument: &str, kind: Element) -> Result<Vec<&'a RawValue>> {
+    serde_json::from_str(json).map_err(|_| Refusal::not_an_array(argument, kind, shape::kind(json)))
 }
 
 /// One element of an array of dependencies: `{"after", "run", "condition"}`.
@@ -81,14 +109,14 @@ pub(crate) struct DependencySpec {
 
 /// Reads a JSON array of dependencies.
 pub(crate) fn parse_dependencies(json: &str) -> Result<Vec<DependencySpec>> {
-    elements(json, "dependencies")?
+    elements(json, "dependencies", Element::Dependency)?
         .iter()
         .enumerate()
         .map(|(i, element)| element::parse_dependency(i + 1, element.get()))
         .collect()
 }
 
-/// Reads the argument `unique_by` of `insert_task`, which is the key `unique`.
+/// Reads the argument `unique_by` of `insert_task`, which is the key of that name.
 pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Result<Option<Unique>, String> {
     unique::parse(json, body, &mut element::Intervals::default())
 }
@@ -99,7 +127,7 @@ pub(crate) use element::ReturnSpec;
 /// Reads a JSON array of returns.
 pub(crate) fn parse_returns(json: &str) -> Result<Vec<ReturnSpec>> {
     let mut cache = element::Intervals::default();
-    elements(json, "returns")?
+    elements(json, "returns", Element::Return)?
         .iter()
         .enumerate()
         .map(|(i, element)| element::parse_return(i + 1, element.get(), &mut cache))
@@ -109,7 +137,7 @@ pub(crate) fn parse_returns(json: &str) -> Result<Vec<ReturnSpec>> {
 impl TaskSpec {
     /// Whether a grant has to ask more than its action.
     pub(crate) fn is_gated(&self) -> bool {
-        self.group.is_some() || self.workgroup.is_some() || self.key.is_some()
+        self.group.is_some() || self.workgroup.is_some() || self.merge_key.is_some()
     }
 
     /// Checks what the types do not say; `n` is the element's place in the call, counted from 1.
@@ -119,9 +147,9 @@ impl TaskSpec {
         for (key, name) in [
             ("id", self.id.as_deref()),
             ("action", Some(self.action.as_str())),
-            ("group", self.group.as_deref()),
+            ("group_id", self.group.as_deref()),
             ("workgroup", self.workgroup.as_deref()),
-            ("key", self.key.as_deref()),
+            ("merge_key", self.merge_key.as_deref()),
         ] {
             match name {
                 Some("") => return refuse(format!("key \"{key}\" is empty")),

@@ -1,4 +1,4 @@
-//! The key `unique` of a task: which key it holds, for how long, and what it does if another holds it.
+//! The key `unique_by` of a task: which unique key it holds, for how long, and what it does if another holds it.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,7 @@ use pgrx::datum::Interval;
 use serde::Deserialize;
 
 use super::element::Intervals;
+use super::keys::UNIQUE;
 use super::{MAX_NAME, interval_problem};
 use crate::pg::digest::sha256;
 
@@ -88,8 +89,8 @@ impl Unique {
 
 /// The object form.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "true, a key, or an object with the keys of \"unique\"")]
-struct RawUnique<'a> {
+#[serde(deny_unknown_fields)]
+pub(super) struct RawUnique<'a> {
     #[serde(borrow)]
     key: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -112,10 +113,10 @@ pub(crate) fn parse(
         Some(b'f') => return Ok(None),
         Some(b't') => RawUnique { key: None, period: None, states: None, on_conflict: None, max_wait: None },
         Some(b'"') => {
-            let key = serde_json::from_str(json).map_err(|e| reason(&e))?;
+            let key = serde_json::from_str(json).map_err(|_| "it cannot be read")?;
             RawUnique { key: Some(key), period: None, states: None, on_conflict: None, max_wait: None }
         }
-        _ => serde_json::from_str(json).map_err(|e| reason(&e))?,
+        _ => UNIQUE.read(json)?,
     };
     let mut interval = |name: &str, text: Option<Cow<str>>| match text {
         None => Ok(None),
@@ -155,12 +156,6 @@ pub(crate) fn parse(
         Some(key) => key.into_owned(),
     };
     Ok(Some(Unique { key, period, states, on_conflict, max_wait }))
-}
-
-/// What serde says, without the place in a text that the caller does not see.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 fn states(names: &[Cow<str>]) -> Result<i16, String> {

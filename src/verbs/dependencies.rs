@@ -21,9 +21,13 @@ use crate::store::order::restartable;
 use crate::store::{live, numbers};
 use crate::verbs::insert::json;
 
-/// `taskq.add_dependencies(dependencies jsonb, if_missing text) -> bigint`
+/// `taskq.add_dependencies(dependencies jsonb, named_only, if_missing text) -> bigint`
 #[pg_extern(sql = "")]
-fn taskq_add_dependencies_json(dependencies: Option<AnyElement>, if_missing: Option<&str>) -> i64 {
+fn taskq_add_dependencies_json(
+    dependencies: Option<AnyElement>,
+    _named_only: Option<AnyElement>,
+    if_missing: Option<&str>,
+) -> i64 {
     or_throw((|| {
         let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
         let dependencies = spec::parse_dependencies(&json("dependencies", dependencies)?)?;

@@ -93,7 +93,7 @@ fn taskq_insert_task(
     metadata: Option<AnyElement>,
     backoff: Option<AnyElement>,
     workgroup: Option<String>,
-    key: Option<String>,
+    merge_key: Option<String>,
     seed: Option<bool>,
     on_conflict: Option<&str>,
     if_missing: Option<&str>,
@@ -142,7 +142,7 @@ fn taskq_insert_task(
             metadata,
             backoff: backoff.and_then(JsonText::from_argument),
             workgroup,
-            key,
+            merge_key,
             seed: seed.unwrap_or(false),
             unique: unique.map(Box::new),
         };

@@ -1,7 +1,7 @@
 //! `report_status`: word from a task that is being performed.
 
 use pgrx::datum::{AnyElement, Uuid};
-use pgrx::pg_sys::{FLOAT4OID, INT8OID, JSONBOID, TEXTOID};
+use pgrx::pg_sys::{FLOAT8OID, INT8OID, JSONBOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
@@ -16,7 +16,7 @@ fn taskq_report_status(
     task_id: Option<&str>,
     token: Option<Uuid>,
     status: Option<&str>,
-    progress: Option<f32>,
+    progress: Option<f64>,
     checkpoint: Option<AnyElement>,
 ) {
     or_throw(report(task_id, token, status, progress, checkpoint.and_then(JsonText::from_argument)));
@@ -34,7 +34,7 @@ static REPORT: Statement = Statement::new(
          SET status = COALESCE(EXCLUDED.status, p.status),
              progress = COALESCE(EXCLUDED.progress, p.progress),
              checkpoint = COALESCE(EXCLUDED.checkpoint, p.checkpoint)",
-    &[INT8OID, TEXTOID, FLOAT4OID, JSONBOID],
+    &[INT8OID, TEXTOID, FLOAT8OID, JSONBOID],
 );
 
 /// Stores what is not NULL and keeps the rest of the last report.
@@ -42,7 +42,7 @@ fn report(
     task_id: Option<&str>,
     token: Option<Uuid>,
     status: Option<&str>,
-    progress: Option<f32>,
+    progress: Option<f64>,
     checkpoint: Option<JsonText>,
 ) -> Result<()> {
     let id = required("task_id", task_id)?;

@@ -8,6 +8,7 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::revive::{Unrevivable, revive};
+use crate::state::Cause;
 use crate::store::numbers;
 use crate::store::order::restartable;
 
@@ -64,27 +65,18 @@ impl Filter<'_> {
     }
 }
 
-/// Causes by the names that the view `taskq.dead_ends` gives them.
-const CAUSES: [(&str, u8); 7] = [
-    ("returned", b'w'),
-    ("timeout", b't'),
-    ("tries", b'x'),
-    ("dependency", b'd'),
-    ("cancelled", b'c'),
-    ("operator", b'o'),
-    ("merged", b'm'),
-];
-
 fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
     names
         .into_iter()
         .map(|name| {
             let name = required("causes", name)?;
-            let known = CAUSES.iter().find(|(cause, _)| *cause == name);
-            known.map(|(_, stored)| *stored as i8).ok_or_else(|| {
-                let names: Vec<&str> = CAUSES.iter().map(|(cause, _)| *cause).collect();
-                Refusal::out_of_range("causes", &name, &format!("Use one of: {}.", names.join(", ")))
-            })
+            match Cause::from_name(&name).filter(|cause| Cause::of_aborts().any(|known| known == *cause)) {
+                Some(cause) => Ok(cause.stored()),
+                None => {
+                    let names: Vec<&str> = Cause::of_aborts().map(Cause::name).collect();
+                    Err(Refusal::out_of_range("causes", &name, &format!("Use one of: {}.", names.join(", "))))
+                }
+            }
         })
         .collect()
 }

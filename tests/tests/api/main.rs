@@ -4,6 +4,7 @@
 //! A client written against the contract breaks on any of these: a renamed column, a column in another place, an
 //! argument that cannot be given by name, a NULL that crashes or is taken for an empty list, an error without a code.
 
+mod keys;
 mod names;
 mod nulls;
 mod ranges;

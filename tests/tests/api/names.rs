@@ -5,7 +5,8 @@ use taskq_tests::Db;
 const CALLS: &[&str] = &[
     "SELECT taskq.insert_task(id => 'a', action => 'x', body => 'text', priority => 1, max_tries => 2, \
      max_duration => interval '1 minute', not_before => now(), spontaneous => false, post_result => false, \
-     retention => interval '1 day', metadata => '{}'::jsonb)",
+     retention => interval '1 day', metadata => '{}'::jsonb, group_id => 'g', workgroup => 'w', merge_key => 'k', \
+     unique_by => '{\"key\": \"k\"}', seed => false)",
     "SELECT taskq.insert_task(id => 'b', action => 'x', delay => interval '1 minute')",
     "SELECT * FROM taskq.insert_tasks(tasks => '[]')",
     "SELECT * FROM taskq.insert_tasks(tasks => '[]', on_conflict => 'skip')",
@@ -33,6 +34,8 @@ const CALLS: &[&str] = &[
     "SELECT taskq.add_dependencies('[]', if_missing => 'ignore')",
     "SELECT taskq.add_dependencies(after => '{}', run => '{}', condition => 'settled')",
     "SELECT taskq.add_dependencies(after => '{}', run => '{}', if_missing => 'ignore')",
+    "SELECT * FROM taskq.return_tasks('{}', '{}', 'aborted'::text)",
+    "SELECT * FROM taskq.return_tasks('{}', '{}', 'aborted'::taskq.status_code)",
     "SELECT * FROM taskq.count_tasks(actions => '{x}', ids => '{a}', states => '{ready}')",
     "SELECT taskq.set_action(action => 'x', fair => true, max_per_group => 2)",
     "SELECT taskq.set_group(group_id => 'g', max_concurrency => 2, weight => 3, clear => '{}')",
@@ -47,6 +50,23 @@ fn arguments_can_be_given_by_name() {
     for call in CALLS {
         session.query(*call, &[]).unwrap_or_else(|error| panic!("{call}: {error:?}"));
     }
+}
+
+#[test]
+fn parameters_without_a_type_are_the_arrays_of_add_dependencies() {
+    // What drivers send that leave the types to the server. A form that takes texts or JSON there gets the arrays of
+    // asyncpg, pgx and postgres.js as what they are not.
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task(id, 'x') FROM unnest('{a,b}'::text[]) AS id");
+    let statement = session.prepare("SELECT taskq.add_dependencies($1, $2)").unwrap();
+    let types: Vec<&str> = statement.params().iter().map(|type_| type_.name()).collect();
+    assert_eq!(types, ["_text", "_text"]);
+    let count: i64 = session.query_one(&statement, &[&vec!["a"], &vec!["b"]]).unwrap().get(0);
+    assert_eq!(count, 1);
+    let statement = session.prepare("SELECT taskq.add_dependencies($1, if_missing => $2)").unwrap();
+    let types: Vec<&str> = statement.params().iter().map(|type_| type_.name()).collect();
+    assert_eq!(types, ["jsonb", "text"]);
 }
 
 #[test]

@@ -103,6 +103,27 @@ fn the_codes_are_spelled_as_in_the_contract() {
 }
 
 #[test]
+fn numbers_and_codes_take_the_types_that_drivers_send() {
+    // A float is a double precision in Python, Java and JavaScript; a code is a string, and no domain that a driver
+    // would have to know.
+    let db = Db::new();
+    let mut session = db.connect();
+    for (query, expected) in [
+        (
+            "SELECT taskq.report_status($1, $2, $3, $4, $5)",
+            ["text", "uuid", "text", "float8", "jsonb"].as_slice(),
+        ),
+        ("SELECT taskq.return_task($1, $2, $3)", &["text", "uuid", "text"]),
+        ("SELECT * FROM taskq.return_tasks($1, $2, $3)", &["_text", "_uuid", "text"]),
+        ("SELECT progress FROM taskq.tasks WHERE progress = $1", &["float8"]),
+    ] {
+        let statement = session.prepare(query).unwrap();
+        let types: Vec<&str> = statement.params().iter().map(|type_| type_.name()).collect();
+        assert_eq!(types, expected, "{query}");
+    }
+}
+
+#[test]
 fn nothing_is_strict() {
     // A strict function answers a NULL argument with NULL: the caller believes that something was done.
     let db = Db::new();

@@ -18,8 +18,8 @@ fn fill(session: &mut Session) -> Vec<Grant> {
         {"id": "below", "action": "x", "depends_on": ["blocked", "held 2"]},
         {"id": "mark", "action": "s", "spontaneous": true, "post_result": true, "depends_on": ["below"]},
         {"id": "handler", "action": "x", "depends_on": [{"id": "held 2", "condition": "aborted"}]},
-        {"id": "one", "action": "u", "unique": {"key": "k", "period": "1 day"}},
-        {"id": "a 1", "action": "f", "group": "a"}, {"id": "a 2", "action": "f", "group": "a"}, {"id": "b 1", "action": "f", "group": "b"},
+        {"id": "one", "action": "u", "unique_by": {"key": "k", "period": "1 day"}},
+        {"id": "a 1", "action": "f", "group_id": "a"}, {"id": "a 2", "action": "f", "group_id": "a"}, {"id": "b 1", "action": "f", "group_id": "b"},
         {"id": "back", "action": "b"}, {"id": "日本語 \t tab \\ \"", "action": "x", "body": "line\nbreak \\N \\. é"},
     ]);
     // Groups that take turns, with a limit each and one of their own, a place of which is held.

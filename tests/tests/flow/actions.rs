@@ -184,7 +184,9 @@ fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 3)");
-    session.insert(json!([{"id": "a", "action": "x", "group": "g", "workgroup": "w", "key": "k"}])).unwrap();
+    session
+        .insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w", "merge_key": "k"}]))
+        .unwrap();
     let mut now = 0.0;
     fn miss(session: &mut Session, now: &mut f64) {
         session.own_one("x");

@@ -38,7 +38,7 @@ fn of_a_paused_group_whose_turn_it_is() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "set_action('x', fair => true)");
-    insert(&mut session, &json!({"group": "g"}));
+    insert(&mut session, &json!({"group_id": "g"}));
     call(&mut session, "pause_group('g')");
     finds_the_last(&mut session, "parked");
     call(&mut session, "resume_group('g')");
@@ -60,7 +60,7 @@ fn of_a_workgroup_that_is_held_back() {
 fn behind_a_busy_key() {
     let db = Db::new();
     let mut session = db.connect();
-    session.insert(json!([{"id": "leader", "action": "x", "key": "k"}])).unwrap();
+    session.insert(json!([{"id": "leader", "action": "x", "merge_key": "k"}])).unwrap();
     let leader = session.own_one("x");
     insert(&mut session, &json!({"key": "k"}));
     finds_the_last(&mut session, "parked");

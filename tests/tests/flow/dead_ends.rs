@@ -10,7 +10,7 @@ fn fill(session: &mut Session) {
     at(session, 0.0);
     session
         .insert(json!([
-            {"id": "returned", "action": "x", "group": "g", "body": "words"},
+            {"id": "returned", "action": "x", "group_id": "g", "body": "words"},
             {"id": "tries", "action": "y", "max_tries": 2},
             {"id": "timeout", "action": "z", "max_tries": 1, "max_duration": "1 second"},
             {"id": "below", "action": "x", "depends_on": ["returned"]},

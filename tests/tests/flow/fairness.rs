@@ -14,7 +14,7 @@ use crate::{call, owned};
 /// Tasks `<group>1` to `<group>n` of action `x`, in the group, with the priority.
 fn of_group(group: &str, n: usize, priority: i32) -> Value {
     (1..=n)
-        .map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group": group, "priority": priority}))
+        .map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group_id": group, "priority": priority}))
         .collect()
 }
 

@@ -9,7 +9,9 @@ use taskq_tests::{Db, Session, refused};
 use crate::{call, count, ids, owned, tasks, wait_for_one};
 
 fn of_group(action: &str, group: &str, n: usize) -> Value {
-    (1..=n).map(|i| json!({"id": format!("{action}{group}{i}"), "action": action, "group": group})).collect()
+    (1..=n)
+        .map(|i| json!({"id": format!("{action}{group}{i}"), "action": action, "group_id": group}))
+        .collect()
 }
 
 /// Two tasks of each group of action `x` at a time.
@@ -356,7 +358,7 @@ fn many_groups_that_go_at_once_leave_no_places_behind() {
     let mut session = db.connect();
     call(&mut session, "set_action('x', max_per_group => 1)");
     for n in 0..60 {
-        let tasks = json!([{"id": n.to_string(), "action": "x", "group": format!("g{n}")}]);
+        let tasks = json!([{"id": n.to_string(), "action": "x", "group_id": format!("g{n}")}]);
         session.insert(tasks).unwrap();
     }
     session.own("w", 60, &["x"]).unwrap().iter().for_each(|grant| session.complete(grant));

@@ -33,7 +33,7 @@ fn some_tasks(n: usize) -> Value {
         .map(|i| {
             let action = if i % 5 == 0 { "y" } else { "x" };
             // The group is the first letter of the id.
-            json!({"id": format!("{}{i}", GROUPS[i % 6]), "action": action, "group": GROUPS[i % 6], "priority": i % 2})
+            json!({"id": format!("{}{i}", GROUPS[i % 6]), "action": action, "group_id": GROUPS[i % 6], "priority": i % 2})
         })
         .collect()
 }
@@ -194,7 +194,7 @@ fn a_late_extension_against_claims_keeps_the_limit() {
     let db = Db::new();
     let mut main = db.connect();
     call(&mut main, "set_action('x', max_per_group => 1)");
-    main.insert((0..40).map(|i| json!({"id": format!("t{i}"), "action": "x", "group": "a"})).collect())
+    main.insert((0..40).map(|i| json!({"id": format!("t{i}"), "action": "x", "group_id": "a"})).collect())
         .unwrap();
     let ledger = AtomicI32::new(0);
     thread::scope(|scope| {
@@ -219,7 +219,7 @@ fn a_late_extension_against_claims_keeps_the_limit() {
             });
         }
     });
-    main.insert(json!([{"id": "last", "action": "x", "group": "a", "priority": 9}])).unwrap();
+    main.insert(json!([{"id": "last", "action": "x", "group_id": "a", "priority": 9}])).unwrap();
     let end = until("the place is free", || main.own("end", 1, &["x"]).unwrap().pop());
     assert_eq!(end.task_id, "last");
 }
@@ -231,7 +231,7 @@ fn no_claim_waits_for_another_that_makes_places_nor_for_one_who_sets_a_limit() {
     call(&mut open, "set_action('x', max_per_group => 2)");
     for group in ["a", "b"] {
         let tasks =
-            (0..4).map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group": group})).collect();
+            (0..4).map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group_id": group})).collect();
         open.insert(tasks).unwrap();
     }
     for statement in [
@@ -258,7 +258,7 @@ fn a_waiter_that_found_places_being_made_is_woken_by_the_commit() {
     let db = Db::new();
     let (mut open, waiter) = (db.connect(), db.connect());
     call(&mut open, "set_action('x', max_per_group => 2)");
-    open.insert((0..4).map(|i| json!({"id": format!("t{i}"), "action": "x", "group": "a"})).collect())
+    open.insert((0..4).map(|i| json!({"id": format!("t{i}"), "action": "x", "group_id": "a"})).collect())
         .unwrap();
     open.run("BEGIN");
     assert_eq!(owned(&mut open, 1, &["x"]), ["t0"]);

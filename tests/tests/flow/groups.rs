@@ -14,14 +14,14 @@ fn group(db: &Db) -> Session {
     at(&mut session, 0.0);
     session
         .insert(json!([
-            {"id": "done", "action": "d", "group": "g"}, {"id": "failed", "action": "f", "group": "g"},
-            {"id": "held", "action": "h", "group": "g"}, {"id": "ready", "action": "r", "group": "g"},
-            {"id": "blocked", "action": "b", "group": "g", "depends_on": ["ready"]},
-            {"id": "later", "action": "l", "group": "g", "delay": "1 hour"},
-            {"id": "lost", "action": "o", "group": "g", "depends_on": ["failed"]},
+            {"id": "done", "action": "d", "group_id": "g"}, {"id": "failed", "action": "f", "group_id": "g"},
+            {"id": "held", "action": "h", "group_id": "g"}, {"id": "ready", "action": "r", "group_id": "g"},
+            {"id": "blocked", "action": "b", "group_id": "g", "depends_on": ["ready"]},
+            {"id": "later", "action": "l", "group_id": "g", "delay": "1 hour"},
+            {"id": "lost", "action": "o", "group_id": "g", "depends_on": ["failed"]},
             {"id": "outside held", "action": "o", "depends_on": [{"id": "held", "condition": "settled"}]},
             {"id": "outside ready", "action": "o", "depends_on": ["ready"]},
-            {"id": "other", "action": "r", "group": "h"},
+            {"id": "other", "action": "r", "group_id": "h"},
         ]))
         .unwrap();
     session.perform("d", "completed");
@@ -84,7 +84,7 @@ fn a_deleted_paused_group_is_not_paused_when_its_name_is_used_again() {
     count(&mut session, "pause_group('g')");
     assert!(owned(&mut session, 9, &["h", "l"]).is_empty());
     count(&mut session, "delete_group('g')");
-    session.insert(json!([{"id": "new", "action": "n", "group": "g"}])).unwrap();
+    session.insert(json!([{"id": "new", "action": "n", "group_id": "g"}])).unwrap();
     assert_eq!(owned(&mut session, 9, &["n"]), ["new"]);
 }
 
@@ -92,7 +92,7 @@ fn a_deleted_paused_group_is_not_paused_when_its_name_is_used_again() {
 fn retry_gives_aborted_tasks_new_tries_and_blocks_those_that_were_lost_again() {
     let db = Db::new();
     let mut session = group(&db);
-    session.insert(json!([{"id": "spent", "action": "s", "group": "g", "max_tries": 1}])).unwrap();
+    session.insert(json!([{"id": "spent", "action": "s", "group_id": "g", "max_tries": 1}])).unwrap();
     session.perform("s", "aborted");
     assert_eq!(count(&mut session, "retry_group('g')"), 3);
     assert_eq!(

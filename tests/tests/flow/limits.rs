@@ -79,7 +79,7 @@ fn whatever_ends_a_performance_frees_its_place() {
         call(&mut session, "set_action('x', max_concurrency => 2)");
         session
             .insert(
-                json!([{"id": "x1", "action": "x", "group": "g"}, {"id": "x2", "action": "x", "group": "g"}]),
+                json!([{"id": "x1", "action": "x", "group_id": "g"}, {"id": "x2", "action": "x", "group_id": "g"}]),
             )
             .unwrap();
         let grants = session.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap();

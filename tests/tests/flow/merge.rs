@@ -10,7 +10,7 @@ use taskq_tests::{Db, Session, sqlstate};
 use crate::{at, call, owned};
 
 fn keyed(ids: &[&str]) -> Value {
-    ids.iter().map(|id| json!({"id": id, "action": "x", "key": "k"})).collect()
+    ids.iter().map(|id| json!({"id": id, "action": "x", "merge_key": "k"})).collect()
 }
 
 fn keys(session: &mut Session) -> i64 {
@@ -59,7 +59,7 @@ fn one_inserted_or_freed_later_runs_after_it() {
     let mut session = db.connect();
     session.insert(keyed(&["a"])).unwrap();
     session
-        .insert(json!([{"id": "gate", "action": "y"}, {"id": "freed", "action": "x", "key": "k", "depends_on": ["gate"]}]))
+        .insert(json!([{"id": "gate", "action": "y"}, {"id": "freed", "action": "x", "merge_key": "k", "depends_on": ["gate"]}]))
         .unwrap();
     let leader = session.own_one("x");
     session.insert(keyed(&["later"])).unwrap();
@@ -82,9 +82,9 @@ fn keys_of_groups_and_of_none_are_separate() {
     let mut session = db.connect();
     session
         .insert(json!([
-            {"id": "none", "action": "x", "key": "k"}, {"id": "g1", "action": "x", "key": "k", "group": "g"},
-            {"id": "g2", "action": "y", "key": "k", "group": "g"}, {"id": "h", "action": "x", "key": "k", "group": "h"},
-            {"id": "other", "action": "x", "key": "l"}, {"id": "plain", "action": "x"},
+            {"id": "none", "action": "x", "merge_key": "k"}, {"id": "g1", "action": "x", "merge_key": "k", "group_id": "g"},
+            {"id": "g2", "action": "y", "merge_key": "k", "group_id": "g"}, {"id": "h", "action": "x", "merge_key": "k", "group_id": "h"},
+            {"id": "other", "action": "x", "merge_key": "l"}, {"id": "plain", "action": "x"},
         ]))
         .unwrap();
     assert_eq!(owned(&mut session, 9, &["x", "y"]), ["none", "g1", "h", "other", "plain"]);
@@ -124,7 +124,7 @@ fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
     // The one whose token is still good need not ride; then it runs again.
     session.own("w", 9, &["x"]).unwrap().iter().for_each(|grant| session.complete(grant));
     assert_eq!((session.state("a"), session.state("b")), ("completed".to_owned(), "completed".to_owned()));
-    session.insert(json!([{"id": "c", "action": "z", "key": "z", "max_tries": 1}, {"id": "d", "action": "z", "key": "z"}])).unwrap();
+    session.insert(json!([{"id": "c", "action": "z", "merge_key": "z", "max_tries": 1}, {"id": "d", "action": "z", "merge_key": "z"}])).unwrap();
     session.own_one_with("z", "max_duration => '1 minute'");
     at(&mut session, 200.0);
     assert!(owned(&mut session, 9, &["z"]).is_empty());
@@ -138,7 +138,7 @@ fn a_late_return_works_when_only_a_busy_key_met_the_task() {
     at(&mut session, 0.0);
     session.insert(keyed(&["a"])).unwrap();
     let late = session.own_one_with("x", "max_duration => '1 minute'");
-    session.insert(json!([{"id": "b", "action": "x", "key": "k", "priority": 5}])).unwrap();
+    session.insert(json!([{"id": "b", "action": "x", "merge_key": "k", "priority": 5}])).unwrap();
     at(&mut session, 61.0);
     assert_eq!(owned(&mut session, 1, &["x"]), ["b"]);
     assert!(owned(&mut session, 1, &["x"]).is_empty());
@@ -195,8 +195,9 @@ fn waves_of_duplicates_run_once_a_wave() {
     let mut performances = 0;
     let mut held = None;
     for wave in 0..6 {
-        let tasks: Value =
-            (0..50).map(|i| json!({"id": format!("w{wave} {i}"), "action": "x", "key": "nightly"})).collect();
+        let tasks: Value = (0..50)
+            .map(|i| json!({"id": format!("w{wave} {i}"), "action": "x", "merge_key": "nightly"}))
+            .collect();
         session.insert(tasks).unwrap();
         // The night before is not finished when the next wave comes.
         if let Some(grant) = held.take() {
@@ -217,11 +218,11 @@ fn waves_of_duplicates_run_once_a_wave() {
 fn a_key_in_a_paused_group_comes_back_with_the_group() {
     let db = Db::new();
     let mut session = db.connect();
-    let tasks = json!([{"id": "a", "action": "x", "key": "k", "group": "g"}, {"id": "b", "action": "x", "key": "k", "group": "g"}]);
+    let tasks = json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}, {"id": "b", "action": "x", "merge_key": "k", "group_id": "g"}]);
     session.insert(tasks).unwrap();
     let leader = session.own_one("x");
     call(&mut session, "pause_group('g')");
-    session.insert(json!([{"id": "c", "action": "x", "key": "k", "group": "g"}])).unwrap();
+    session.insert(json!([{"id": "c", "action": "x", "merge_key": "k", "group_id": "g"}])).unwrap();
     assert!(owned(&mut session, 9, &["x"]).is_empty());
     session.complete(&leader);
     assert!(owned(&mut session, 9, &["x"]).is_empty());
@@ -244,7 +245,7 @@ fn nothing_is_kept_of_a_key_whose_tasks_are_gone() {
     let db = Db::new();
     let mut session = db.connect();
     at(&mut session, 0.0);
-    session.insert(json!([{"id": "a", "action": "x", "key": "k", "retention": "1 s"}, {"id": "b", "action": "x", "key": "l"}])).unwrap();
+    session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "retention": "1 s"}, {"id": "b", "action": "x", "merge_key": "l"}])).unwrap();
     assert_eq!(keys(&mut session), 2);
     session.perform("x", "completed");
     session.delete(&["b"]).unwrap();

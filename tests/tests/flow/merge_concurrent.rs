@@ -16,7 +16,7 @@ fn wave(session: &mut Session, name: &str, n: usize) {
     let tasks: Value = (0..n)
         .map(|i| {
             let group = if i % 2 == 0 { Value::Null } else { json!("g") };
-            json!({"id": format!("{name} {i}"), "action": "x", "key": format!("k{}", i / 2 % KEYS), "group": group})
+            json!({"id": format!("{name} {i}"), "action": "x", "merge_key": format!("k{}", i / 2 % KEYS), "group_id": group})
         })
         .collect();
     session.insert(tasks).unwrap();
@@ -87,8 +87,8 @@ fn an_open_grant_of_the_leader_lets_nobody_run_beside_it() {
     let db = Db::new();
     let (mut a, mut b) = (db.connect(), db.connect());
     a.insert(json!([
-        {"id": "a", "action": "x", "key": "k"}, {"id": "b", "action": "x", "key": "k"}, {"id": "plain", "action": "x"},
-        {"id": "gate", "action": "y"}, {"id": "c", "action": "x", "key": "k", "depends_on": ["gate"]},
+        {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"}, {"id": "plain", "action": "x"},
+        {"id": "gate", "action": "y"}, {"id": "c", "action": "x", "merge_key": "k", "depends_on": ["gate"]},
     ]))
     .unwrap();
     a.run("BEGIN");
@@ -111,9 +111,9 @@ fn a_return_that_is_open_while_others_look_strands_nothing() {
     for end in ["COMMIT", "ROLLBACK"] {
         let db = Db::new();
         let (mut a, mut b) = (db.connect(), db.connect());
-        a.insert(json!([{"id": "a", "action": "x", "key": "k"}])).unwrap();
+        a.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
         let leader = a.own_one("x");
-        b.insert(json!([{"id": "b", "action": "x", "key": "k"}])).unwrap();
+        b.insert(json!([{"id": "b", "action": "x", "merge_key": "k"}])).unwrap();
         a.run("BEGIN");
         a.complete(&leader);
         assert!(b.own("b", 9, &["x"]).unwrap().is_empty(), "the end is not committed");
@@ -130,9 +130,9 @@ fn a_return_that_is_open_while_others_look_strands_nothing() {
 fn a_claim_that_is_open_while_the_leader_ends_strands_nothing() {
     let db = Db::new();
     let (mut a, mut b) = (db.connect(), db.connect());
-    a.insert(json!([{"id": "a", "action": "x", "key": "k"}])).unwrap();
+    a.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
     let leader = a.own_one("x");
-    b.insert(json!([{"id": "b", "action": "x", "key": "k"}])).unwrap();
+    b.insert(json!([{"id": "b", "action": "x", "merge_key": "k"}])).unwrap();
     b.run("BEGIN");
     assert!(b.own("b", 9, &["x"]).unwrap().is_empty());
     let ending = a.background(move |s| s.complete(&leader));
@@ -151,7 +151,7 @@ fn inserting_and_deleting_tasks_of_one_key_at_once_keeps_its_row_right() {
             scope.spawn(move || {
                 for round in 0..60 {
                     let id = format!("{seed} {round}");
-                    session.insert(json!([{"id": id, "action": "x", "key": "k"}])).unwrap();
+                    session.insert(json!([{"id": id, "action": "x", "merge_key": "k"}])).unwrap();
                     if round % 3 == 0 {
                         let grants = session.own("w", 1, &["x"]).unwrap();
                         grants.iter().for_each(|grant| session.complete(grant));

@@ -20,7 +20,7 @@ fn a_claim_that_moves_an_entry_does_not_wait_for_who_attaches_a_dependency_to_it
         let db = Db::new();
         let (mut open, mut main) = (db.connect(), db.connect());
         main.insert(json!([
-            {"id": "a", "action": "x", "group": "g", "workgroup": "w"}, {"id": "b", "action": "x"},
+            {"id": "a", "action": "x", "group_id": "g", "workgroup": "w"}, {"id": "b", "action": "x"},
         ]))
         .unwrap();
         call(&mut main, hold);
@@ -64,7 +64,7 @@ fn an_entry_that_somebody_holds_does_not_ride_and_is_not_waited_for() {
     let db = Db::new();
     let (mut open, mut main) = (db.connect(), db.connect());
     main.insert(json!([
-        {"id": "a", "action": "x", "key": "k"}, {"id": "b", "action": "x", "key": "k"}, {"id": "c", "action": "x", "key": "k"},
+        {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"}, {"id": "c", "action": "x", "merge_key": "k"},
     ]))
     .unwrap();
     for n in [1, 9] {
@@ -87,7 +87,7 @@ fn a_cancel_of_riders_beside_the_return_of_their_leader_is_no_deadlock() {
     let mut main = db.connect();
     for round in 0..25 {
         // Two leaders whose riders are numbered crosswise: the order of leaders is not that of riders.
-        let task = |id: &str, key: &str| json!({"id": format!("{round} {id}"), "action": "x", "key": format!("{round} {key}")});
+        let task = |id: &str, key: &str| json!({"id": format!("{round} {id}"), "action": "x", "merge_key": format!("{round} {key}")});
         main.insert(json!([
             task("l1", "k1"),
             task("l2", "k2"),
@@ -124,8 +124,8 @@ fn the_return_of_a_leader_locks_riders_in_the_order_of_a_cancel() {
     let (mut open, mut main) = (db.connect(), db.connect());
     // The first rider in number is that of the second leader.
     main.insert(json!([
-        {"id": "l1", "action": "x", "key": "k1"}, {"id": "l2", "action": "x", "key": "k2"},
-        {"id": "r1", "action": "x", "key": "k2"}, {"id": "r2", "action": "x", "key": "k1"},
+        {"id": "l1", "action": "x", "merge_key": "k1"}, {"id": "l2", "action": "x", "merge_key": "k2"},
+        {"id": "r1", "action": "x", "merge_key": "k2"}, {"id": "r2", "action": "x", "merge_key": "k1"},
     ]))
     .unwrap();
     let grants = main.own("w", 2, &["x"]).unwrap();

@@ -69,7 +69,7 @@ fn due_tasks_passed_deadlines_and_resumed_groups_notify() {
     at(&mut session, 3700.0);
     call(&mut session, "maintain()");
     assert_eq!(heard(&mut listener), 1, "its deadline has passed");
-    session.insert(json!([{"id": "g", "action": "x", "group": "g", "priority": 5}])).unwrap();
+    session.insert(json!([{"id": "g", "action": "x", "group_id": "g", "priority": 5}])).unwrap();
     assert_eq!(heard(&mut listener), 1);
     call(&mut session, "pause_group('g')");
     assert_eq!(session.own_one("x").task_id, "later");

@@ -14,7 +14,7 @@ use taskq_tests::{Db, Progress};
 use crate::{at, call, count, owned, wait_for_one};
 
 fn members(group: &str, n: usize) -> Value {
-    (1..=n).map(|i| json!({"id": format!("{group}{i:05}"), "action": "x", "group": group})).collect()
+    (1..=n).map(|i| json!({"id": format!("{group}{i:05}"), "action": "x", "group_id": group})).collect()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_paused_group_is_not_owned_and_comes_back_in_its_order() {
     assert_eq!(count(&mut session, "pause_group('g')"), 0);
     assert_eq!(owned(&mut session, 9, &["x"]), ["h00001", "h00002"]);
     session.give(&held.task_id, held.token, "pending").unwrap();
-    session.insert(json!([{"id": "g5", "action": "x", "group": "g"}])).unwrap();
+    session.insert(json!([{"id": "g5", "action": "x", "group_id": "g"}])).unwrap();
     assert!(owned(&mut session, 9, &["x"]).is_empty(), "nor what is given back or new");
     assert!(session.one::<bool>("SELECT paused FROM taskq.groups WHERE group_id = 'g'"));
     assert_eq!(session.state("g00002"), "ready");

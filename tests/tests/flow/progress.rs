@@ -38,7 +38,7 @@ fn rows(session: &mut Session) -> i64 {
 }
 
 fn tasks(group: &str, ids: std::ops::Range<usize>) -> Value {
-    ids.map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group": group})).collect()
+    ids.map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group_id": group})).collect()
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn every_verb_keeps_the_numbers() {
     let db = Db::new();
     let mut s = db.connect();
     s.insert(tasks("g", 0..6)).unwrap();
-    s.insert(json!([{"id": "late", "action": "x", "group": "g", "delay": "1 hour"},
-                    {"id": "child", "action": "x", "group": "g", "depends_on": ["g0"]},
-                    {"id": "mark", "action": "x", "group": "h", "spontaneous": true, "depends_on": ["g1"]},
+    s.insert(json!([{"id": "late", "action": "x", "group_id": "g", "delay": "1 hour"},
+                    {"id": "child", "action": "x", "group_id": "g", "depends_on": ["g0"]},
+                    {"id": "mark", "action": "x", "group_id": "h", "spontaneous": true, "depends_on": ["g1"]},
                     {"id": "none", "action": "x"}]))
         .unwrap();
     assert_eq!(s.insert_with(tasks("g", 4..8), "on_conflict => 'skip'").unwrap().len(), 2);
@@ -66,9 +66,11 @@ fn every_verb_keeps_the_numbers() {
     s.cancel(&["g3", "late"]).unwrap();
     assert_eq!(numbers(&mut s, "g"), "10/1/2/0.3");
     // A task that has settled, one that has not, and one in another group give way.
-    s.replace(json!([{"id": "g1", "action": "x", "group": "g"}, {"id": "g4", "action": "x", "group": "h"},
-                     {"id": "mark", "action": "x"}]))
-        .unwrap();
+    s.replace(
+        json!([{"id": "g1", "action": "x", "group_id": "g"}, {"id": "g4", "action": "x", "group_id": "h"},
+                     {"id": "mark", "action": "x"}]),
+    )
+    .unwrap();
     assert_eq!(numbers(&mut s, "g"), "9/0/2/0.2222222222222222");
     assert_eq!(numbers(&mut s, "h"), "1/0/0/0");
     states_agree(&mut s);
@@ -79,7 +81,7 @@ fn every_verb_keeps_the_numbers() {
     states_agree(&mut s);
 
     // Many at once, each with an end of its own; and merged by key.
-    s.insert(json!([{"id": "k1", "action": "k", "group": "k", "key": "k"}, {"id": "k2", "action": "k", "group": "k", "key": "k"}]))
+    s.insert(json!([{"id": "k1", "action": "k", "group_id": "k", "merge_key": "k"}, {"id": "k2", "action": "k", "group_id": "k", "merge_key": "k"}]))
         .unwrap();
     s.perform("k", "completed");
     assert_eq!(numbers(&mut s, "k"), "2/2/0/1", "the rider has settled with it");

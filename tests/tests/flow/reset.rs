@@ -14,9 +14,9 @@ fn without_seeds_all_tasks_start_again_and_old_tokens_are_void() {
     let mut session = db.connect();
     session
         .insert(json!([
-            {"id": "a", "action": "a", "group": "g"}, {"id": "b", "action": "b", "group": "g", "depends_on": ["a"]},
-            {"id": "c", "action": "c", "group": "g", "depends_on": ["b"]}, {"id": "f", "action": "f", "group": "g", "max_tries": 1},
-            {"id": "after f", "action": "n", "group": "g", "depends_on": ["f"]},
+            {"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b", "group_id": "g", "depends_on": ["a"]},
+            {"id": "c", "action": "c", "group_id": "g", "depends_on": ["b"]}, {"id": "f", "action": "f", "group_id": "g", "max_tries": 1},
+            {"id": "after f", "action": "n", "group_id": "g", "depends_on": ["f"]},
         ]))
         .unwrap();
     let a = session.own_one("a");
@@ -49,8 +49,8 @@ fn with_seeds_only_they_stay() {
     let mut session = db.connect();
     session
         .insert(json!([
-            {"id": "seed", "action": "s", "group": "g", "seed": true}, {"id": "two", "action": "t", "group": "g", "seed": true, "depends_on": ["seed"]},
-            {"id": "made", "action": "m", "group": "g", "depends_on": ["seed"]},
+            {"id": "seed", "action": "s", "group_id": "g", "seed": true}, {"id": "two", "action": "t", "group_id": "g", "seed": true, "depends_on": ["seed"]},
+            {"id": "made", "action": "m", "group_id": "g", "depends_on": ["seed"]},
         ]))
         .unwrap();
     let seed = session.own_one("s");
@@ -59,7 +59,7 @@ fn with_seeds_only_they_stay() {
             "seed",
             seed.token,
             "completed",
-            "children => '[{\"id\": \"child\", \"action\": \"m\", \"group\": \"g\"}]'",
+            "children => '[{\"id\": \"child\", \"action\": \"m\", \"group_id\": \"g\"}]'",
         )
         .unwrap();
     let grants = session.own("w", 9, &["t", "m"]).unwrap();
@@ -81,7 +81,7 @@ fn live_dependents_outside_wait_again() {
     let mut session = db.connect();
     session
         .insert(json!([
-            {"id": "a", "action": "a", "group": "g"}, {"id": "b", "action": "b", "group": "g"},
+            {"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b", "group_id": "g"},
             {"id": "out", "action": "o", "depends_on": ["a", "b"]}, {"id": "held", "action": "h", "depends_on": ["a"]},
         ]))
         .unwrap();
@@ -106,7 +106,7 @@ fn a_reset_frees_slots_and_keys() {
     call(&mut session, "set_action('x', max_concurrency => 1)");
     session
         .insert(json!([
-            {"id": "a", "action": "x", "group": "g", "key": "k"}, {"id": "b", "action": "x", "group": "g", "key": "k"},
+            {"id": "a", "action": "x", "group_id": "g", "merge_key": "k"}, {"id": "b", "action": "x", "group_id": "g", "merge_key": "k"},
         ]))
         .unwrap();
     for _ in 0..3 {
@@ -125,7 +125,7 @@ fn a_reset_frees_slots_and_keys() {
 fn a_paused_group_stays_paused_over_a_reset() {
     let db = Db::new();
     let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "group": "g"}])).unwrap();
+    session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
     call(&mut session, "pause_group('g')");
     assert!(owned(&mut session, 1, &["x"]).is_empty());
     call(&mut session, "reset_group('g')");
@@ -138,7 +138,7 @@ fn a_paused_group_stays_paused_over_a_reset() {
 fn a_reset_is_one_transaction() {
     let db = Db::new();
     let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "group": "g"}])).unwrap();
+    session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
     let grant = session.own_one("x");
     session.run("BEGIN; SELECT taskq.reset_group('g'); ROLLBACK");
     session.complete(&grant);

@@ -251,7 +251,7 @@ fn wrong_schedules_are_refused() {
         ("'s', '* * * * *', '{\"action\": \"x\"}', overlap => 'maybe'", "22023", "overlap"),
         ("'s', '* * * * *', '{\"action\": \"x\"}', backfill => 'some'", "22023", "backfill"),
         ("'s', '* * * * *', '{\"action\": \"x\"}', max_backfill => 0", "22023", "max_backfill"),
-        ("'s', '* * * * *', '{\"action\": \"x\", \"unique\": true}'", "TQ006", "unique"),
+        ("'s', '* * * * *', '{\"action\": \"x\", \"unique_by\": true}'", "TQ006", "unique"),
     ] {
         refused(&mut session, code, naming, &format!("SELECT taskq.schedule({arguments})"), &[]);
     }

@@ -44,14 +44,14 @@ fn note<T>(tally: &mut Tally, what: &str, answer: Result<T, Error>) -> Option<T>
 fn some_task(random: &mut Random, id: &str, known: &[String]) -> Value {
     let mut task = json!({"id": id, "action": random.pick(&ACTIONS), "priority": random.below(3)});
     if random.chance(40) {
-        task["group"] = json!(random.pick(&GROUPS));
+        task["group_id"] = json!(random.pick(&GROUPS));
         task["seed"] = json!(random.chance(50));
     }
     if random.chance(20) {
         task["workgroup"] = json!(random.pick(&["api", "mail"]));
     }
     if random.chance(30) {
-        task["key"] = json!(format!("k{}", random.below(3)));
+        task["merge_key"] = json!(format!("k{}", random.below(3)));
     }
     if random.chance(20) {
         task["max_tries"] = json!(1 + random.below(4));
@@ -161,7 +161,7 @@ fn all_of_it_at_once_stays_sound_and_leaves_nothing_stuck() {
     );
     call(
         &mut main,
-        "schedule('s', '* * * * * *', '{\"action\": \"plain\", \"group\": \"g\", \"key\": \"k0\"}', overlap => 'queue')",
+        "schedule('s', '* * * * * *', '{\"action\": \"plain\", \"group_id\": \"g\", \"merge_key\": \"k0\"}', overlap => 'queue')",
     );
     let end = Instant::now() + Duration::from_secs(20);
     let tally = thread::scope(|scope| {

@@ -30,7 +30,7 @@ fn each_reason_is_named_with_its_facts() {
     at(&mut session, 0.0);
     session
         .insert(json!([
-            {"id": "group", "action": "g", "group": "tenant 7"}, {"id": "work", "action": "w", "workgroup": "api.example"},
+            {"id": "group", "action": "g", "group_id": "tenant 7"}, {"id": "work", "action": "w", "workgroup": "api.example"},
             {"id": "pause", "action": "p"}, {"id": "full 1", "action": "f"}, {"id": "full 2", "action": "f"},
             {"id": "rate 1", "action": "r"}, {"id": "rate 2", "action": "r"},
         ]))
@@ -55,10 +55,10 @@ fn riders_and_those_that_wait_for_a_key_name_whom_they_wait_for() {
     let db = Db::new();
     let mut session = db.connect();
     session
-        .insert(json!([{"id": "lead", "action": "x", "key": "k"}, {"id": "ride", "action": "x", "key": "k"}]))
+        .insert(json!([{"id": "lead", "action": "x", "merge_key": "k"}, {"id": "ride", "action": "x", "merge_key": "k"}]))
         .unwrap();
     session.own_one("x");
-    session.insert(json!([{"id": "later", "action": "x", "key": "k"}])).unwrap();
+    session.insert(json!([{"id": "later", "action": "x", "merge_key": "k"}])).unwrap();
     owned(&mut session, 1, &["x"]);
     tells(&mut session, "ride", "x", &["\"lead\"", "key"]);
     tells(&mut session, "later", "x", &["\"lead\"", "\"k\""]);
@@ -69,7 +69,9 @@ fn a_task_that_can_be_had_has_no_such_reason() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "set_action('x', max_concurrency => 2, rate_limit => 5, rate_period => '1 minute')");
-    session.insert(json!([{"id": "a", "action": "x", "group": "g", "workgroup": "w", "key": "k"}])).unwrap();
+    session
+        .insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w", "merge_key": "k"}]))
+        .unwrap();
     call(&mut session, "pause_group('g')");
     call(&mut session, "resume_group('g')");
     let reasons = why(&mut session, "a");

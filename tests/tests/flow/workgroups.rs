@@ -14,7 +14,7 @@ fn api(db: &Db) -> Session {
     at(&mut session, 0.0);
     session
         .insert(json!([
-            {"id": "a", "action": "x", "workgroup": "api", "group": "g"}, {"id": "b", "action": "y", "workgroup": "api", "group": "h"},
+            {"id": "a", "action": "x", "workgroup": "api", "group_id": "g"}, {"id": "b", "action": "y", "workgroup": "api", "group_id": "h"},
             {"id": "c", "action": "x", "workgroup": "api"}, {"id": "other", "action": "x", "workgroup": "mail"},
         ]))
         .unwrap();

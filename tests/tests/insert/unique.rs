@@ -14,7 +14,7 @@ const INSERT: &str = "SELECT * FROM taskq.insert_tasks($1)";
 
 /// A task with this id and a key.
 pub fn unique(id: &str, key: Value) -> Value {
-    json!([{"id": id, "action": "x", "unique": key}])
+    json!([{"id": id, "action": "x", "unique_by": key}])
 }
 
 /// Sets the clock of the session to this time of a day.
@@ -47,8 +47,8 @@ fn the_plain_forms_return_what_they_inserted() {
     let db = Db::new();
     let mut session = db.connect();
     let tasks = json!([
-        {"id": "a", "action": "x", "unique": "k"}, {"id": "b", "action": "x", "unique": "k"},
-        {"id": "c", "action": "x"}, {"id": "d", "action": "other", "unique": "k"},
+        {"id": "a", "action": "x", "unique_by": "k"}, {"id": "b", "action": "x", "unique_by": "k"},
+        {"id": "c", "action": "x"}, {"id": "d", "action": "other", "unique_by": "k"},
     ]);
     assert_eq!(session.insert(tasks).unwrap(), ["a", "c", "d"], "a key belongs to its action");
     let one = "SELECT taskq.insert_task(NULL, 'x', unique_by => '\"k\"')";
@@ -72,7 +72,7 @@ fn without_a_key_the_body_is_it() {
     let db = Db::new();
     let mut session = db.connect();
     let long = "x".repeat(5000);
-    let task = |body: Value| json!({"action": "x", "unique": true, "body": body});
+    let task = |body: Value| json!({"action": "x", "unique_by": true, "body": body});
     let tasks = json!([
         task(json!({"a": 1, "b": 2})),
         task(json!({"b": 2, "a": 1})),
@@ -114,7 +114,7 @@ fn a_period_throttles_to_its_very_end() {
     assert_eq!(session.state("c"), "aborted");
     assert_eq!(report(&mut session, unique("d", key.clone())), ["d inserted"], "what failed holds nothing");
     // The period begins when the task may first be owned.
-    let later = json!([{"id": "e", "action": "x", "delay": "30 minutes", "unique": {"key": "l", "period": "1 hour"}}]);
+    let later = json!([{"id": "e", "action": "x", "delay": "30 minutes", "unique_by": {"key": "l", "period": "1 hour"}}]);
     assert_eq!(report(&mut session, later), ["e inserted"]);
     at(&mut session, "03:29:59");
     assert_eq!(report(&mut session, unique("f", json!({"key": "l", "period": "1 hour"}))), ["e skipped e"]);
@@ -129,7 +129,7 @@ fn retention_waits_for_the_end_of_the_period() {
     let mut session = db.connect();
     let insert = |session: &mut Session, id: &str| {
         let key = json!({"key": "k", "period": "1 hour"});
-        report(session, json!([{"id": id, "action": "x", "retention": "0", "unique": key}]))
+        report(session, json!([{"id": id, "action": "x", "retention": "0", "unique_by": key}]))
     };
     at(&mut session, "00:00");
     assert_eq!(insert(&mut session, "a"), ["a inserted"]);
@@ -181,15 +181,15 @@ fn states_say_when_a_task_holds_its_key() {
     // A task that is pending does not hold a key that only the completed hold.
     let done = json!({"key": "d", "states": ["completed"]});
     let both = json!([
-        {"id": "m", "action": "y", "unique": done.clone()}, {"id": "n", "action": "y", "unique": done.clone()},
+        {"id": "m", "action": "y", "unique_by": done.clone()}, {"id": "n", "action": "y", "unique_by": done.clone()},
     ]);
     assert_eq!(report(&mut session, both), ["m inserted", "n inserted"]);
     session.perform("y", "completed");
-    let third = json!([{"id": "o", "action": "y", "unique": done}]);
+    let third = json!([{"id": "o", "action": "y", "unique_by": done}]);
     assert_eq!(report(&mut session, third.clone()), ["o inserted"], "n was the last, and it is pending");
     session.cancel(&["n"]).unwrap();
     session.perform("y", "completed");
-    let fourth = json!([{"id": "p", "action": "y", "unique": {"key": "d"}}]);
+    let fourth = json!([{"id": "p", "action": "y", "unique_by": {"key": "d"}}]);
     assert_eq!(report(&mut session, fourth), ["o skipped o"]);
 }
 
@@ -199,11 +199,11 @@ fn error_refuses_the_whole_call() {
     let mut session = db.connect();
     session.insert(unique("a", json!("k"))).unwrap();
     let key = json!({"key": "k", "on_conflict": "error"});
-    let tasks = json!([{"id": "n", "action": "x"}, {"id": "b", "action": "x", "unique": key.clone()}]);
+    let tasks = json!([{"id": "n", "action": "x"}, {"id": "b", "action": "x", "unique_by": key.clone()}]);
     let error = refused(&mut session, "TQ002", "\"k\"", INSERT, &[&tasks]);
     assert!(error.message().contains("\"a\""), "{error:?}");
     let twice = json!([
-        {"id": "n", "action": "y", "unique": key.clone()}, {"id": "m", "action": "y", "unique": key},
+        {"id": "n", "action": "y", "unique_by": key.clone()}, {"id": "m", "action": "y", "unique_by": key},
     ]);
     assert_eq!(sqlstate(&session.insert(twice).unwrap_err()), "TQ002");
     assert_eq!(
@@ -234,7 +234,7 @@ fn what_is_malformed_is_named() {
         refused(&mut session, "TQ006", word, INSERT, &[&unique("a", key)]);
     }
     let error = session
-        .simple_query("SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\", \"unique\": \"k\"}')");
+        .simple_query("SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\", \"unique_by\": \"k\"}')");
     assert_eq!(sqlstate(&error.unwrap_err()), "TQ006");
     let error =
         session.simple_query("SELECT * FROM taskq.insert_tasks_report('[]', on_conflict => 'nothing')");

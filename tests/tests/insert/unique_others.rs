@@ -57,8 +57,8 @@ fn a_group_that_is_reset_keeps_the_keys_of_what_stays() {
     let db = Db::new();
     let mut session = db.connect();
     let tasks = json!([
-        {"id": "seed", "action": "x", "group": "g", "seed": true, "unique": "s"},
-        {"id": "plain", "action": "x", "group": "g", "unique": "p"},
+        {"id": "seed", "action": "x", "group_id": "g", "seed": true, "unique_by": "s"},
+        {"id": "plain", "action": "x", "group_id": "g", "unique_by": "p"},
     ]);
     session.insert(tasks).unwrap();
     session.perform("x", "completed");
@@ -76,13 +76,12 @@ fn children_may_be_unique() {
     let key = json!({"key": "k", "states": ["pending"]});
     session.insert(unique("a", key.clone())).unwrap();
     let grant = session.own_one("x");
-    let children =
-        json!([{"id": "b", "action": "x", "unique": key}, {"id": "c", "action": "x", "unique": "other"}]);
+    let children = json!([{"id": "b", "action": "x", "unique_by": key}, {"id": "c", "action": "x", "unique_by": "other"}]);
     session.give_with("a", grant.token, "completed", &format!("children => '{children}'")).unwrap();
     assert_eq!([session.state("b"), session.state("c")], ["ready", "ready"]);
     // A bad token leaves no key behind.
     let stale =
-        json!([{"task_id": "a", "token": grant.token, "children": [{"action": "x", "unique": "stale"}]}]);
+        json!([{"task_id": "a", "token": grant.token, "children": [{"action": "x", "unique_by": "stale"}]}]);
     session.query("SELECT * FROM taskq.return_tasks($1::jsonb)", &[&stale]).unwrap();
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.unique_key"), 2);
 }
@@ -107,7 +106,7 @@ fn a_hundred_thousand_unique_tasks_go_in_at_once() {
     let insert = |session: &mut Session, key: &str| -> i64 {
         session.one(&format!(
             "SELECT count(*) FROM taskq.insert_tasks((\
-               SELECT jsonb_agg(jsonb_build_object('action', 'x', 'unique', {key})) FROM generate_series(1, 100000) i))"
+               SELECT jsonb_agg(jsonb_build_object('action', 'x', 'unique_by', {key})) FROM generate_series(1, 100000) i))"
         ))
     };
     assert_eq!(insert(&mut session, "'key' || i"), 100_000);

@@ -12,7 +12,7 @@ use taskq_tests::{Db, Progress, Session, sqlstate};
 use super::unique::report;
 
 fn unique(id: &str, key: Value) -> Value {
-    json!([{"id": id, "action": "x", "unique": key}])
+    json!([{"id": id, "action": "x", "unique_by": key}])
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_return_whose_child_has_the_parents_key_and_a_debounce_do_not_deadlock() {
                 for round in 0..100 {
                     for grant in session.own("w", 1, &["x"]).unwrap() {
                         let children =
-                            json!([{"id": format!("child {n} {round}"), "action": "x", "unique": key}]);
+                            json!([{"id": format!("child {n} {round}"), "action": "x", "unique_by": key}]);
                         let arguments = format!("children => '{children}'");
                         session.give_with(&grant.task_id, grant.token, "completed", &arguments).unwrap();
                     }
@@ -209,7 +209,7 @@ fn batches_with_the_same_keys_in_any_order_insert_each_once() {
                         }
                         let tasks: Value = keys
                             .iter()
-                            .map(|key| json!({"action": "x", "unique": {"key": format!("k{key}"), "period": "1 day"}}))
+                            .map(|key| json!({"action": "x", "unique_by": {"key": format!("k{key}"), "period": "1 day"}}))
                             .collect();
                         inserted += session.insert(tasks).unwrap().len();
                     }
@@ -241,7 +241,7 @@ fn no_request_is_lost_whatever_happens_at_once() {
                     let mut random = Random::new(seed);
                     for _ in 0..60 {
                         session.run("BEGIN; UPDATE source SET n = n + 1");
-                        session.insert(json!([{"action": "x", "unique": key.clone()}])).unwrap();
+                        session.insert(json!([{"action": "x", "unique_by": key.clone()}])).unwrap();
                         session.run(if random.chance(20) { "ROLLBACK" } else { "COMMIT" });
                     }
                 });

@@ -12,7 +12,8 @@ fn replace_keeps_only_the_newest() {
     let (mut session, waiter, mut watcher) = (db.connect(), db.connect(), db.connect());
     let key = json!({"key": "k", "on_conflict": "replace"});
     let insert = |session: &mut Session, id: &str, body: &str| {
-        let task = json!([{"id": id, "action": "x", "body": body, "delay": "1 hour", "unique": key.clone()}]);
+        let task =
+            json!([{"id": id, "action": "x", "body": body, "delay": "1 hour", "unique_by": key.clone()}]);
         report(session, task)
     };
     at(&mut session, "00:00");
@@ -37,7 +38,7 @@ fn replace_keeps_only_the_newest() {
     assert_eq!(insert(&mut session, "same", "2"), ["same replaced same"]);
     at(&mut session, "02:30");
     assert_eq!(session.own_one("x").body.as_deref(), Some("2"));
-    let again = json!([{"id": "same", "action": "x", "unique": key}]);
+    let again = json!([{"id": "same", "action": "x", "unique_by": key}]);
     assert_eq!(sqlstate(&session.insert(again).unwrap_err()), "TQ002", "in progress it keeps its id");
     session.set_now(None);
 }
@@ -63,7 +64,7 @@ fn what_cannot_be_replaced_is_followed() {
     assert_eq!([session.state("c"), session.state("d"), session.state("e")], ["gone", "gone", "ready"]);
     // One that names it already keeps its condition.
     let held = session.own_one("x");
-    let task = json!([{"id": "f", "action": "x", "unique": key, "depends_on": ["e"]}]);
+    let task = json!([{"id": "f", "action": "x", "unique_by": key, "depends_on": ["e"]}]);
     assert_eq!(report(&mut session, task), ["f inserted e"]);
     session.complete(&held);
     assert_eq!(session.perform("x", "completed"), "f");
@@ -104,7 +105,7 @@ fn max_wait_bounds_what_a_debounce_puts_off() {
     let db = Db::new();
     let mut session = db.connect();
     let key = json!({"key": "k", "on_conflict": "replace", "max_wait": "10 minutes"});
-    let task = |id: &str| json!([{"id": id, "action": "x", "delay": "4 minutes", "unique": key.clone()}]);
+    let task = |id: &str| json!([{"id": id, "action": "x", "delay": "4 minutes", "unique_by": key.clone()}]);
     for minute in (0..=9).step_by(3) {
         at(&mut session, &format!("00:0{minute}"));
         session.insert(task(&format!("t{minute}"))).unwrap();
@@ -129,9 +130,9 @@ fn the_newest_of_one_array_wins_and_dependencies_follow() {
     let replace = json!({"key": "k", "on_conflict": "replace"});
     session.insert(unique("old", replace.clone())).unwrap();
     let tasks = json!([
-        {"id": "a", "action": "x", "unique": replace.clone()},
-        {"id": "s", "action": "x", "unique": "k"},
-        {"id": "b", "action": "x", "unique": replace.clone(), "depends_on": ["a"]},
+        {"id": "a", "action": "x", "unique_by": replace.clone()},
+        {"id": "s", "action": "x", "unique_by": "k"},
+        {"id": "b", "action": "x", "unique_by": replace.clone(), "depends_on": ["a"]},
         {"id": "c", "action": "y", "depends_on": ["a", "s"]},
         {"id": "d", "action": "z", "to_signal_after": ["a"]},
     ]);
@@ -149,7 +150,7 @@ fn the_newest_of_one_array_wins_and_dependencies_follow() {
     session.insert(unique("done", kept.clone())).unwrap();
     session.perform("x", "completed");
     let tasks = json!([
-        {"id": "again", "action": "x", "unique": "k"}, {"id": "next", "action": "y", "depends_on": ["again"]},
+        {"id": "again", "action": "x", "unique_by": "k"}, {"id": "next", "action": "y", "depends_on": ["again"]},
     ]);
     assert_eq!(report(&mut session, tasks), ["done skipped done", "next inserted"]);
     assert_eq!(session.state("next"), "ready");

@@ -16,7 +16,7 @@ fn fill(session: &mut Session) {
             {"id": "done", "action": "a\"b\\c\nd{}=,"}, {"id": "failed", "action": "x"}, {"id": "held", "action": "x"},
             {"id": "late", "action": "x"}, {"id": "ready", "action": "x"}, {"id": "ready too", "action": "x"},
             {"id": "soon", "action": "x", "delay": "1 hour"}, {"id": "blocked", "action": "ü", "depends_on": ["held"]},
-            {"id": "lost", "action": "ü", "depends_on": ["failed"]}, {"id": "parked", "action": "p", "group": "g"},
+            {"id": "lost", "action": "ü", "depends_on": ["failed"]}, {"id": "parked", "action": "p", "group_id": "g"},
             {"id": "mark", "action": "ü", "spontaneous": true, "depends_on": ["done"]},
             {"id": "again", "action": "y"},
         ]))
@@ -49,10 +49,10 @@ fn every_task_is_counted_in_its_state() {
     for (key, number) in [
         ("taskq_overdue_tasks{action=\"x\"}", 1.0),
         ("taskq_overdue_tasks{action=\"y\"}", 0.0),
-        ("taskq_settled_tasks{cause=\"worker\"}", 2.0),
+        ("taskq_settled_tasks{cause=\"returned\"}", 2.0),
         ("taskq_settled_tasks{cause=\"dependency\"}", 1.0),
         ("taskq_settled_tasks{cause=\"spontaneous\"}", 1.0),
-        ("taskq_settled_tasks{cause=\"deadline\"}", 0.0),
+        ("taskq_settled_tasks{cause=\"timeout\"}", 0.0),
         ("taskq_earlier_tries{outcome=\"pending\"}", 1.0),
         ("taskq_paused_groups", 1.0),
         ("taskq_actors", 1.0),

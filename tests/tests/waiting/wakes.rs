@@ -102,8 +102,8 @@ const READY: &[Cause] = &[
     ),
     cause(
         "the key of a merge that ends",
-        "SELECT taskq.insert_tasks('[{\"id\": \"a\", \"action\": \"x\", \"key\": \"k\"}]'); \
-        CREATE TABLE held AS SELECT * FROM taskq.own_tasks('v', 1, '{x}'); SELECT taskq.insert_tasks('[{\"id\": \"b\", \"action\": \"x\", \"key\": \"k\"}]'); SELECT taskq.own_tasks('v', 1, '{x}')",
+        "SELECT taskq.insert_tasks('[{\"id\": \"a\", \"action\": \"x\", \"merge_key\": \"k\"}]'); \
+        CREATE TABLE held AS SELECT * FROM taskq.own_tasks('v', 1, '{x}'); SELECT taskq.insert_tasks('[{\"id\": \"b\", \"action\": \"x\", \"merge_key\": \"k\"}]'); SELECT taskq.own_tasks('v', 1, '{x}')",
         "SELECT taskq.return_task(task_id, token) FROM held",
     ),
     cause("a schedule", "", "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')"),

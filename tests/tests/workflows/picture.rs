@@ -8,12 +8,12 @@ use taskq_tests::{Db, Session, refused};
 fn diamond(session: &mut Session) {
     session
         .insert(json!([
-            {"id": "top", "action": "x", "group": "g"},
-            {"id": "left", "action": "l", "group": "g", "depends_on": ["top"]},
-            {"id": "right", "action": "r", "group": "g", "depends_on": [{"id": "top", "condition": "settled"}]},
-            {"id": "bottom", "action": "b", "group": "g", "depends_on": ["left", "right"]},
-            {"id": "undo", "action": "u", "group": "g", "depends_on": [{"id": "left", "condition": "aborted"}]},
-            {"id": "beside", "action": "z", "group": "g", "delay": "1 day"},
+            {"id": "top", "action": "x", "group_id": "g"},
+            {"id": "left", "action": "l", "group_id": "g", "depends_on": ["top"]},
+            {"id": "right", "action": "r", "group_id": "g", "depends_on": [{"id": "top", "condition": "settled"}]},
+            {"id": "bottom", "action": "b", "group_id": "g", "depends_on": ["left", "right"]},
+            {"id": "undo", "action": "u", "group_id": "g", "depends_on": [{"id": "left", "condition": "aborted"}]},
+            {"id": "beside", "action": "z", "group_id": "g", "delay": "1 day"},
         ]))
         .unwrap();
     session.perform("x", "completed");
@@ -155,7 +155,7 @@ fn a_large_graph_comes_in_pages_with_a_note_of_what_is_left_out() {
     let db = Db::new();
     let mut session = db.connect();
     session.run(
-        "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x', 'group', 'chain',
+        "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x', 'group_id', 'chain',
             'depends_on', CASE i WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || i - 1) END)) FROM generate_series(1, 2000) i))",
     );
     for format in ["text", "dot", "mermaid"] {
@@ -199,7 +199,7 @@ fn a_task_is_meant_before_a_group_of_the_same_name() {
     let db = Db::new();
     let mut session = db.connect();
     session
-        .insert(json!([{"id": "same", "action": "x"}, {"id": "member", "action": "x", "group": "same"}]))
+        .insert(json!([{"id": "same", "action": "x"}, {"id": "member", "action": "x", "group_id": "same"}]))
         .unwrap();
     assert_eq!(graph(&mut session, "same", "'text'"), "same (x) ready\n");
     session.delete(&["same"]).unwrap();

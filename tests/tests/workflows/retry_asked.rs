@@ -10,11 +10,11 @@ use super::states;
 fn failed(session: &mut Session) {
     session
         .insert(json!([
-            {"id": "a", "action": "x", "group": "g1"}, {"id": "b", "action": "y", "group": "g1", "depends_on": ["a"]},
-            {"id": "c", "action": "y", "group": "g2", "depends_on": ["b"]},
-            {"id": "done", "action": "done", "group": "g1"},
-            {"id": "skipped", "action": "y", "group": "g2", "depends_on": [{"id": "done", "condition": "aborted"}]},
-            {"id": "other", "action": "x", "group": "g2"},
+            {"id": "a", "action": "x", "group_id": "g1"}, {"id": "b", "action": "y", "group_id": "g1", "depends_on": ["a"]},
+            {"id": "c", "action": "y", "group_id": "g2", "depends_on": ["b"]},
+            {"id": "done", "action": "done", "group_id": "g1"},
+            {"id": "skipped", "action": "y", "group_id": "g2", "depends_on": [{"id": "done", "condition": "aborted"}]},
+            {"id": "other", "action": "x", "group_id": "g2"},
         ]))
         .unwrap();
     let a = session.own_one("x");

@@ -1,0 +1,194 @@
+//! What is refused is named in words that a caller knows: the element, the key, what stands there, and for a key that does
+//! not exist the one that is probably meant.
+//!
+//! A queue that hands on what its JSON library says fails here ("invalid type: map, expected a string"), and so does one
+//! that reads an array as an object by the places of the keys.
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, refused};
+
+/// Keys that do not exist, and what is meant.
+const MEANT: &[(&str, &str)] = &[
+    ("key", "merge_key"),
+    ("group", "group_id"),
+    ("unique", "unique_by"),
+    ("max_trys", "max_tries"),
+    ("maxTries", "max_tries"),
+    ("max_attempts", "max_tries"),
+    ("dependsOn", "depends_on"),
+    ("depend_on", "depends_on"),
+    ("payload", "body"),
+    ("args", "body"),
+    ("acton", "action"),
+    ("run_at", "not_before"),
+    ("prioritiy", "priority"),
+    ("groupId", "group_id"),
+    ("mergekey", "merge_key"),
+    ("unique_key", "unique_by"),
+    ("timeout", "max_duration"),
+    ("retention_days", "retention"),
+];
+
+#[test]
+fn an_unknown_key_names_the_element_and_the_key_that_is_meant() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (unknown, meant) in MEANT {
+        let tasks = json!([{"id": "good", "action": "x"}, {"id": "bad", "action": "x", *unknown: "1"}]);
+        for function in ["insert_tasks", "insert_tasks_report", "replace_tasks"] {
+            let error =
+                refused(&mut session, "TQ006", unknown, &format!("SELECT taskq.{function}($1)"), &[&tasks]);
+            assert!(error.message().contains(&format!("\"{meant}\"")), "{unknown} is {meant}: {error:?}");
+            assert!(error.detail().unwrap().contains("element 2 (\"bad\")"), "{error:?}");
+            assert!(error.hint().unwrap().contains("\"max_tries\", \"max_duration\""), "all keys: {error:?}");
+        }
+    }
+    // Nothing is meant by this one, and no near miss is made up.
+    let tasks = json!([{"id": "bad", "action": "x", "zork": 1}]);
+    let error = refused(&mut session, "TQ006", "zork", "SELECT taskq.insert_tasks($1)", &[&tasks]);
+    assert_eq!(error.message(), "malformed task: unknown key \"zork\"");
+    let edges = json!([{"from": "a", "run": "b"}]);
+    let error =
+        refused(&mut session, "TQ006", "\"after\"", "SELECT taskq.add_dependencies($1::jsonb)", &[&edges]);
+    assert!(error.detail().unwrap().contains("element 1"), "{error:?}");
+    let returns = json!([{"task_id": "a", "code": "completed"}]);
+    let error =
+        refused(&mut session, "TQ006", "status_code", "SELECT taskq.return_tasks($1::jsonb)", &[&returns]);
+    assert!(error.detail().unwrap().contains("element 1 (\"a\")"), "{error:?}");
+}
+
+/// Malformed tasks and what the message says of them.
+fn malformed() -> Vec<(Value, &'static str)> {
+    vec![
+        (json!({"action": {}}), "key \"action\" is an object, not a string"),
+        (json!({"id": ["a"], "action": "x"}), "key \"id\" is an array, not a string"),
+        (json!({"action": "x", "priority": 1.5}), "key \"priority\" is 1.5, not an integer"),
+        (json!({"action": "x", "seed": "yes"}), "key \"seed\" is a string, not true or false"),
+        (json!({"action": "x", "depends_on": ["a", 5]}), "key \"depends_on\", entry 2, is a number"),
+        (json!({"action": "x", "depends_on": [["a"]]}), "key \"depends_on\", entry 1, is an array"),
+        (
+            json!({"action": "x", "to_signal_after": [{"id": "a", "condition": "done"}]}),
+            "key \"to_signal_after\", entry 1: key \"condition\" is \"done\", not one of completed, settled, aborted",
+        ),
+        (
+            json!({"action": "x", "retention": {"failed": "1 d"}}),
+            "key \"retention\": unknown key \"failed\": \"aborted\"",
+        ),
+        (json!({"action": "x", "backoff": "1 minute"}), "key \"backoff\" is a string, not an object"),
+        (json!({"action": "x", "backoff": {"kind": "fixed"}}), "key \"backoff\": key \"initial\" is missing"),
+        (
+            json!({"action": "x", "backoff": {"kind": "exponental", "initial": "1 s"}}),
+            "\"exponental\", not one of fixed, exponential",
+        ),
+        (
+            json!({"action": "x", "backoff": {"kind": "fixed", "initial": "1 s", "jitter": "x"}}),
+            "key \"jitter\" is a string, not a number",
+        ),
+        (
+            json!({"action": "x", "unique_by": {"period": 5}}),
+            "key \"unique_by\": key \"period\" is a number, not a string",
+        ),
+        (
+            json!({"action": "x", "unique_by": 1}),
+            "key \"unique_by\": it is a number, not true, a key, or an object",
+        ),
+    ]
+}
+
+#[test]
+fn what_is_wrong_is_said_in_plain_words() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (task, says) in malformed() {
+        let error = refused(&mut session, "TQ006", "", "SELECT taskq.insert_tasks($1)", &[&json!([task])]);
+        assert!(error.message().contains(says), "{task} must say {says}: {}", error.message());
+        // The words of the library that reads JSON, and of the language that the queue is written in.
+        for word in ["invalid type", "expected ", "map", "sequence", "variant", "f64", "i32", "`", ".."] {
+            assert!(!error.message().contains(word), "{word} in {}", error.message());
+        }
+    }
+}
+
+#[test]
+fn an_array_is_no_object_by_the_places_of_its_keys() {
+    let db = Db::new();
+    let mut session = db.connect();
+    // All keys of a task, a dependency and a return in the order in which the queue happens to declare them.
+    let task = json!([[
+        "seq1",
+        "act",
+        "body",
+        5,
+        3,
+        null,
+        null,
+        null,
+        [],
+        [],
+        false,
+        false,
+        "grp",
+        null,
+        null,
+        null,
+        null,
+        null,
+        false,
+        null
+    ]]);
+    refused(&mut session, "TQ006", "an array", "SELECT taskq.insert_tasks($1)", &[&task]);
+    refused(
+        &mut session,
+        "TQ006",
+        "an array",
+        "SELECT taskq.add_dependencies($1::jsonb)",
+        &[&json!([["a", "b", "settled"]])],
+    );
+    let returned = json!([["a", null, "completed", null, null, null, null, null, null, null]]);
+    refused(&mut session, "TQ006", "an array", "SELECT taskq.return_tasks($1::jsonb)", &[&returned]);
+    let backoff = json!([{"action": "x", "backoff": ["fixed", "1 s", null, null]}]);
+    refused(&mut session, "TQ006", "an array", "SELECT taskq.insert_tasks($1)", &[&backoff]);
+    let unique = json!([{"action": "x", "unique_by": ["k", null, null, null, null]}]);
+    refused(&mut session, "TQ006", "an array", "SELECT taskq.insert_tasks($1)", &[&unique]);
+    refused(
+        &mut session,
+        "22023",
+        "backoff",
+        "SELECT taskq.set_action('x', backoff => '[\"fixed\", \"1 s\", null, null]')",
+        &[],
+    );
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 0);
+}
+
+#[test]
+fn json_that_was_encoded_twice_is_told() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let text = json!(json!([{"id": "a", "action": "x"}]).to_string());
+    for call in ["insert_tasks", "replace_tasks", "insert_tasks_report", "add_dependencies", "return_tasks"] {
+        let error = refused(&mut session, "TQ006", "", &format!("SELECT taskq.{call}($1::jsonb)"), &[&text]);
+        assert!(error.detail().unwrap().contains("a string"), "{error:?}");
+        assert!(error.hint().unwrap().contains("twice"), "{error:?}");
+    }
+}
+
+#[test]
+fn what_is_no_code_of_a_return_is_told_with_the_four_codes() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('a', 'x')");
+    let grant = session.own_one("x");
+    for code in ["done", "in-progress", "", "Completed", "{\"result\": 1}"] {
+        let single = "SELECT taskq.return_task('a', $1, $2)";
+        let many = "SELECT taskq.return_tasks(ARRAY['a'], ARRAY[$1::uuid], $2)";
+        let each = "SELECT taskq.return_tasks(jsonb_build_array(jsonb_build_object('task_id', 'a', 'token', $1::uuid, 'status_code', $2::text)))";
+        for query in [single, many, each] {
+            let error = refused(&mut session, "22023", "status_code", query, &[&grant.token, &code]);
+            let text = format!("{} {}", error.detail().unwrap(), error.hint().unwrap());
+            for code in ["pending", "in-progress", "aborted", "completed"] {
+                assert!(text.contains(code), "{text} must list {code}");
+            }
+        }
+    }
+    session.complete(&grant);
+}
