@@ -26,7 +26,7 @@ const MEANT: &[(&str, &str)] = &[
     ("mergekey", "merge_key"),
     ("unique_key", "unique_by"),
     ("timeout", "max_duration"),
-    ("retention_days", "retention"),
+    ("retenton", "retention"),
 ];
 
 #[test]
@@ -74,7 +74,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
             json!({"action": "x", "retention": {"failed": "1 d"}}),
             "key \"retention\": unknown key \"failed\": \"aborted\"",
         ),
-        (json!({"action": "x", "backoff": "1 minute"}), "key \"backoff\" is a string, not an object"),
+        (json!({"action": "x", "backoff": "1 minute"}), "key \"backoff\": it is a string, not an object"),
         (json!({"action": "x", "backoff": {"kind": "fixed"}}), "key \"backoff\": key \"initial\" is missing"),
         (
             json!({"action": "x", "backoff": {"kind": "exponental", "initial": "1 s"}}),

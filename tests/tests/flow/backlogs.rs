@@ -62,7 +62,7 @@ fn behind_a_busy_key() {
     let mut session = db.connect();
     session.insert(json!([{"id": "leader", "action": "x", "merge_key": "k"}])).unwrap();
     let leader = session.own_one("x");
-    insert(&mut session, &json!({"key": "k"}));
+    insert(&mut session, &json!({"merge_key": "k"}));
     finds_the_last(&mut session, "parked");
     session.complete(&leader);
     // They share the fate of the first of them now.
