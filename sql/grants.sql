@@ -29,7 +29,7 @@ CREATE FUNCTION taskq._rights(part text)
         UNION ALL
         SELECT 'TABLE', c.oid::regclass::text
           FROM pg_catalog.pg_class AS c
-         WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'v'
+         WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'v' AND c.relname NOT LIKE '\_%'
            AND part IN ('producer', 'worker', 'monitor');
     END;
 COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a part of the users may use';

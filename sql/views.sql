@@ -1,5 +1,21 @@
 -- taskq: what there is to see, readable in psql. Tokens are never shown.
 
+-- Tasks whose rows say that they are ready, and whose workgroup is held back: a claim moves them aside when it
+-- meets them, but scheduled they are from the start. One look-up per task of such workgroups (OFFSET 0), of which
+-- there are few at a time.
+CREATE VIEW taskq._held_back AS
+SELECT t.task_no, t.action_no, t.group_id
+  FROM taskq.workgroup AS w
+ CROSS JOIN LATERAL (SELECT t.task_no, t.action_no, t.group_id FROM taskq.task AS t WHERE t.workgroup = w.name OFFSET 0) AS t
+ CROSS JOIN LATERAL (
+       SELECT FROM taskq.run AS r WHERE r.task_no = t.task_no AND r.nonce = 0
+       UNION ALL
+       SELECT FROM taskq.scheduled AS d WHERE d.task_no = t.task_no AND d.due <= taskq.clock()
+       UNION ALL
+       SELECT FROM taskq.parked AS k WHERE k.task_no = t.task_no OFFSET 0) AS x
+ WHERE w.not_before > taskq.clock();
+COMMENT ON VIEW taskq._held_back IS 'internal: tasks that nothing but their workgroup holds back';
+
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
@@ -19,7 +35,9 @@ SELECT t.id,
        s.result,
        t.priority,
        t.max_duration,
-       COALESCE(d.due, GREATEST(t.not_before, b.not_before)) AS not_before,
+       CASE WHEN w.not_before IS NULL OR s.task_no IS NOT NULL OR b.task_no IS NOT NULL OR r.nonce <> 0
+            THEN COALESCE(d.due, GREATEST(t.not_before, b.not_before))
+            ELSE GREATEST(d.due, t.not_before, w.not_before) END AS not_before,
        t.retention,
        t.spontaneous,
        t.post_result,
@@ -37,7 +55,7 @@ SELECT t.id,
             WHEN s.code = 'a' THEN 'aborted'
             WHEN r.nonce <> 0 THEN 'in-progress'
             WHEN b.task_no IS NOT NULL THEN 'blocked'
-            WHEN d.due > taskq.clock() THEN 'scheduled'
+            WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
             ELSE 'ready' END AS state,
        t.unique_key,
        t.retention_aborted
@@ -49,6 +67,8 @@ SELECT t.id,
   LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
   LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
   LEFT JOIN taskq.progress AS p ON p.task_no = t.task_no
+  -- Only while it is held back.
+  LEFT JOIN taskq.workgroup AS w ON w.name = t.workgroup AND w.not_before > taskq.clock()
   -- Signals that are committed but not counted yet.
   LEFT JOIN LATERAL (
        SELECT COALESCE(sum(g.satisfied + g.lost), 0)::integer AS signals,
@@ -86,6 +106,7 @@ SELECT a.name AS action,
                CASE WHEN s.code = 'c' THEN 'completed'
                     WHEN s.code = 'a' THEN 'aborted'
                     WHEN r.nonce <> 0 THEN 'in-progress'
+                    WHEN h.task_no IS NOT NULL THEN 'scheduled'
                     WHEN r.nonce = 0 THEN 'ready'
                     WHEN d.due > taskq.clock() THEN 'scheduled'
                     WHEN d.due IS NOT NULL OR k.task_no IS NOT NULL THEN 'ready'
@@ -94,7 +115,8 @@ SELECT a.name AS action,
           LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
           LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
           LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
-          LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
+          LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
+          LEFT JOIN taskq._held_back AS h ON h.task_no = t.task_no) AS x
   JOIN taskq.action AS a ON a.action_no = x.action_no
  GROUP BY a.name;
 COMMENT ON VIEW taskq.stats IS
@@ -154,6 +176,7 @@ SELECT y.group_id,
                     count(*) FILTER (WHERE l.state = 'p') AS in_progress
                FROM (SELECT b.task_no, 'b' AS state, true AS counts FROM taskq.blocked AS b
                      UNION ALL SELECT d.task_no, 's', d.due > taskq.clock() FROM taskq.scheduled AS d
+                     UNION ALL SELECT h.task_no, 's', true FROM taskq._held_back AS h
                      UNION ALL SELECT r.task_no, 'p', r.nonce <> 0 FROM taskq.run AS r) AS l
                JOIN taskq.task AS t ON t.task_no = l.task_no
               WHERE l.counts AND t.group_id IS NOT NULL

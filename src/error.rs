@@ -54,14 +54,8 @@ impl Refusal {
     }
 
     /// `TQ002`: a task with this id exists.
-    pub(crate) fn exists(id: &str, more: usize) -> Self {
-        let others = if more > 0 { format!(" So do {more} more of this call.") } else { String::new() };
-        Refusal::new(
-            "TQ002",
-            format!("task \"{id}\" exists already"),
-            format!("A task with the id \"{id}\" is in the queue.{others}"),
-            "Use on_conflict => 'skip' to leave existing tasks alone, or replace_tasks to replace them.",
-        )
+    pub(crate) fn exists(id: &str, standing: &str, hint: &str) -> Self {
+        Refusal::new("TQ002", format!("task \"{id}\" exists already"), standing.to_owned(), hint)
     }
 
     /// `TQ002`: an id stands twice in one call.
@@ -75,12 +69,12 @@ impl Refusal {
     }
 
     /// `TQ002`: the key of a unique task is held by another.
-    pub(crate) fn key_held(action: &str, key: &str, id: &str) -> Self {
+    pub(crate) fn key_held(action: &str, key: &str, id: &str, standing: &str) -> Self {
         Refusal::new(
             "TQ002",
             format!("the unique key \"{}\" is held by task \"{}\"", shortened(key), shortened(id)),
             format!(
-                "Both tasks have the action \"{}\", and \"on_conflict\" is \"error\".",
+                "{standing} Both tasks have the action \"{}\", and \"on_conflict\" is \"error\".",
                 shortened(action)
             ),
             "Use \"on_conflict\": \"skip\" to leave such a task out, or \"replace\" to keep the newest.",
@@ -198,6 +192,11 @@ impl Refusal {
         )
     }
 
+    /// `22023`: an argument that is wrong in another way, or does not go with another one.
+    pub(crate) fn argument(message: &str, detail: &str, hint: &str) -> Self {
+        Refusal::new("22023", message.to_owned(), detail.to_owned(), hint)
+    }
+
     /// `22023`: a performance cannot end with this code, if it is one.
     pub(crate) fn no_return_code(code: &str) -> Self {
         let what = match code {
@@ -229,8 +228,15 @@ pub(crate) fn required<T>(argument: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Refusal::null_argument(argument))
 }
 
+/// What is wrong with something, as a sentence.
+pub(crate) fn sentence(what: &str) -> String {
+    let what = shortened(what);
+    let mut letters = what.chars();
+    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
+}
+
 /// A text from the caller, short enough for a message.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     const MOST: usize = 300;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}...", &text[..end]),

@@ -11,10 +11,11 @@ use pgrx::prelude::*;
 use super::backoff::Backoff;
 use super::seats;
 use super::slots::{self, Limit};
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, or_throw, required, sentence, shortened};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
+use crate::pg::throw::notice;
 use crate::spec::{MAX_NAME, check_interval};
 use crate::store::actions;
 use crate::wake;
@@ -75,7 +76,12 @@ fn taskq_set_action(
         let backoff = backoff.and_then(JsonText::from_argument);
         if let Some(json) = &backoff {
             Backoff::parse(&json.0).map_err(|what| {
-                Refusal::out_of_range("backoff", &what, "Give {\"kind\", \"initial\", \"max\", \"jitter\"}.")
+                Refusal::argument(
+                    "argument \"backoff\" is malformed",
+                    &sentence(&what),
+                    "Give {\"kind\": \"fixed\" or \"exponential\", \"initial\": an interval}, and \"max\" and \"jitter\" \
+                     where you want them.",
+                )
             })?;
         }
         let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
@@ -208,9 +214,9 @@ fn set_action(settings: &Settings) -> Result<()> {
     let (limit, period): (Option<i32>, Option<Interval>) =
         LOCK.first(args![name], |row| (row.get(1), row.get(2))).unwrap_or((None, None));
     if settings.rate_limit.or(limit).is_some() != settings.rate_period.or(period).is_some() {
-        return Err(Refusal::out_of_range(
-            "rate_limit",
-            "given without \"rate_period\", or the other way round",
+        return Err(Refusal::argument(
+            "arguments \"rate_limit\" and \"rate_period\" come together",
+            "Only one of them is given, and the other is not set.",
             "A rate needs both: how many, and over what time.",
         ));
     }
@@ -283,6 +289,13 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
     or_throw((|| {
         let name = check_name(action)?;
         ENSURE.execute(args![name]);
+        if actions::numbers(&[name.to_owned()]).is_empty() {
+            notice(
+                &format!("no task of action \"{}\" was ever inserted", shortened(name)),
+                "It is paused all the same: the first one that comes will wait.",
+                "If that is a typing error, resume_action undoes it; taskq.actions shows the actions there are.",
+            );
+        }
         Ok(SET_PAUSED.execute(args![name, true]) > 0)
     })())
 }

@@ -106,9 +106,9 @@ pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
     let mut until: BTreeMap<&str, Time> = BTreeMap::new();
     for task in delayed {
         let Some(name) = names.get(&task.task_no) else {
-            return Err(Refusal::out_of_range(
-                "delay_workgroup",
-                &format!("given for task \"{}\", which has no workgroup", task.id),
+            return Err(Refusal::argument(
+                "argument \"delay_workgroup\" is given for a task without a workgroup",
+                &format!("Task \"{}\" has none.", task.id),
                 "Insert the task with a workgroup, or leave the argument out.",
             ));
         };

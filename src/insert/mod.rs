@@ -6,6 +6,7 @@
 
 mod cycle;
 mod edges;
+mod in_the_way;
 mod place;
 mod rows;
 pub(crate) mod unique;
@@ -219,7 +220,7 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
             break;
         }
         match options.on_conflict {
-            OnConflict::Error => return Err(Refusal::exists(&refused[0], refused.len() - 1)),
+            OnConflict::Error => return Err(in_the_way::exists(&refused[0], refused.len() - 1)),
             OnConflict::Skip => {
                 let refused: BTreeSet<String> = refused.into_iter().collect();
                 skip(&mut tasks, &mut fates, |id| refused.contains(id));

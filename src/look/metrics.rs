@@ -32,20 +32,26 @@ fn taskq_metrics(kept: Option<bool>) -> String {
 /// first task that it is about. Blocked tasks are looked up one by one in `task`, which is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement = Statement::planned_each_time(
-    c"SELECT 'live', r.action_no,
-             CASE WHEN r.free THEN 'ready' WHEN r.late THEN 'overdue' ELSE 'in-progress' END, r.number, r.first
-        FROM (SELECT r.action_no, r.nonce = 0 AS free, r.deadline <= $1 AS late, pg_catalog.count(*) AS number,
-                     pg_catalog.min(r.task_no) AS first
-                FROM taskq.run AS r GROUP BY r.action_no, free, late) AS r
+    c"WITH held AS MATERIALIZED (SELECT h.task_no FROM taskq._held_back AS h)
+      SELECT 'live', r.action_no,
+             CASE WHEN r.held THEN 'scheduled' WHEN r.free THEN 'ready' WHEN r.late THEN 'overdue'
+                  ELSE 'in-progress' END, r.number, r.first
+        FROM (SELECT r.action_no, r.nonce = 0 AS free, r.deadline <= $1 AS late, h.task_no IS NOT NULL AS held,
+                     pg_catalog.count(*) AS number, pg_catalog.min(r.task_no) AS first
+                FROM taskq.run AS r LEFT JOIN held AS h ON h.task_no = r.task_no
+               GROUP BY r.action_no, free, late, held) AS r
       UNION ALL
-      SELECT 'live', d.action_no, CASE WHEN d.due <= $1 THEN 'ready' ELSE 'scheduled' END AS what,
+      SELECT 'live', d.action_no,
+             CASE WHEN d.due <= $1 AND h.task_no IS NULL THEN 'ready' ELSE 'scheduled' END AS what,
              pg_catalog.count(*), pg_catalog.min(d.task_no)
-        FROM taskq.scheduled AS d GROUP BY d.action_no, what
+        FROM taskq.scheduled AS d LEFT JOIN held AS h ON h.task_no = d.task_no GROUP BY d.action_no, what
       UNION ALL
-      SELECT 'live', t.action_no, 'ready', pg_catalog.count(*), pg_catalog.min(k.task_no)
+      SELECT 'live', t.action_no, CASE WHEN h.task_no IS NULL THEN 'ready' ELSE 'scheduled' END AS what,
+             pg_catalog.count(*), pg_catalog.min(k.task_no)
         FROM taskq.parked AS k
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
-       GROUP BY t.action_no
+        LEFT JOIN held AS h ON h.task_no = k.task_no
+       GROUP BY t.action_no, what
       UNION ALL
       SELECT 'live', t.action_no, 'blocked', pg_catalog.count(*), NULL
         FROM taskq.blocked AS b

@@ -53,6 +53,12 @@ thread_local! {
     static IN_BLOCK: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
+/// Whether this id, as a row's `xmin` gives it, is that of the caller's transaction or of a part of it.
+pub(crate) fn is_own(xid: i64) -> bool {
+    // SAFETY: looks through the ids of this backend's transaction.
+    u32::try_from(xid).is_ok_and(|xid| unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xid.into()) })
+}
+
 /// Whether the caller holds a transaction open beyond this statement.
 pub(crate) fn in_transaction_block() -> bool {
     // SAFETY: reads a variable.

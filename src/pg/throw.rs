@@ -1,4 +1,4 @@
-//! Raising an error with a SQLSTATE of our own: pgrx's list of codes is closed.
+//! Raising an error with a SQLSTATE of our own: pgrx's list of codes is closed. And notices with DETAIL and HINT.
 
 use std::ffi::CString;
 
@@ -6,13 +6,23 @@ use pgrx::pg_sys;
 
 /// Ends the current call with an error that the client sees with these fields.
 pub(crate) fn throw(sqlstate: &str, message: &str, detail: &str, hint: &str) -> ! {
+    report(pg_sys::PGERROR, sqlstate, message, detail, hint);
+    unreachable!("an error was raised")
+}
+
+/// Tells the client something, at once, and goes on.
+pub(crate) fn notice(message: &str, detail: &str, hint: &str) {
+    report(pg_sys::NOTICE, "00000", message, detail, hint);
+}
+
+fn report(level: u32, sqlstate: &str, message: &str, detail: &str, hint: &str) {
     // SAFETY: the struct is zeroed (every field of it may be), the strings outlive the call, and
-    // ThrowErrorData copies them into Postgres' error memory before it jumps. pgrx turns that jump into
-    // a Rust panic, so destructors of the callers run.
+    // ThrowErrorData copies them into Postgres' error memory before it jumps, or returns if the level is no
+    // error. pgrx turns that jump into a Rust panic, so destructors of the callers run.
     unsafe {
         let mut data: pg_sys::ErrorData = std::mem::zeroed();
         let (message, detail, hint) = (pg_string(message), pg_string(detail), pg_string(hint));
-        data.elevel = pg_sys::PGERROR as i32;
+        data.elevel = level as i32;
         data.sqlerrcode = encode(sqlstate);
         data.message = message;
         data.detail = detail;
@@ -20,7 +30,6 @@ pub(crate) fn throw(sqlstate: &str, message: &str, detail: &str, hint: &str) -> 
         data.assoc_context = pg_sys::CurrentMemoryContext;
         pg_sys::ThrowErrorData(&mut data);
     }
-    unreachable!("an error was raised")
 }
 
 /// A copy in Postgres' memory; NULL for an empty string, which leaves the field out.

@@ -70,10 +70,10 @@ impl Return {
             "completed" => Outcome::Completed,
             "aborted" => Outcome::Aborted,
             "pending" if children.is_some() => {
-                return Err(Refusal::out_of_range(
-                    "status_code",
-                    "\"pending\", and there are children or a delay for dependents",
-                    "Children are born when their parent settles: return it as completed or as aborted.",
+                return Err(Refusal::argument(
+                    "status_code \"pending\" goes with neither children nor a delay for dependents",
+                    "Children are born when their parent settles, and the delay begins then.",
+                    "Return the task as completed or as aborted, or leave these arguments out.",
                 ));
             }
             "pending" => return Ok(Return::GiveBack { status, retry_after }),

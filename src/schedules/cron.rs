@@ -7,6 +7,7 @@
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use croner::Cron;
+use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
 
 use crate::pg::clock::Time;
@@ -24,7 +25,7 @@ impl Calendar {
     /// Reads five fields, or six with seconds first; the error says what is wrong.
     pub(super) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(expression).map_err(|e| ("cron", format!("\"{expression}\": {e}")))?;
+        let cron = parser.parse(expression).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
         let zone =
             zone.parse::<Tz>().map_err(|_| ("timezone", format!("\"{zone}\", an unknown time zone")))?;
         Ok(Calendar { cron, zone })
@@ -87,6 +88,31 @@ impl Calendar {
 pub(super) fn iso(time: Time) -> String {
     DateTime::<Utc>::from_timestamp_micros(time.0.saturating_add(POSTGRES_EPOCH))
         .map_or_else(|| time.0.to_string(), |utc| utc.format("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Which field of an expression is wrong, and why.
+fn problem(parser: &CronParser, expression: &str, error: &CronError) -> String {
+    const NAMES: [&str; 6] = ["second", "minute", "hour", "day of month", "month", "day of week"];
+    let why = |error: &CronError| match error {
+        CronError::ComponentError(why) => why.trim_end_matches('.').to_lowercase(),
+        other => other.to_string().trim_end_matches('.').to_owned(),
+    };
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    if expression.starts_with('@') {
+        return format!("\"{expression}\", no name of a cron expression");
+    }
+    if !(5..=6).contains(&fields.len()) {
+        return format!("\"{expression}\", which has {} fields instead of 5 or 6", fields.len());
+    }
+    // The field that cannot be read where all others may be anything.
+    let names = &NAMES[NAMES.len() - fields.len()..];
+    let wrong = fields.iter().enumerate().find_map(|(i, field)| {
+        let mut alone = vec!["*"; fields.len()];
+        alone[i] = field;
+        let error = parser.parse(&alone.join(" ")).err()?;
+        Some(format!("\"{expression}\", whose {} \"{field}\" cannot be read: {}", names[i], why(&error)))
+    });
+    wrong.unwrap_or_else(|| format!("\"{expression}\", which cannot be read: {}", why(error)))
 }
 
 #[cfg(test)]

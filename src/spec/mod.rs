@@ -11,6 +11,7 @@ use pgrx::datum::Interval;
 use serde_json::value::RawValue;
 
 pub(crate) use keys::BACKOFF;
+pub(crate) use shape::kind;
 pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::error::{Refusal, Result};

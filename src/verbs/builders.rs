@@ -14,6 +14,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::json::JsonText;
+use crate::spec;
 use crate::verbs::insert::json;
 
 /// `taskq._chain(blocks jsonb) -> jsonb`, the body of `taskq.chain(VARIADIC blocks jsonb[])`
@@ -44,8 +45,10 @@ fn taskq_map(action: Option<&str>, bodies: Option<AnyElement>) -> Option<AnyElem
     or_throw((|| {
         let action = required("action", action)?;
         let bodies = json("bodies", bodies)?;
-        let bodies: Vec<&RawValue> = serde_json::from_str(&bodies)
-            .map_err(|_| Refusal::out_of_range("bodies", "not a JSON array", "Give an array of bodies."))?;
+        let bodies: Vec<&RawValue> = serde_json::from_str(&bodies).map_err(|_| {
+            let detail = format!("It is {}.", spec::kind(&bodies));
+            Refusal::argument("argument \"bodies\" is not a JSON array", &detail, "Give an array of bodies.")
+        })?;
         let tasks: Vec<Task> = bodies
             .into_iter()
             .map(|body| {

@@ -51,9 +51,9 @@ fn taskq_add_dependencies(
             Refusal::out_of_range("condition", name, "Use 'completed', 'settled' or 'aborted'.")
         })?;
         if after.len() != run.len() {
-            return Err(Refusal::out_of_range(
-                "run",
-                &format!("of length {}, and \"after\" has {}", run.len(), after.len()),
+            return Err(Refusal::argument(
+                "arguments \"after\" and \"run\" differ in length",
+                &format!("\"after\" has {} elements, \"run\" {}.", after.len(), run.len()),
                 "Give one element of \"run\" for each element of \"after\".",
             ));
         }

@@ -172,9 +172,9 @@ impl Late {
 /// The pairs of two arrays, which must be equally long.
 pub(crate) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
     if ids.len() != tokens.len() {
-        return Err(Refusal::out_of_range(
-            "tokens",
-            &format!("of length {}, and \"task_ids\" has {}", tokens.len(), ids.len()),
+        return Err(Refusal::argument(
+            "arguments \"task_ids\" and \"tokens\" differ in length",
+            &format!("\"task_ids\" has {} elements, \"tokens\" {}.", ids.len(), tokens.len()),
             "Give one token for each task id.",
         ));
     }

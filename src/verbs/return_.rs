@@ -9,6 +9,7 @@ use crate::flow::workgroups::{self, Delayed};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
+use crate::pg::throw::notice;
 use crate::returns::{Children, Given, Return, return_all};
 use crate::spec::{self, ReturnSpec, check_interval};
 use crate::token::Token;
@@ -34,19 +35,18 @@ fn taskq_return_task(
         let task_id = required("task_id", task_id)?;
         let token = required("token", token)?;
         check_interval("delay_workgroup", delay_workgroup)?;
-        let ending = Return::parse(
-            required("status_code", status_code)?,
-            status,
-            result.and_then(JsonText::from_argument),
-            retry_after,
-            parse_children(children, children_block, delay_children)?,
-        )?;
+        let code = required("status_code", status_code)?;
+        let result = result.and_then(JsonText::from_argument);
+        let idle = Idle::of(code, result.is_some(), retry_after.is_some());
+        let children = parse_children(children, children_block, delay_children)?;
+        let ending = Return::parse(code, status, result, retry_after, children)?;
         match return_all(vec![(Some(task_id.clone()), Some(token), ending)])?.pop() {
             Some(Given { code: Ok(code), .. }) => {
                 if let (Some(delay), Some(token)) = (delay_workgroup, Token::from_uuid(&token)) {
                     let delayed = Delayed { task_no: token.task_no, id: &task_id, delay };
                     workgroups::delay_of(&[delayed], clock::now())?;
                 }
+                idle.tell();
                 Ok(code.to_owned())
             }
             Some(Given { code: Err(NO_SUCH_TASK), .. }) => Err(Refusal::no_such_task(&task_id)),
@@ -83,17 +83,15 @@ fn taskq_return_tasks(
 ) -> Outcomes {
     outcomes(or_throw((|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
-        let ending = Return::parse(
-            required("status_code", status_code)?,
-            status,
-            result.and_then(JsonText::from_argument),
-            retry_after,
-            None,
-        )?;
+        let code = required("status_code", status_code)?;
+        let result = result.and_then(JsonText::from_argument);
+        let idle = Idle::of(code, result.is_some(), retry_after.is_some());
+        let ending = Return::parse(code, status, result, retry_after, None)?;
         check_interval("delay_workgroup", delay_workgroup)?;
         let delays = pairs.iter().map(|(_, token)| (*token, delay_workgroup)).collect();
         let given = return_all(pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect())?;
         delay_workgroups(&given, delays)?;
+        idle.tell();
         Ok(given)
     })()))
 }
@@ -104,10 +102,12 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
     outcomes(or_throw((|| {
         let specs = spec::parse_returns(&json("returns", returns)?)?;
         let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
+        let mut idle = Idle::default();
         let returns = specs
             .into_iter()
             .map(|spec: ReturnSpec| {
                 let code = spec.status_code.as_deref().unwrap_or("completed");
+                idle |= Idle::of(code, spec.result.is_some(), spec.retry_after.is_some());
                 let children = Children::new(spec.children, spec.children_block, spec.delay_children)?;
                 let ending = Return::parse(code, spec.status, spec.result, spec.retry_after, children)?;
                 Ok((spec.task_id, spec.token, ending))
@@ -115,8 +115,48 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
             .collect::<Result<Vec<_>>>()?;
         let given = return_all(returns)?;
         delay_workgroups(&given, delays)?;
+        idle.tell();
         Ok(given)
     })()))
+}
+
+/// Which arguments of a call do nothing beside the code that the task is returned with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Idle {
+    result: bool,
+    retry_after: bool,
+}
+
+impl Idle {
+    fn of(code: &str, result: bool, retry_after: bool) -> Self {
+        let pending = code == "pending";
+        Idle { result: result && pending, retry_after: retry_after && !pending }
+    }
+
+    /// Says so: what is left out in silence is missed much later.
+    fn tell(self) {
+        if self.result {
+            notice(
+                "the result of a task that is given back is not kept",
+                "A result belongs to a task that is settled; this one is pending, for another try.",
+                "What the next try is to know goes into the checkpoint of report_status.",
+            );
+        }
+        if self.retry_after {
+            notice(
+                "argument \"retry_after\" does nothing for a task that is settled",
+                "It says when a task that is returned as pending has its next try.",
+                "Return the task as pending, or leave the argument out.",
+            );
+        }
+    }
+}
+
+impl std::ops::BitOrAssign for Idle {
+    fn bitor_assign(&mut self, other: Self) {
+        self.result |= other.result;
+        self.retry_after |= other.retry_after;
+    }
 }
 
 /// Holds back the workgroups of those of the tasks that were returned.

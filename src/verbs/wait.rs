@@ -13,6 +13,7 @@ use crate::pg::latch::{self, Channel};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::{Arg, Statement, args};
+use crate::pg::throw::notice;
 use crate::spec::check_interval;
 use crate::state::Outcome;
 use crate::store::tables;
@@ -75,6 +76,15 @@ impl Waiter {
         if left <= 0 {
             return false;
         }
+        if !self.slept && session::in_transaction_block() {
+            // The forgotten autocommit of a driver.
+            notice(
+                "this call sleeps inside a transaction block",
+                "Until the transaction ends, what it has changed is not seen by others, and what it has locked is \
+                 held up.",
+                "Call it as a transaction of its own, with autocommit.",
+            );
+        }
         self.slept = true;
         // What is overdue already is in somebody else's hands; it is looked at again a little later.
         let due = due.map_or(i64::MAX, |due| clock::now().until(due));
@@ -124,7 +134,10 @@ impl Columns for End {
     }
 }
 
-static FIND: Statement = Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.id = $1", &[TEXTOID]);
+static FIND: Statement = Statement::new(
+    c"SELECT t.task_no, t.xmin::pg_catalog.text::pg_catalog.int8 FROM taskq.task t WHERE t.id = $1",
+    &[TEXTOID],
+);
 static LOOK: Statement = Statement::new(
     c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
     &[INT8OID],
@@ -134,7 +147,8 @@ static EXISTS: Statement = Statement::new(c"SELECT true FROM taskq.task t WHERE 
 fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
-    let number: i64 = FIND.first(args![id], |row| row.need(1)).ok_or_else(|| Refusal::no_such_task(id))?;
+    let (number, inserter): (i64, i64) =
+        FIND.first(args![id], |row| (row.need(1), row.need(2))).ok_or_else(|| Refusal::no_such_task(id))?;
     tables::hold();
     loop {
         let registration = waiter.register(vec![wake::settled_channel(number)]);
@@ -143,6 +157,13 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
         }
         if EXISTS.first(args![number], |row| row.need::<bool>(1)).is_none() && look(id, number).is_none() {
             return Err(Refusal::deleted_meanwhile(id));
+        }
+        if !waiter.slept() && session::is_own(inserter) {
+            notice(
+                "this call waits for a task of its own transaction",
+                &format!("Nobody else sees task \"{id}\" before the commit, so nobody can perform it."),
+                "Commit first, then wait.",
+            );
         }
         if !waiter.sleep(None) {
             return Ok(None);

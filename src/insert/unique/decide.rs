@@ -1,11 +1,12 @@
 //! Which of the tasks of a call hold a key, and what they do to those that held it. Decided from what was looked up
-//! and locked; nothing here asks the database.
+//! and locked; nothing here asks the database, but for the words of
+//! a refusal.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Call, Holder, Key, Known};
 use crate::error::{Refusal, Result};
-use crate::insert::{Fate, NewTask, Stored};
+use crate::insert::{Fate, NewTask, Stored, in_the_way};
 use crate::pg::clock::Time;
 use crate::spec::{OnHeld, Reference, State};
 use crate::state::{Condition, Outcome};
@@ -52,7 +53,14 @@ pub(super) fn winners(
                 continue;
             }
             match unique.on_conflict {
-                OnHeld::Error => return Err(Refusal::key_held(&key.0, &key.1, &other.id)),
+                OnHeld::Error => {
+                    return Err(Refusal::key_held(
+                        &key.0,
+                        &key.1,
+                        &other.id,
+                        "It is another element of this call.",
+                    ));
+                }
                 OnHeld::Skip => losers.push(*element),
                 // The newest wins. What the other was about to do, this one does.
                 OnHeld::Replace => losers.push(std::mem::replace(&mut winner.element, *element)),
@@ -65,7 +73,7 @@ pub(super) fn winners(
         });
         match (holder, unique.on_conflict) {
             (None, _) => winners.push(fresh),
-            (Some(holder), OnHeld::Error) => return Err(Refusal::key_held(&key.0, &key.1, &holder.id)),
+            (Some(holder), OnHeld::Error) => return Err(in_the_way::key_held(&key.0, &key.1, &holder.id)),
             (Some(holder), OnHeld::Skip) => left_out.add([task].into_iter(), &holder.id),
             (Some(holder), OnHeld::Replace) if !holder.state.is_pending() => {
                 winners.push(Winner { behind: Some(holder.clone()), not_before: holder.until, ..fresh });

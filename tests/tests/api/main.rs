@@ -4,8 +4,10 @@
 //! A client written against the contract breaks on any of these: a renamed column, a column in another place, an
 //! argument that cannot be given by name, a NULL that crashes or is taken for an empty list, an error without a code.
 
+mod in_the_way;
 mod keys;
 mod names;
+mod notices;
 mod nulls;
 mod ranges;
 mod refusals;

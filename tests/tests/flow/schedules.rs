@@ -257,3 +257,24 @@ fn wrong_schedules_are_refused() {
     }
     refused(&mut session, "22004", "name", "SELECT taskq.unschedule(NULL)", &[]);
 }
+
+#[test]
+fn a_wrong_expression_is_told_with_its_field() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (cron, says) in [
+        ("61 * * * *", "whose minute \"61\" cannot be read"),
+        ("0 24 * * *", "whose hour \"24\" cannot be read"),
+        ("0 0 * 13 *", "whose month \"13\" cannot be read"),
+        ("0 0 * * FUNDAY", "whose day of week \"FUNDAY\" cannot be read"),
+        ("99 0 0 * * *", "whose second \"99\" cannot be read"),
+        ("* * *", "which has 3 fields instead of 5 or 6"),
+        ("@often", "no name of a cron expression"),
+    ] {
+        let query = "SELECT taskq.schedule('s', $1, '{\"action\": \"x\"}')";
+        let error = refused(&mut session, "22023", "cron", query, &[&cron]);
+        let detail = error.detail().unwrap();
+        assert!(detail.contains(cron) && detail.contains(says), "{detail}");
+        assert!(!detail.contains(".."), "{detail}");
+    }
+}

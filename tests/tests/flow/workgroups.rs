@@ -43,6 +43,94 @@ fn a_delayed_workgroup_is_held_back_over_groups_and_actions_and_others_are_not()
 }
 
 #[test]
+fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
+    // A claim moves tasks aside when it meets them; nobody claims here.
+    let db = Db::new();
+    let mut session = api(&db);
+    session
+        .insert(json!([
+            {"id": "soon", "action": "y", "workgroup": "api", "group_id": "g", "delay": "1 second"},
+            {"id": "paused", "action": "p", "workgroup": "api", "group_id": "p"},
+            {"id": "blocked", "action": "y", "workgroup": "api", "group_id": "g", "depends_on": ["other"]},
+        ]))
+        .unwrap();
+    let held = session.own_one("x");
+    assert_eq!(held.task_id, "a");
+    call(&mut session, "pause_group('p')");
+    assert!(owned(&mut session, 9, &["p"]).is_empty(), "it is parked under its group now");
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    at(&mut session, 2.0);
+    let look = |session: &mut Session| {
+        let states: Vec<String> =
+            session.all("SELECT id || ' ' || state FROM taskq.tasks ORDER BY id COLLATE \"C\"");
+        let counted: Vec<String> = session.all(
+            "SELECT concat_ws(' ', c.action, c.state, c.count) FROM taskq.count_tasks() AS c ORDER BY c.action, c.state",
+        );
+        let stats: Vec<String> = session.all(
+            "SELECT concat_ws(' ', action, blocked, scheduled, ready, \"in-progress\", oldest_ready IS NULL) \
+               FROM taskq.stats ORDER BY action",
+        );
+        let groups: Vec<String> = session.all(
+            "SELECT concat_ws(' ', group_id, blocked, scheduled, ready, \"in-progress\") FROM taskq.groups ORDER BY 1",
+        );
+        let metrics: String = session.one("SELECT taskq.metrics()");
+        let mut numbers: Vec<String> = metrics
+            .lines()
+            .filter(|line| line.starts_with("taskq_tasks{") || line.starts_with("taskq_oldest_ready"))
+            .filter(|line| !line.ends_with(" 0.0") && !line.ends_with(" 0"))
+            .map(|line| line.split('{').nth(1).unwrap_or_default().to_owned())
+            .collect();
+        numbers.sort();
+        (states, counted, stats, groups, numbers)
+    };
+    let (states, counted, stats, groups, numbers) = look(&mut session);
+    assert_eq!(
+        states,
+        [
+            "a in-progress",
+            "b scheduled",
+            "blocked blocked",
+            "c scheduled",
+            "other ready",
+            "paused scheduled",
+            "soon scheduled"
+        ]
+    );
+    assert_eq!(
+        counted,
+        ["p scheduled 1", "x in-progress 1", "x ready 1", "x scheduled 1", "y blocked 1", "y scheduled 2"]
+    );
+    assert_eq!(stats, ["p 0 1 0 0 t", "x 0 1 1 1 f", "y 1 2 0 0 t"]);
+    assert_eq!(groups, ["g 1 1 0 1", "h 0 1 0 0", "p 0 1 0 0"]);
+    assert_eq!(numbers.len(), 7, "six kinds of tasks, and the age of one ready: {numbers:#?}");
+    let why: Vec<String> = session.all("SELECT taskq.why('b')");
+    assert!(why[0].contains("its workgroup \"api\" is held back until"), "{why:?}");
+    assert_eq!(
+        session.one::<bool>(
+            "SELECT not_before = taskq.clock() + interval '58 seconds' FROM taskq.tasks WHERE id = 'b'"
+        ),
+        true
+    );
+    // When its time is over everything is ready, again without anybody's claim.
+    at(&mut session, 61.0);
+    let (states, _, stats, groups, _) = look(&mut session);
+    assert_eq!(
+        states,
+        [
+            "a in-progress",
+            "b ready",
+            "blocked blocked",
+            "c ready",
+            "other ready",
+            "paused ready",
+            "soon ready"
+        ]
+    );
+    assert_eq!(stats, ["p 0 0 1 0 f", "x 0 0 2 1 f", "y 1 0 2 0 f"]);
+    assert_eq!(groups, ["g 1 0 1 1", "h 0 0 1 0", "p 0 0 1 0"]);
+}
+
+#[test]
 fn the_name_need_not_exist_before() {
     let db = Db::new();
     let mut session = db.connect();

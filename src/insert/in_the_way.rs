@@ -1,0 +1,106 @@
+//! What a refusal says of the task that is in the way: who inserts an id a second time does not know, as a rule, that
+//! the first one is long done and only kept.
+
+use pgrx::pg_sys::TEXTOID;
+
+use crate::error::{Refusal, shortened};
+use crate::pg::clock::{self, Time};
+use crate::pg::statement::{Statement, args};
+
+/// A refusal is not in a hurry: the view knows what the state is.
+static STANDING: Statement = Statement::new(
+    c"SELECT v.state, v.actor_id, v.settled_at, (s.expires_at = 'infinity') AS for_ever,
+             pg_catalog.date_trunc('second', NULLIF(s.expires_at, 'infinity'))::pg_catalog.text,
+             pg_catalog.date_trunc('second', NULLIF(v.not_before, 'infinity'))::pg_catalog.text
+        FROM taskq.tasks v
+       CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = $1 OFFSET 0) AS t
+        LEFT JOIN LATERAL (SELECT s.expires_at FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
+       WHERE v.id = $1",
+    &[TEXTOID],
+);
+
+/// How a task stands, and whether it has settled.
+struct Standing {
+    sentence: String,
+    settled: bool,
+}
+
+/// `None` if the task is not to be seen (any more).
+fn standing(id: &str) -> Option<Standing> {
+    let now = clock::now();
+    STANDING.first(args![id], |row| {
+        let state: String = row.need(1);
+        let settled_at: Option<Time> = row.get(3);
+        let Some(settled_at) = settled_at else {
+            let actor = row.get::<String>(2).map(|actor| format!(", owned by \"{}\"", shortened(&actor)));
+            let due = row.get::<String>(6).filter(|_| state == "scheduled").map(|due| format!(" for {due}"));
+            let sentence = format!("It is {state}{}.", actor.or(due).unwrap_or_default());
+            return Standing { sentence, settled: false };
+        };
+        let ended = if state == "completed" { "completed" } else { "was aborted" };
+        let kept = match row.get::<String>(5) {
+            Some(until) if row.get::<bool>(4) == Some(false) => format!("until {until}"),
+            _ => "for ever".to_owned(),
+        };
+        let sentence = format!("It {ended} {} and is kept {kept}.", ago(settled_at.until(now)));
+        Standing { sentence, settled: true }
+    })
+}
+
+/// `TQ002`: a task with this id exists, and so do `more` others of the call.
+pub(super) fn exists(id: &str, more: usize) -> Refusal {
+    let others =
+        if more > 0 { format!(" {more} more tasks of this call exist already.") } else { String::new() };
+    match standing(id) {
+        Some(Standing { sentence, settled: true }) => Refusal::exists(
+            id,
+            &format!("{sentence}{others}"),
+            "An id is free again when its task is gone. Use on_conflict => 'skip' to leave such tasks alone, \
+             replace_tasks to run them anew, or unique_by instead of the id to keep out doubles of what is under way.",
+        ),
+        standing => Refusal::exists(
+            id,
+            &format!("{}{others}", standing.map_or("It is in the queue.".to_owned(), |s| s.sentence)),
+            "Use on_conflict => 'skip' to leave existing tasks alone, or replace_tasks to replace them.",
+        ),
+    }
+}
+
+/// `TQ002`: the key of a unique task is held by another one of the queue.
+pub(super) fn key_held(action: &str, key: &str, id: &str) -> Refusal {
+    let sentence = standing(id).map_or("It is in the queue.".to_owned(), |s| s.sentence);
+    Refusal::key_held(action, key, id, &sentence)
+}
+
+/// How long ago something was, in words; the past may be a moment ahead of a clock that was read before.
+fn ago(micros: i64) -> String {
+    let seconds = micros / 1_000_000;
+    let (number, unit) = match seconds {
+        ..1 => return "just now".to_owned(),
+        1..120 => (seconds, "second"),
+        120..7_200 => (seconds / 60, "minute"),
+        7_200..172_800 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{number} {unit}{} ago", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ago;
+
+    #[test]
+    fn times_are_told_as_people_tell_them() {
+        for (seconds, text) in [
+            (-5, "just now"),
+            (0, "just now"),
+            (1, "1 second ago"),
+            (119, "119 seconds ago"),
+            (190, "3 minutes ago"),
+            (7_200, "2 hours ago"),
+            (200_000, "2 days ago"),
+        ] {
+            assert_eq!(ago(seconds * 1_000_000), text);
+        }
+    }
+}
