@@ -5,8 +5,12 @@ DESTDIR   ?=
 
 VERSION   := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 PG_MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
-PKGLIBDIR  = $(shell $(PG_CONFIG) --pkglibdir)
-EXTDIR     = $(shell $(PG_CONFIG) --sharedir)/extension
+
+# Where the extension is installed: the server that it is built for, or a private copy of that (see .ci/server.sh).
+INTO      ?= $(PG_CONFIG)
+PKGLIBDIR  = $(shell $(INTO) --pkglibdir)
+EXTDIR     = $(shell $(INTO) --sharedir)/extension
+PRIVATE    = PG_CONFIG="$$(PG_CONFIG=$(PG_CONFIG) .ci/server.sh)"
 
 TARGET    := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY   := $(TARGET)/release/libtaskq.so
@@ -15,9 +19,9 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/views.sql sql/grants.sql
 
 # One feature set, one profile, everywhere: pgrx is compiled once.
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
-CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell command -v $(PG_CONFIG))
+CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: help setup build install install-local uninstall package demo test lint unit-test pg-test outside-test bench bench-waiting clean
+.PHONY: help setup build install install-private uninstall package demo test lint unit-test pg-test outside-test bench bench-waiting clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,17 +36,17 @@ build: ## build the library and the extension's files
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION taskq" to load this file. \quit'; cat $(SQL_PARTS); } > $(STAGE)/taskq--$(VERSION).sql
 
 # For whoever may not write into the server's folders: built as that user, copied as root.
-SUDO       = $(shell test -w "$(PKGLIBDIR)" -a -w "$(EXTDIR)" || echo sudo)
+SUDO       = $(if $(DESTDIR),,$(shell test -w '$(PKGLIBDIR)' -a -w '$(EXTDIR)' || echo sudo))
 
-install: build ## install into the server that PG_CONFIG belongs to
-	install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
-	install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
-	install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(DESTDIR)$(EXTDIR)/'
+# The library that a running server has loaded is replaced, never written into.
+install: build ## install into the server that PG_CONFIG belongs to, with sudo where that takes it
+	$(SUDO) install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
+	$(SUDO) install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
+	$(SUDO) install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(DESTDIR)$(EXTDIR)/'
 
-# The same into the machine's own server, with sudo where that takes it.
-install-local: build
-	$(SUDO) install -m 755 $(LIBRARY) '$(PKGLIBDIR)/taskq.so'
-	$(SUDO) install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(EXTDIR)/'
+# For tests, demo and benchmarks: into a private copy of the server, which no other cluster of the machine uses.
+install-private:
+	@$(PRIVATE) && $(MAKE) --no-print-directory install PG_CONFIG=$(PG_CONFIG) INTO="$$PG_CONFIG" DESTDIR=
 
 uninstall: ## remove what install has put there
 	rm -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so' '$(DESTDIR)$(EXTDIR)/taskq.control' '$(DESTDIR)$(EXTDIR)'/taskq--*.sql
@@ -55,9 +59,9 @@ package: build ## a tar archive of the installed files, in target/
 
 demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
-	@$(MAKE) --no-print-directory install-local
+	@$(MAKE) --no-print-directory install-private
 	@cargo build --release --locked -p branch_export
-	@PG_CONFIG=$(PG_CONFIG) .ci/demo.sh
+	@$(PRIVATE) .ci/demo.sh
 
 # The tests' feature set: that of the build, and pg_test, which is this crate's alone.
 TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
@@ -76,19 +80,19 @@ unit-test: ## tests of the pure parts, without a server
 	$(CARGO_ENV) cargo test --release --locked -p taskq --lib $(TEST_FEATURES) -- --skip pg_test::
 	cargo test --release --locked -p branch_export
 
-pg-test: ## tests that run inside a server (pg_test/)
-	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh pg
+pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them)
+	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh pg
 
-outside-test: ## tests from outside, over connections (tests/)
-	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh outside
+outside-test: ## tests from outside, over connections (tests/; T=flow::limits: some of them)
+	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh outside
 
 bench: ## measure, and print a table of ratios (takes some minutes)
-	@$(MAKE) --no-print-directory install-local
-	@PG_CONFIG=$(PG_CONFIG) benches/run.sh
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) benches/run.sh
 
 bench-waiting: ## measure waiting and waking (takes some minutes)
-	@$(MAKE) --no-print-directory install-local
-	@PG_CONFIG=$(PG_CONFIG) benches/waiting.sh
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) benches/waiting.sh
 
 clean: ## remove what was built
 	cargo clean

@@ -7,9 +7,9 @@
 #   test.sh outside    tests/: tests over connections to a private cluster with the release build
 #
 #   PG_CONFIG=path     the server to test with (default: the first pg_config on the path)
+#   T=own::order       only these: the file (pg) or test program (outside), and what a name has in it
 #
-# Called by make. Works as root and, where the server's folders are not the user's own, through sudo. Both `pg`
-# and `outside` install the extension into the server; the release build is what stays there.
+# Called by make. Both `pg` and `outside` install the extension into a private copy of the server, see server.sh.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -40,29 +40,12 @@ make_() {
 find_server() {
     pg_config=${PG_CONFIG:-pg_config}
     command -v "$pg_config" >/dev/null || die "$pg_config does not exist: set PG_CONFIG, or run 'make setup'"
-    bindir=$("$pg_config" --bindir)
-    pkglibdir=$("$pg_config" --pkglibdir)
+    private=$(PG_CONFIG=$pg_config .ci/server.sh)
+    bindir=$("$private" --bindir)
     label=pg$("$pg_config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
-    export PG_CONFIG=$pg_config
     # Goes before cargo-pgrx's own register of servers, and is what the Makefile builds with.
-    PGRX_PG_CONFIG_PATH=$(command -v "$pg_config")
+    PGRX_PG_CONFIG_PATH=$("$pg_config" --bindir)/pg_config
     export PGRX_PG_CONFIG_PATH
-}
-
-# Whether this user may put files into the server's folders.
-may_install() {
-    [ -w "$pkglibdir" ] && [ -w "$("$pg_config" --sharedir)/extension" ]
-}
-
-install_release() {
-    if may_install; then
-        make_ install PG_CONFIG="$pg_config"
-    else
-        # Built as this user, copied as root: cargo must leave no files of root's behind.
-        rm -rf "$work/root"
-        make_ install PG_CONFIG="$pg_config" DESTDIR="$root/$work/root"
-        as_root cp -r --remove-destination "$work/root/." /
-    fi
 }
 
 # --- inside the server -------------------------------------------------------------------------------------------
@@ -70,7 +53,7 @@ install_release() {
 pgdata=''
 runas=()
 
-# What an interrupted run would leave: a server, its data, and the test build in the place of the release build.
+# What an interrupted run would leave: a server and its data.
 pg_finish() {
     local pid="$pgdata/${label#pg}/postmaster.pid"
     [ -n "$pgdata" ] || return 0
@@ -79,7 +62,19 @@ pg_finish() {
     fi
     as_root rm -rf "$pgdata"
     pgdata=''
-    install_release >"$work/install.log" 2>&1 || { cat "$work/install.log" >&2; return 1; }
+}
+
+# Everything is built against the real server, or pgrx would be compiled once more; only the test program itself,
+# which installs the extension and starts a server, is shown the private one. Cargo runs it through this command.
+as_private() {
+    local target
+    target=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+    cat >"$work/cargo-pgrx" <<WRAPPER
+#!/bin/sh
+PGRX_PG_CONFIG_PATH='$PGRX_PG_CONFIG_PATH' exec cargo-pgrx "\$@"
+WRAPPER
+    chmod 755 "$work/cargo-pgrx"
+    export "CARGO_TARGET_${target}_RUNNER=env PGRX_PG_CONFIG_PATH=$private CARGO_PGRX=$root/$work/cargo-pgrx"
 }
 
 pg() {
@@ -90,31 +85,31 @@ pg() {
     mkdir -p "$work"
     pgdata=$(mktemp -d /tmp/taskq-pg-test-XXXXXX)
     trap pg_finish EXIT
-    # The server refuses to run as root. Then, and where the server's folders are not ours, cargo-pgrx runs it as
-    # `postgres` and copies the extension into it, both through sudo.
-    if [ "$(id -u)" -eq 0 ] || ! may_install; then
+    # The server refuses to run as root. Then cargo-pgrx runs it as `postgres`, through sudo.
+    if [ "$(id -u)" -eq 0 ]; then
         runas=(--runas postgres)
-        as_root chown postgres "$pgdata"
+        chown postgres "$pgdata"
     fi
-    # cargo-pgrx copies over the library in place, which would change it under servers that have it loaded.
-    as_root rm -f "$pkglibdir/taskq.so"
+    as_private
     # In the server a backtrace costs much and says nothing that the test's own message does not.
     env -u RUST_BACKTRACE USER="${USER:-$(id -un)}" RUST_TEST_THREADS=1 \
-        cargo pgrx test "$label" --release --no-default-features --pgdata "$pgdata" "${runas[@]}" pg_test::
+        cargo pgrx test "$label" --release --no-default-features --pgdata "$pgdata" "${runas[@]}" \
+        "pg_test::${T:-}"
 }
 
 # --- from outside ------------------------------------------------------------------------------------------------
 
 outside_finish() {
-    .ci/cluster.sh stop "$work/cluster"
+    PG_CONFIG=$private .ci/cluster.sh stop "$work/cluster"
 }
 
 outside() {
     local settings
     examples/clients/setup.sh
-    install_release
+    make_ install-private PG_CONFIG="$pg_config"
     trap outside_finish EXIT
     # Nothing here has to survive a power cut; test programs open many connections at once.
+    export PG_CONFIG=$private
     .ci/cluster.sh start "$work/cluster" -c fsync=off -c full_page_writes=off -c max_connections=300 \
         -c max_prepared_transactions=50 -c max_locks_per_transaction=256 -c shared_buffers=256MB
     settings=$(.ci/cluster.sh env "$work/cluster")
@@ -122,7 +117,17 @@ outside() {
     export $settings
     unset PGSERVICE PGHOSTADDR PGPASSWORD PGOPTIONS PGDATABASE
     PATH=$bindir:$PATH
-    cargo test --release --locked -p taskq_tests --no-fail-fast
+    # shellcheck disable=SC2046  # words
+    cargo test --release --locked -p taskq_tests --no-fail-fast $(selected)
+}
+
+# T as cargo's arguments: `flow::limits` is the tests of the program `flow` with `limits` in their names.
+selected() {
+    case "${T:-}" in
+        '') ;;
+        *::*) printf -- '--test %s %s\n' "${T%%::*}" "${T#*::}" ;;
+        *) printf -- '--test %s\n' "$T" ;;
+    esac
 }
 
 # --- everything --------------------------------------------------------------------------------------------------
@@ -139,6 +144,7 @@ all() {
     .ci/setup.sh test
     mkdir -p "$work"
     : >"$log"
+    unset T
     for stage in lint unit-test pg-test outside-test; do
         printf '\n==> make %s\n' "$stage"
         if ! make_ "$stage" 2>&1 | tee -a "$log"; then
@@ -154,7 +160,7 @@ case "${1:-}" in
     pg) find_server && pg ;;
     outside) find_server && outside ;;
     *)
-        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac
