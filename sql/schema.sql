@@ -268,6 +268,7 @@ CREATE TABLE taskq.settled (
     actor_id text,
     status text,
     result jsonb,
+    leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
     -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
     -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on

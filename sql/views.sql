@@ -58,7 +58,8 @@ SELECT t.id,
             WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
             ELSE 'ready' END AS state,
        t.unique_key,
-       t.retention_aborted
+       t.retention_aborted,
+       (SELECT l.id FROM taskq.task AS l WHERE l.task_no = COALESCE(s.leader_no, k.leader_no)) AS merged_into
   FROM taskq.task AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
   LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
@@ -351,6 +352,10 @@ BEGIN
     IF t.state IN ('completed', 'aborted') THEN
         RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
                            t.settled_at, COALESCE(': ' || t.status, ''));
+        IF EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = number AND s.cause = 'm') THEN
+            RETURN NEXT format('it did not run itself: %s with the same merge key "%s" ran for it',
+                               COALESCE('"' || t.merged_into || '"', 'a task that is gone'), t.merge_key);
+        END IF;
         -- One look-up per edge (OFFSET 0): the planner is not to join all tasks first.
         FOR d IN SELECT o.id AS after, CASE e.condition WHEN 'c' THEN 'completed' ELSE 'aborted' END AS condition,
                         s.code
@@ -419,10 +424,10 @@ BEGIN
     IF t.state = 'ready' THEN
         FOR d IN SELECT CASE k.kind
                         WHEN 'g' THEN format('its group "%s" is paused', k.name)
-                        WHEN 'k' THEN format('a task with the same key "%s" runs: "%s"', k.key,
+                        WHEN 'k' THEN format('a task with the same merge key "%s" runs: "%s"', k.key,
                                              (SELECT y.id FROM taskq.merge_key AS m JOIN taskq.task AS y ON y.task_no = m.holder_no
                                                WHERE m.group_id = k.name AND m.key = k.key))
-                        ELSE format('it shares the end of "%s", which has the same key',
+                        ELSE format('it shares the end of "%s", which has the same merge key',
                                     (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
                    FROM taskq.parked AS k WHERE k.task_no = number
                  UNION ALL

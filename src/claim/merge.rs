@@ -148,6 +148,7 @@ pub(crate) fn settled(holders: &[Ending]) -> Vec<Ending> {
                 dependencies: rider.dependencies,
                 signals: rider.dependencies,
                 keyed: false,
+                leader: Some(holder.task_no),
                 ..holder.clone()
             });
         }

@@ -70,6 +70,7 @@ fn ending(freed: Freed, outcome: Outcome, waits: Waits, status: Option<String>) 
         dependencies: freed.dependencies,
         signals: waits.all - waits.unsettled,
         keyed: false,
+        leader: None,
     }
 }
 

@@ -112,6 +112,7 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
             dependencies: 0,
             signals: 0,
             keyed: true,
+            leader: None,
         })
         .collect();
     if !holders.is_empty() {

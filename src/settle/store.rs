@@ -7,7 +7,7 @@ use pgrx::pg_sys::{
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sparse};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
 use crate::store::tally;
@@ -29,6 +29,8 @@ pub(crate) struct Ending {
     pub(crate) signals: i32,
     /// It held its merge key.
     pub(crate) keyed: bool,
+    /// The task with the same merge key that ran for it, if it shares the end of one.
+    pub(crate) leader: Option<i64>,
 }
 
 impl Ending {
@@ -47,6 +49,7 @@ impl Ending {
             dependencies: live.dependencies,
             signals: live.signals(),
             keyed: live.keyed,
+            leader: None,
         }
     }
 }
@@ -65,17 +68,18 @@ static STORE: Statement = Statement::new(
           FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
          WHERE s.retention IS NOT NULL OR s.retention_aborted IS NOT NULL)
       INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures, dependencies,
-                                 signals, action_no, grouped, code, cause, actor_id, status, result)
+                                 signals, action_no, grouped, code, cause, actor_id, status, result, leader_no)
       SELECT u.task_no, GREATEST(COALESCE($13 OPERATOR(pg_catalog.+) CASE u.code
                  WHEN 'a' THEN COALESCE(t.retention_aborted,
                      (SELECT k.retention_aborted FROM kept AS k WHERE k.action_no = t.action_no))
                  ELSE COALESCE(t.retention, (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)) END,
                  CASE u.code WHEN 'a' THEN $14 ELSE $12 END), t.unique_until),
              $13, u.granted_at, u.tries,
-             u.failures, u.dependencies, u.signals, t.action_no, t.group_id IS NOT NULL, u.code, u.cause, u.actor_id, u.status, u.result
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             u.failures, u.dependencies, u.signals, t.action_no, t.group_id IS NOT NULL, u.code, u.cause, u.actor_id, u.status, u.result,
+             u.leader_no
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $15)
              AS u(task_no, granted_at, tries, failures, dependencies, signals, code, cause, actor_id, status,
-                  result)
+                  result, leader_no)
        CROSS JOIN LATERAL (SELECT t.retention, t.retention_aborted, t.unique_until, t.action_no, t.group_id FROM taskq.task t
                             WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING task_no, grouped, code",
@@ -94,6 +98,7 @@ static STORE: Statement = Statement::new(
         TIMESTAMPTZOID,
         TIMESTAMPTZOID,
         TIMESTAMPTZOID,
+        INT8ARRAYOID,
     ],
 );
 static FORGET_PROGRESS: Statement =
@@ -121,6 +126,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
             expiry(now, Outcome::Completed),
             now,
             expiry(now, Outcome::Aborted),
+            sparse(endings.iter().map(|e| e.leader)),
         ],
         |row| (row.need(1), row.need(2), row.need(3)),
     );

@@ -40,6 +40,52 @@ fn riders_get_code_status_and_result_and_signal_their_dependents() {
 }
 
 #[test]
+fn who_ran_for_a_rider_is_told_while_it_runs_and_afterwards() {
+    // Else a mail that nobody sent looks like one that was sent.
+    let merged = "SELECT string_agg(concat(id, '>', merged_into), ' ' ORDER BY id) FROM taskq.tasks";
+    for (way, code) in [("alike", "completed"), ("each", "aborted"), ("cancel", "aborted")] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(keyed(&["a", "b", "c"])).unwrap();
+        let leader = session.own_one("x");
+        assert_eq!(session.one::<String>(merged), "a> b>a c>a", "while it runs");
+        match way {
+            "alike" => session.complete(&leader),
+            "each" => {
+                // Of several endings at once, one with a key and one without.
+                session.insert(json!([{"id": "d", "action": "y"}])).unwrap();
+                let other = session.own_one("y");
+                let returns = json!([
+                    {"task_id": "a", "token": leader.token, "status_code": "aborted", "status": "no"},
+                    {"task_id": "d", "token": other.token},
+                ]);
+                session.query("SELECT * FROM taskq.return_tasks($1::jsonb)", &[&returns]).unwrap();
+                assert_eq!(session.delete(&["d"]).unwrap(), 1);
+            }
+            _ => assert_eq!(session.cancel(&["a"]).unwrap(), 1),
+        }
+        assert_eq!(session.one::<String>(merged), "a> b>a c>a", "{way}");
+        let why: Vec<String> = session.all("SELECT taskq.why('b')");
+        assert_eq!(why[1], "it did not run itself: \"a\" with the same merge key \"k\" ran for it", "{way}");
+        assert!(
+            session.all::<String>("SELECT taskq.why('a')").iter().all(|reason| !reason.contains("merge"))
+        );
+        assert_eq!(session.state("c"), code);
+        session.delete(&["a"]).unwrap();
+        assert_eq!(session.one::<String>(merged), "b> c>");
+        let why: Vec<String> = session.all("SELECT taskq.why('b')");
+        assert!(why[1].contains("a task that is gone"), "{why:?}");
+    }
+    // One that was given back has nobody that runs for it.
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(keyed(&["a", "b"])).unwrap();
+    let leader = session.own_one("x");
+    session.give_with("a", leader.token, "pending", "retry_after => '0'").unwrap();
+    assert_eq!(session.one::<String>(merged), "a> b>");
+}
+
+#[test]
 fn callers_of_wait_for_task_learn_of_a_riders_end() {
     let db = Db::new();
     let mut session = db.connect();

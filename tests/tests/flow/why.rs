@@ -75,7 +75,7 @@ fn a_task_that_can_be_had_has_no_such_reason() {
     call(&mut session, "pause_group('g')");
     call(&mut session, "resume_group('g')");
     let reasons = why(&mut session, "a");
-    for word in ["paused", "held back", "limit", "same key"] {
+    for word in ["paused", "held back", "limit", "same merge key"] {
         assert!(!reasons.iter().any(|reason| reason.contains(word)), "{reasons:?}");
     }
 }
