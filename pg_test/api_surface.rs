@@ -29,7 +29,7 @@ function add_dependencies(after text[], run text[], condition taskq.dependency_c
 function add_dependencies(dependencies jsonb, named_only anyenum DEFAULT NULL::taskq.named_only, if_missing text DEFAULT 'error'::text) -> bigint
 function ancestors(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function cancel_group(group_id text) -> bigint
-function cancel_tasks(task_ids text[], status text DEFAULT NULL::text) -> bigint
+function cancel_tasks(task_ids text[] DEFAULT NULL::text[], status text DEFAULT NULL::text, actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, max_tasks integer DEFAULT NULL::integer) -> bigint
 function chain(VARIADIC blocks jsonb[]) -> jsonb
 function check() -> TABLE(problem text, task_id text, detail text)
 function chord(header jsonb, callback jsonb) -> jsonb
@@ -39,10 +39,11 @@ function count_tasks(actions text[] DEFAULT NULL::text[], ids text[] DEFAULT NUL
 function critical_path(task_id text) -> TABLE(step integer, task_id text, action text, state text, duration interval)
 function delay_workgroup(workgroup text, delay interval) -> timestamp with time zone
 function delete_group(group_id text) -> bigint
-function delete_tasks(task_ids text[]) -> bigint
+function delete_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
 function dependency_results(task_id text) -> TABLE(task_id text, action text, status_code taskq.status_code, status text, result jsonb)
 function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval) -> TABLE(task_id text, owned boolean)
+function forget_action(action text) -> void
 function grant_monitor(role regrole) -> void
 function grant_producer(role regrole) -> void
 function grant_worker(role regrole) -> void
@@ -57,11 +58,13 @@ function own_tasks(actor_id text, max_tasks integer, actions text[], max_duratio
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint
+function pause_schedule(name text) -> boolean
 function replace_tasks(tasks jsonb, if_missing text DEFAULT 'error'::text) -> SETOF text
 function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress double precision DEFAULT NULL::double precision, checkpoint jsonb DEFAULT NULL::jsonb) -> void
 function reset_group(group_id text) -> bigint
 function resume_action(action text) -> boolean
 function resume_group(group_id text) -> bigint
+function resume_schedule(name text) -> boolean
 function retry_group(group_id text) -> bigint
 function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
 function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
@@ -70,11 +73,13 @@ function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT '
 function revoke_monitor(role regrole) -> void
 function revoke_producer(role regrole) -> void
 function revoke_worker(role regrole) -> void
+function run_schedule(name text) -> text
 function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
 function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer) -> void
 function set_group(group_id text, max_concurrency integer DEFAULT NULL::integer, weight integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
 function task_channel(id text) -> text
 function unschedule(name text) -> void
+function update_tasks(task_ids text[], priority integer DEFAULT NULL::integer, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, body text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb) -> bigint
 function wait_for_task(task_id text, timeout interval DEFAULT '00:00:10'::interval) -> TABLE(task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamp with time zone)
 function why(task_id text) -> SETOF text
 procedure wait_for_tasks(IN task_ids text[], IN timeout interval, INOUT num_settled integer DEFAULT NULL::integer)
@@ -113,7 +118,7 @@ view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
 view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts)
 view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight)
-view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill)
+view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
 view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into)
 view unique_keys(action, key, task_id, state, held, held_until)

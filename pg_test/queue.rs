@@ -76,9 +76,10 @@ impl Grant {
         format!("SELECT taskq.return_task('{}', '{}'{arguments})::text", self.id, self.token)
     }
 
-    /// Returns the task with this code; the code that it really got.
+    /// Returns the task with this code; the code that it really got. What is given back comes back at once.
     pub fn give(&self, code: &str) -> String {
-        one(&self.return_call(&format!(", '{code}'")))
+        let at_once = if code == "pending" { ", retry_after => '0'" } else { "" };
+        one(&self.return_call(&format!(", '{code}'{at_once}")))
     }
 }
 

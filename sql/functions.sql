@@ -68,6 +68,24 @@ CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
 COMMENT ON FUNCTION taskq.replace_tasks IS
     'insert tasks in place of those with the same ids, which end as aborted';
 
+CREATE FUNCTION taskq.update_tasks(
+        task_ids text[],
+        priority integer = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        body text = NULL,
+        metadata jsonb = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
+COMMENT ON FUNCTION taskq.update_tasks IS
+    'change tasks that have yet to begin, in place; NULL leaves as it is; returns how many they are';
+
 CREATE FUNCTION taskq.own_tasks(
         actor_id text,
         max_tasks integer,
@@ -275,7 +293,13 @@ CREATE FUNCTION taskq.add_dependencies(
 COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], taskq.dependency_condition, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
 
-CREATE FUNCTION taskq.cancel_tasks(task_ids text[], status text = NULL)
+CREATE FUNCTION taskq.cancel_tasks(
+        task_ids text[] = NULL,
+        status text = NULL,
+        actions text[] = NULL,
+        groups text[] = NULL,
+        status_like text = NULL,
+        max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
@@ -283,9 +307,17 @@ CREATE FUNCTION taskq.cancel_tasks(task_ids text[], status text = NULL)
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
 COMMENT ON FUNCTION taskq.cancel_tasks IS
-    'abort those of the tasks that are not settled, in progress or not; returns how many';
+    'abort those of the tasks that meet all the filters and are not settled, in progress or not; returns how many';
 
-CREATE FUNCTION taskq.delete_tasks(task_ids text[])
+CREATE FUNCTION taskq.delete_tasks(
+        task_ids text[] = NULL,
+        actions text[] = NULL,
+        groups text[] = NULL,
+        status_like text = NULL,
+        causes text[] = NULL,
+        settled_since timestamptz = NULL,
+        settled_until timestamptz = NULL,
+        max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
@@ -293,7 +325,7 @@ CREATE FUNCTION taskq.delete_tasks(task_ids text[])
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
 COMMENT ON FUNCTION taskq.delete_tasks IS
-    'remove tasks, and what is left with nothing to wait for; returns how many went';
+    'remove tasks that meet all the filters, and what is left with nothing to wait for; returns how many went';
 
 CREATE FUNCTION taskq.report_status(
         task_id text,
@@ -472,6 +504,16 @@ CREATE FUNCTION taskq.resume_action(action text)
 COMMENT ON FUNCTION taskq.resume_action IS
     'let tasks of an action be owned again; tells whether that changed anything';
 
+CREATE FUNCTION taskq.forget_action(action text)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_forget_action_wrapper';
+COMMENT ON FUNCTION taskq.forget_action IS
+    'forget the name of an action without tasks, and what is set for it';
+
 CREATE FUNCTION taskq.set_group(
         group_id text,
         max_concurrency integer = NULL,
@@ -582,6 +624,36 @@ CREATE FUNCTION taskq.unschedule(name text)
     AS 'MODULE_PATHNAME', 'taskq_unschedule_wrapper';
 COMMENT ON FUNCTION taskq.unschedule IS
     'end a schedule; tasks that it has inserted stay';
+
+CREATE FUNCTION taskq.pause_schedule(name text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_pause_schedule_wrapper';
+COMMENT ON FUNCTION taskq.pause_schedule IS
+    'insert no more runs of a schedule; tells whether that changed anything';
+
+CREATE FUNCTION taskq.resume_schedule(name text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_resume_schedule_wrapper';
+COMMENT ON FUNCTION taskq.resume_schedule IS
+    'insert runs of a schedule again, missed ones as its backfill policy says; tells whether that changed anything';
+
+CREATE FUNCTION taskq.run_schedule(name text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_run_schedule_wrapper';
+COMMENT ON FUNCTION taskq.run_schedule IS
+    'insert a run of a schedule now, paused or not, whatever the run before does; returns its id';
 
 CREATE FUNCTION taskq.action_channel(action text)
     RETURNS text

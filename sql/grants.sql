@@ -15,10 +15,10 @@ CREATE FUNCTION taskq._rights(part text)
                                  'count_tasks', 'why', 'graph', 'ancestors',
                                  'descendants', 'critical_path')
                 OR (part IN ('producer', 'worker')
-                    AND p.proname IN ('insert_task', 'insert_tasks', 'insert_tasks_report', 'replace_tasks', 'add_dependencies',
+                    AND p.proname IN ('insert_task', 'insert_tasks', 'insert_tasks_report', 'replace_tasks', 'update_tasks', 'add_dependencies',
                                       'cancel_tasks', 'delete_tasks', 'complete_task', 'retry_tasks',
-                                      'schedule', 'unschedule', 'delay_workgroup', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
-                                      'retry_group', 'reset_group', 'set_action', 'set_group', 'pause_action', 'resume_action',
+                                      'schedule', 'unschedule', 'pause_schedule', 'resume_schedule', 'run_schedule', 'delay_workgroup', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
+                                      'retry_group', 'reset_group', 'set_action', 'set_group', 'forget_action', 'pause_action', 'resume_action',
                                       'chain', '_chain', 'parallel', '_parallel', 'chord', 'map'))
                 OR (part = 'worker'
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',

@@ -2,7 +2,7 @@
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled` and `settled`; see docs/architecture.md for the whole map.
--- Tables that change often are narrow; the wide one is never updated.
+-- Tables that change often are narrow; the wide one hardly ever.
 
 CREATE SCHEMA taskq;
 COMMENT ON SCHEMA taskq IS 'a task queue with dependencies between tasks';
@@ -30,10 +30,11 @@ CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
 
 -- Names of actions. *Not* unique on purpose: two transactions that use a new name at once would wait
 -- for each other. Each gets a number of its own instead, and claiming looks at all numbers of a name.
--- Rows are never deleted.
+-- Rows are never deleted, only marked when a name is forgotten: an insertion may have read the number before.
 CREATE TABLE taskq.action (
     action_no integer PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
+    forgotten boolean NOT NULL DEFAULT false,   -- the name is not used any more: no new task gets this number
     CONSTRAINT action_name_check CHECK (name <> '')
 );
 CREATE INDEX action_name_idx ON taskq.action (name);    -- numbers of a name
@@ -89,12 +90,12 @@ CREATE TABLE taskq.bucket (
 ) WITH (fillfactor = 10);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
--- One row per task, inserted once, never updated, deleted at the end of its retention.
+-- One row per task, inserted once, deleted at the end of its retention. Only update_tasks updates it, by hand.
 CREATE TABLE taskq.task (
     task_no bigint PRIMARY KEY,
     action_no integer NOT NULL,
     priority integer NOT NULL,
-    max_tries integer,                          -- NULL: the action's default, else unlimited
+    max_tries integer,                          -- NULL: the action's default, else the setting's
     spontaneous boolean NOT NULL,               -- completed by the queue itself
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
@@ -318,11 +319,12 @@ CREATE TABLE taskq.schedule (
     task jsonb NOT NULL,                        -- as for insert_tasks, without id
     overlap text NOT NULL,                      -- if the run before has not settled
     backfill text NOT NULL,                     -- of runs that were missed
-    next_at timestamptz NOT NULL,               -- infinity: never again
+    next_at timestamptz NOT NULL,               -- infinity: never again, or paused
     last_at timestamptz,                        -- time of the last run that was inserted
     last_task_id text COLLATE "C",
     problem text,                               -- why the last run could not be inserted
     max_backfill integer,                       -- how many missed runs are inserted, with 'all'; NULL: each
+    paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
     CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
     CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all')),
     CONSTRAINT schedule_max_backfill_check CHECK (max_backfill >= 1)
@@ -331,7 +333,7 @@ CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                     
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
 -- Tries that ended without settling their task, or that a retry has made history. How a task's last try
--- ended is in `settled`.
+-- ended is in `settled`. The last hundred of a task are kept.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
@@ -341,6 +343,7 @@ CREATE TABLE taskq.attempt (
     actor_id text,
     status text,
     past boolean NOT NULL DEFAULT false,        -- before the last retry
+    timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
     CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task

@@ -202,13 +202,14 @@ SELECT n.name AS action,
        s.retention_aborted,
        COALESCE(s.fair, false) AS fair,
        s.max_per_group
-  FROM (SELECT a.name FROM taskq.action AS a UNION SELECT s.name FROM taskq.action_setting AS s) AS n
+  FROM (SELECT a.name FROM taskq.action AS a WHERE NOT a.forgotten UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
 COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
 
 CREATE VIEW taskq.schedules AS
 SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
-       NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem, s.max_backfill
+       NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem, s.max_backfill,
+       s.paused_next_at IS NOT NULL AS paused
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
@@ -334,6 +335,7 @@ DECLARE
     d record;
     n bigint;
     its_lane bigint;
+    its_max_tries integer;
     last_grant timestamptz;
 BEGIN
     IF task_id IS NULL THEN
@@ -348,6 +350,8 @@ BEGIN
                   HINT = 'Check the id; taskq.tasks shows the tasks there are.';
     END IF;
     SELECT x.task_no INTO number FROM taskq.task AS x WHERE x.id = task_id;
+    its_max_tries := COALESCE(t.max_tries, (SELECT s.max_tries FROM taskq.action_setting AS s WHERE s.name = t.action),
+                              NULLIF(current_setting('taskq.max_tries', true)::integer, -1));
 
     IF t.state IN ('completed', 'aborted') THEN
         RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
@@ -369,8 +373,8 @@ BEGIN
             RETURN NEXT format('its dependency "%s" %s, and it runs only if that is %s', d.after,
                                CASE d.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, d.condition);
         END LOOP;
-        IF t.state = 'aborted' AND t.max_tries IS NOT NULL AND t.num_tries >= t.max_tries THEN
-            RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, t.max_tries);
+        IF t.state = 'aborted' AND t.num_tries >= its_max_tries THEN
+            RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, its_max_tries);
         END IF;
         RETURN;
     END IF;
@@ -470,7 +474,7 @@ BEGIN
         END LOOP;
         IF t.num_tries > 0 THEN
             RETURN NEXT format('it was given back after try %s%s%s', t.num_tries,
-                               COALESCE(' of ' || t.max_tries, ''), COALESCE(': ' || t.status, ''));
+                               COALESCE(' of ' || its_max_tries, ''), COALESCE(': ' || t.status, ''));
         END IF;
         -- What is in the lane of a group goes by the order of that lane.
         its_lane := COALESCE((SELECT r.lane FROM taskq.run AS r WHERE r.task_no = number), 0);

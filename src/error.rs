@@ -126,6 +126,16 @@ impl Refusal {
         Refusal::new("TQ005", format!("task \"{id}\" {what}"), format!("The task is {state}."), hint)
     }
 
+    /// `TQ005`: the name of an action is still in use.
+    pub(crate) fn action_in_use(name: &str, detail: &str) -> Self {
+        Refusal::new(
+            "TQ005",
+            format!("action \"{}\" is in use", shortened(name)),
+            shortened(detail),
+            "Delete its tasks, or wait until their retention is over, and remove its schedules; then forget the name.",
+        )
+    }
+
     /// `TQ005`: the same dependency with another condition.
     pub(crate) fn other_condition(after: &str, run: &str, has: &str, wants: &str) -> Self {
         Refusal::new(

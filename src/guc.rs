@@ -2,9 +2,13 @@
 
 use std::ffi::CString;
 
+use pgrx::datum::Interval;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
-use crate::pg::session;
+use crate::flow::backoff::Backoff;
+use crate::pg::settings::{self, Check};
+use crate::pg::{clock, session};
+use crate::spec::interval_problem;
 use crate::state::Outcome;
 
 /// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Any
@@ -14,6 +18,19 @@ static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 
 /// `taskq.retention_aborted`: the same for tasks that have aborted; -2, the default, means `taskq.retention`.
 static RETENTION_ABORTED: GucSetting<i32> = GucSetting::<i32>::new(-2);
+
+/// `taskq.max_tries`: how often a task is tried, unless the task or its action says otherwise; -1 for no limit. As with
+/// retention, the session that ends a try decides. docs/reference.md gives the same number.
+static MAX_TRIES: GucSetting<i32> = GucSetting::<i32>::new(25);
+
+/// `taskq.backoff`: how long a task that is given back waits for its next try, unless the task or its action says
+/// otherwise, as the key `backoff` in JSON; empty for not at all. docs/reference.md gives the same value.
+static BACKOFF: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(
+    c"{\"kind\": \"exponential\", \"initial\": \"1 second\", \"max\": \"10 minutes\", \"jitter\": 0.1}",
+));
+
+/// `taskq.max_duration`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever.
+static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Superusers only:
 /// it decides who may take whose tasks.
@@ -65,6 +82,25 @@ pub(crate) fn init() {
         GucContext::Userset,
         GucFlags::UNIT_S,
     );
+    settings::define_count_but_zero(
+        c"taskq.max_tries",
+        c"How often a task is tried, unless the task or its action says otherwise.",
+        c"-1 sets no limit.",
+        &MAX_TRIES,
+        -1,
+    );
+    settings::define_text::<BackoffText>(
+        c"taskq.backoff",
+        c"How long a task that is given back waits for its next try, unless the task or its action says otherwise.",
+        c"A JSON object with kind, initial, max and jitter; empty: it does not wait.",
+        &BACKOFF,
+    );
+    settings::define_text::<DurationText>(
+        c"taskq.max_duration",
+        c"How long an actor may hold a task, unless the call, the task or its action says otherwise.",
+        c"An interval; empty: for ever.",
+        &MAX_DURATION,
+    );
     GucRegistry::define_string_guc(
         c"taskq.now",
         c"Replaces the clock of the queue in this session; for tests.",
@@ -84,6 +120,58 @@ pub(crate) fn retention_seconds(outcome: Outcome) -> Option<i32> {
         (Outcome::Aborted, seconds) => seconds,
     };
     Some(seconds).filter(|seconds| *seconds >= 0)
+}
+
+/// What `taskq.backoff` may be.
+struct BackoffText;
+
+impl Check for BackoffText {
+    fn check(text: &str) -> Result<(), String> {
+        if text.trim().is_empty() {
+            Ok(())
+        } else {
+            Backoff::parse(text).map(drop).map_err(|what| format!("{what}."))
+        }
+    }
+
+    const HINT: &'static str = "Give {\"kind\": \"fixed\" or \"exponential\", \"initial\", \"max\", \"jitter\"}, \
+                                or an empty string for no delay.";
+}
+
+/// What `taskq.max_duration` may be.
+struct DurationText;
+
+impl Check for DurationText {
+    fn check(text: &str) -> Result<(), String> {
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        match clock::parse_interval(text).map(interval_problem) {
+            None => Err("It is not an interval.".to_owned()),
+            Some(Some(problem)) => Err(format!("It is {problem}.")),
+            Some(None) => Ok(()),
+        }
+    }
+
+    const HINT: &'static str = "Give an interval from 0 to 1,000 years, or an empty string for none.";
+}
+
+/// How often a task is tried, where neither it nor its action says; `None` for no limit.
+pub(crate) fn max_tries() -> Option<i32> {
+    Some(MAX_TRIES.get()).filter(|tries| *tries > 0)
+}
+
+/// The delays between the tries of a task, where neither it nor its action says.
+pub(crate) fn backoff() -> Option<Backoff> {
+    let text = BACKOFF.get()?.into_string().ok().filter(|text| !text.trim().is_empty())?;
+    // The hook has parsed the same text.
+    Backoff::parse(&text).ok()
+}
+
+/// How long a grant lasts, where neither the call nor the task nor its action says.
+pub(crate) fn max_duration() -> Option<Interval> {
+    let text = MAX_DURATION.get()?.into_string().ok().filter(|text| !text.trim().is_empty())?;
+    clock::parse_interval(&text)
 }
 
 /// Whether databases get a background worker.

@@ -16,12 +16,13 @@ use pgrx::prelude::*;
 use super::candidates::Candidate;
 use super::marks::{self, Ranges};
 use super::{Grant, Request};
+use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::row_version::is_untouched;
 use crate::pg::statement::{Arg, Row, Statement, args, sql};
 
 /// A statement that grants: what it locks is its own, what becomes of that is the same for all. $1 base of the nonces,
-/// $2 actor, $3 now, $4 max_duration; from $5 on its own. `slots`: whether the entries take slots.
+/// $2 actor, $3 now, $4 max_duration, $5 that of the setting; from $6 on its own. `slots`: whether the entries take slots.
 macro_rules! granting {
     (slots: $slots:literal, locked: $locked:literal, $($type:expr),+ $(,)?) => {
         Statement::new(
@@ -32,7 +33,7 @@ macro_rules! granting {
                           granted_at = $3, actor_id = $2, keyed = false, limited = ", $slots, ",
                           deadline = COALESCE($3 OPERATOR(pg_catalog.+) COALESCE($4, r.max_duration, (
                               SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
-                               WHERE a.action_no = r.action_no)), 'infinity')
+                               WHERE a.action_no = r.action_no), $5), 'infinity')
                     WHERE r.ctid = ANY (ARRAY(", $locked, "))
                       AND r.grantable
                    RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
@@ -48,61 +49,61 @@ macro_rules! granting {
                           FROM taskq.task t, taskq.action a
                          WHERE t.task_no = g.task_no AND a.action_no = t.action_no OFFSET 0) AS t"
             ),
-            &[INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, $($type),+],
+            &[INT8OID, TEXTOID, TIMESTAMPTZOID, INTERVALOID, INTERVALOID, $($type),+],
         )
     };
 }
 
 /// The next entries of one action, in order, without those that others have locked. Walks the stretches of
-/// `run_claim_idx` one after the other. $5 limit, $6 action; $7 to $10 the [`Ranges`].
+/// `run_claim_idx` one after the other. $6 limit, $7 action; $8 to $11 the [`Ranges`].
 ///
 /// The function scan yields the stretches in their order, the nested loop looks into the next only when those before
 /// have too little, and no plan can turn the two round.
 static CLAIM_ONE: Statement = granting!(
     slots: "false",
     locked: "SELECT c.ctid
-               FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
+               FROM unnest($8, $9, $10, $11) AS a(action_no, highest, lowest, start)
               CROSS JOIN LATERAL (
                     SELECT c.ctid FROM taskq.run c
-                     WHERE c.action_no = $6 AND c.lane = 0 AND c.grantable
+                     WHERE c.action_no = $7 AND c.lane = 0 AND c.grantable
                        AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
                        AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
                      ORDER BY c.priority DESC, c.position
-                     LIMIT $5
+                     LIMIT $6
                        FOR NO KEY UPDATE SKIP LOCKED) AS c
-              LIMIT $5",
+              LIMIT $6",
     INT4OID, INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
 );
 
 /// The next entries of several actions: the first of each stretch are merged without locking them, then the best are
-/// locked. What another call holds is passed over by looking deeper the next time round ($6). $5 limit; $7 to $10 the
+/// locked. What another call holds is passed over by looking deeper the next time round ($7). $6 limit; $8 to $11 the
 /// [`Ranges`].
 static CLAIM_MANY: Statement = granting!(
     slots: "false",
     locked: "SELECT l.ctid FROM taskq.run l
               WHERE l.ctid = ANY (ARRAY(
                       SELECT p.ctid
-                        FROM unnest($7, $8, $9, $10) AS a(action_no, highest, lowest, start)
+                        FROM unnest($8, $9, $10, $11) AS a(action_no, highest, lowest, start)
                        CROSS JOIN LATERAL (
                              SELECT c.ctid, c.priority, c.position FROM taskq.run c
                               WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
                                 AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
                               ORDER BY c.priority DESC, c.position
-                              LIMIT $6) AS p
+                              LIMIT $7) AS p
                        ORDER BY p.priority DESC, p.position
-                       LIMIT $6))
+                       LIMIT $7))
                 AND l.grantable AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, l.ctid)
               ORDER BY l.priority DESC, l.position
-              LIMIT $5
+              LIMIT $6
                 FOR NO KEY UPDATE SKIP LOCKED",
     INT4OID, INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
 );
 
-/// These entries, by the primary key of `run`, where nobody else holds them. $5 task numbers, $6 whether they take slots.
+/// These entries, by the primary key of `run`, where nobody else holds them. $6 task numbers, $7 whether they take slots.
 static CLAIM_THESE: Statement = granting!(
-    slots: "$6",
+    slots: "$7",
     locked: "SELECT c.ctid FROM taskq.run c
-              WHERE c.task_no = ANY ($5) AND c.grantable
+              WHERE c.task_no = ANY ($6) AND c.grantable
                 AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
                 FOR NO KEY UPDATE SKIP LOCKED",
     INT8ARRAYOID, BOOLOID,
@@ -166,7 +167,8 @@ pub(super) fn these(request: &Request, task_nos: &[i64], base: i64, now: Time, s
 }
 
 fn grant(statement: &'static Statement, request: &Request, base: i64, now: Time, own: &[Arg]) -> Vec<Grant> {
-    let common = args![base, request.actor_id.as_str(), now, request.max_duration];
+    // Neither costs a look: the setting is in the backend.
+    let common = args![base, request.actor_id.as_str(), now, request.max_duration, guc::max_duration()];
     statement.query(&[common, own].concat(), granted)
 }
 

@@ -316,7 +316,7 @@ fn taskq_resume_action(action: Option<&str>) -> bool {
 
 static KNOWN: Statement = Statement::new(
     c"SELECT EXISTS (SELECT FROM taskq.action_setting s WHERE s.name = $1)
-          OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1)",
+          OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten)",
     &[TEXTOID],
 );
 

@@ -7,6 +7,7 @@ use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
 
 use super::backoff::Backoff;
 use super::{rates, slots};
+use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::random_62_bits;
@@ -105,16 +106,24 @@ static BACKOFFS: Statement = Statement::new(
     &[INT8ARRAYOID],
 );
 
-/// How long each of the tasks, with its number of tries, waits for its next try, in microseconds.
+/// How long each of the tasks, with its number of tries, waits for its next try, in microseconds: as it says itself,
+/// else as its action does, else as the setting does.
 pub(crate) fn backoffs(tries: &[(i64, i32)]) -> HashMap<i64, i64> {
+    if tries.is_empty() {
+        return HashMap::new();
+    }
     let task_nos: Vec<i64> = tries.iter().map(|(n, _)| *n).collect();
-    let tries: HashMap<i64, i32> = tries.iter().copied().collect();
-    BACKOFFS
-        .query(args![task_nos], |row| (row.need::<i64>(1), row.need::<JsonText>(2)))
+    let own: HashMap<i64, Option<Backoff>> = BACKOFFS
+        .query(args![task_nos], |row| (row.need(1), Backoff::parse(&row.need::<JsonText>(2).0).ok()))
         .into_iter()
-        .filter_map(|(n, json)| {
+        .collect();
+    let default = guc::backoff();
+    tries
+        .iter()
+        .filter_map(|(n, tries)| {
+            let backoff = own.get(n).copied().unwrap_or(default)?;
             let chance = random_62_bits() as f64 / (1_i64 << 62) as f64;
-            Some((n, Backoff::parse(&json.0).ok()?.delay(tries[&n], chance)))
+            Some((*n, backoff.delay(*tries, chance)))
         })
         .collect()
 }
@@ -136,14 +145,15 @@ static TRY_LIMITS: Statement = Statement::new(
     &[INT8ARRAYOID],
 );
 
-/// What limits the tries of these tasks, where anything does.
+/// What limits the tries of each of these tasks: what it says itself, else its action, else the setting.
 pub(crate) fn try_limits(task_nos: &[i64]) -> HashMap<i64, TryLimits> {
-    TRY_LIMITS
-        .query(args![task_nos], |row| {
-            (row.need(1), TryLimits { max_tries: row.get(2), max_timeouts: row.get(3) })
-        })
-        .into_iter()
-        .collect()
+    let max_tries = guc::max_tries();
+    let mut limits: HashMap<i64, TryLimits> =
+        task_nos.iter().map(|n| (*n, TryLimits { max_tries, max_timeouts: None })).collect();
+    limits.extend(TRY_LIMITS.query(args![task_nos], |row| {
+        (row.need(1), TryLimits { max_tries: row.get(2).or(max_tries), max_timeouts: row.get(3) })
+    }));
+    limits
 }
 
 static NOTIFY: Statement = Statement::new(

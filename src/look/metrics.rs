@@ -100,7 +100,8 @@ static ACTIONS: Statement = Statement::new(
     c"SELECT a.name, a.action_no, COALESCE(s.paused, false), s.max_concurrency,
              (SELECT pg_catalog.count(*) FROM taskq.slot l
                WHERE l.group_id = '' AND l.name = a.name AND l.task_no IS NOT NULL)
-        FROM taskq.action a LEFT JOIN taskq.action_setting s ON s.name = a.name",
+        FROM taskq.action a LEFT JOIN taskq.action_setting s ON s.name = a.name
+       WHERE NOT a.forgotten",
     &[],
 );
 

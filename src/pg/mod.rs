@@ -15,6 +15,7 @@ pub(crate) mod process;
 pub(crate) mod row_version;
 pub(crate) mod rows;
 pub(crate) mod session;
+pub(crate) mod settings;
 pub(crate) mod statement;
 pub(crate) mod throw;
 pub(crate) mod transaction;

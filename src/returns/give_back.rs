@@ -1,5 +1,7 @@
 //! Returns for another try.
 
+use std::collections::HashMap;
+
 use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
 
 use super::{Codes, Entry, Return, take};
@@ -11,7 +13,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
 use crate::store::attempts;
-use crate::store::live::Place;
+use crate::store::live::{Live, Place};
 use crate::store::ready::{self, Freed};
 use crate::token::Token;
 
@@ -20,6 +22,16 @@ static REPORT: Statement = Statement::new(
       ON CONFLICT (task_no) DO UPDATE SET status = EXCLUDED.status",
     &[INT8ARRAYOID, TEXTARRAYOID],
 );
+
+/// Those of the tasks whose next try waits for the back-off, with their number of tries.
+fn waiting(giving: &[(usize, Token)], returns: &[Entry], gone: &HashMap<i64, Live>) -> Vec<(i64, i32)> {
+    giving
+        .iter()
+        .filter(|(i, _)| matches!(returns[*i].2, Return::GiveBack { retry_after: None, .. }))
+        .filter_map(|(_, token)| gone.get(&token.task_no))
+        .map(|live| (live.task_no, live.tries))
+        .collect()
+}
 
 /// Puts tasks back at the end of their priority, or aside until their time comes; those that have no try
 /// left are aborted.
@@ -32,7 +44,7 @@ pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time,
     let gone = take(giving);
     let task_nos: Vec<i64> = gone.keys().copied().collect();
     let limits = try_limits(&task_nos);
-    let backoffs = backoffs(&gone.values().map(|live| (live.task_no, live.tries)).collect::<Vec<_>>());
+    let backoffs = backoffs(&waiting(giving, returns, &gone));
     let (mut endings, mut ready, mut later, mut reports) = (vec![], vec![], vec![], vec![]);
     let (mut holders, mut ended) = (Vec::new(), Vec::new());
     for (i, token) in giving {

@@ -115,6 +115,12 @@ fn problem(parser: &CronParser, expression: &str, error: &CronError) -> String {
     wrong.unwrap_or_else(|| format!("\"{expression}\", which cannot be read: {}", why(error)))
 }
 
+/// The same to the microsecond.
+pub(super) fn iso_exactly(time: Time) -> String {
+    DateTime::<Utc>::from_timestamp_micros(time.0.saturating_add(POSTGRES_EPOCH))
+        .map_or_else(|| time.0.to_string(), |utc| utc.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,12 +9,14 @@ mod fire;
 
 pub(crate) use fire::{fire_due, next_at};
 
+use fire::run_now;
+
 use pgrx::datum::{AnyElement, TimestampWithTimeZone};
 use pgrx::pg_sys::{INT4OID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
-use crate::pg::clock;
+use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::spec::{self, MAX_NAME};
@@ -45,12 +47,14 @@ static SET: Statement = Statement::new(
       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
       ON CONFLICT (name) DO UPDATE
          SET cron = EXCLUDED.cron, timezone = EXCLUDED.timezone, task = EXCLUDED.task,
-             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, next_at = EXCLUDED.next_at,
-             max_backfill = EXCLUDED.max_backfill",
+             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, max_backfill = EXCLUDED.max_backfill,
+             next_at = CASE WHEN s.paused_next_at IS NULL THEN EXCLUDED.next_at ELSE 'infinity' END,
+             paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN EXCLUDED.next_at END
+      RETURNING s.next_at",
     &[TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, INT4OID],
 );
 
-/// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is.
+/// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is; nothing if it is paused.
 fn schedule(
     name: Option<&str>,
     cron: Option<&str>,
@@ -101,10 +105,16 @@ fn schedule(
     let next = calendar.after(clock::now()).ok_or_else(|| {
         Refusal::out_of_range("cron", &format!("\"{cron}\", which never comes"), "Give a time that comes.")
     })?;
-    SET.execute(args![name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill]);
-    wake::timer();
-    wake::due(next);
-    Ok(TimestampWithTimeZone::try_from(next.0).ok())
+    // Set anew, one that is paused stays so: whoever deploys schedules does not resume them.
+    let next = SET
+        .first(args![name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill], |row| {
+            row.need::<Time>(1)
+        });
+    Ok(next.filter(|next| *next != Time::INFINITY).and_then(|next| {
+        wake::timer();
+        wake::due(next);
+        TimestampWithTimeZone::try_from(next.0).ok()
+    }))
 }
 
 fn one_of<'a>(argument: &str, value: Option<&'a str>, names: &[&str]) -> Result<&'a str> {
@@ -127,4 +137,53 @@ fn taskq_unschedule(name: Option<&str>) {
         }
         Ok(())
     })());
+}
+
+/// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
+static PAUSE: Statement = Statement::new(
+    c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
+       WHERE s.name = $1 AND s.paused_next_at IS NULL",
+    &[TEXTOID],
+);
+static RESUME: Statement = Statement::new(
+    c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
+       WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
+      RETURNING s.next_at",
+    &[TEXTOID],
+);
+static KNOWN: Statement =
+    Statement::new(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)", &[TEXTOID]);
+
+/// A schedule that there is.
+fn known(name: Option<&str>) -> Result<&str> {
+    let name = required("name", name)?;
+    match KNOWN.first(args![name], |row| row.need::<bool>(1)) {
+        Some(true) => Ok(name),
+        _ => Err(Refusal::no_such("schedule", name)),
+    }
+}
+
+/// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
+#[pg_extern(sql = "")]
+fn taskq_pause_schedule(name: Option<&str>) -> bool {
+    or_throw(known(name).map(|name| PAUSE.execute(args![name]) > 0))
+}
+
+/// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has it.
+#[pg_extern(sql = "")]
+fn taskq_resume_schedule(name: Option<&str>) -> bool {
+    or_throw(known(name).map(|name| match RESUME.first(args![name], |row| row.need::<Time>(1)) {
+        Some(next) => {
+            wake::timer();
+            wake::due(next);
+            true
+        }
+        None => false,
+    }))
+}
+
+/// `taskq.run_schedule(name) -> text`
+#[pg_extern(sql = "")]
+fn taskq_run_schedule(name: Option<&str>) -> String {
+    or_throw(required("name", name).and_then(|name| run_now(name, clock::now())))
 }

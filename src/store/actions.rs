@@ -23,7 +23,7 @@ static LOOK_UP: Statement = Statement::new(
              COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false),
              COALESCE((SELECT s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s
                         WHERE s.name = a.name), false)
-        FROM taskq.action a WHERE a.name = ANY ($1) GROUP BY a.name",
+        FROM taskq.action a WHERE a.name = ANY ($1) AND NOT a.forgotten GROUP BY a.name",
     &[TEXTARRAYOID],
 );
 static INTERN: Statement = Statement::new(

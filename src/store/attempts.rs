@@ -1,18 +1,56 @@
 //! The history of tries. The last try of a settled task is in `settled`; these are the others.
+//!
+//! It is bounded: of each task the last [`MOST`] tries since it was inserted or retried are kept, and as many from before
+//! that until there are more than [`MOST`] new ones. Deadlines that have passed are counted even if their rows are gone:
+//! the row that takes their place has their number.
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{
+    INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
+};
 
 use super::live::Live;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 
+/// How many tries of a task are kept. docs/reference.md gives the same number.
+const MOST: i32 = 100;
+
 static RECORD: Statement = Statement::new(
-    c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status)
-      SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status
+    c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts)
+      SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status, ($7 = 'timeout')::integer
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
     &[INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID, TEXTOID],
+);
+
+/// The same where some of the tasks have more tries than are kept ($8). Nobody else writes to the history of a task whose
+/// live row is ours.
+static RECORD_AND_DROP: Statement = Statement::new(
+    c"WITH gone AS (
+        DELETE FROM taskq.attempt a
+         WHERE a.ctid = ANY (ARRAY(
+                 SELECT o.ctid
+                   FROM unnest($1, $2) AS u(task_no, num_try)
+                  CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o
+                                       WHERE o.task_no = u.task_no AND u.num_try > $8
+                                         AND (o.past OR o.num_try <= u.num_try - $8) OFFSET 0) AS o))
+        RETURNING a.task_no, CASE WHEN a.past THEN 0 ELSE a.timeouts END AS timeouts)
+      INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts)
+      SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status,
+             ($7 = 'timeout')::integer
+             + COALESCE((SELECT pg_catalog.sum(g.timeouts) FROM gone AS g WHERE g.task_no = u.task_no), 0)::integer
+        FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
+    &[
+        INT8ARRAYOID,
+        INT4ARRAYOID,
+        TIMESTAMPTZARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        TIMESTAMPTZOID,
+        TEXTOID,
+        INT4OID,
+    ],
 );
 
 /// Records tries that end now without settling their tasks.
@@ -20,7 +58,7 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
     if ended.is_empty() {
         return;
     }
-    RECORD.execute(args![
+    let tries = args![
         ended.iter().map(|(l, _)| l.task_no).collect::<Vec<_>>(),
         ended.iter().map(|(l, _)| l.tries).collect::<Vec<_>>(),
         ended.iter().map(|(l, _)| l.granted_at).collect::<Vec<_>>(),
@@ -28,12 +66,17 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
         ended.iter().map(|(_, status)| status.clone()).collect::<Vec<_>>(),
         now,
         outcome,
-    ]);
+    ];
+    if ended.iter().any(|(l, _)| l.tries > MOST) {
+        RECORD_AND_DROP.execute(&[tries.as_slice(), args![MOST]].concat());
+    } else {
+        RECORD.execute(tries);
+    }
 }
 
 static TIMEOUTS: Statement = Statement::new(
-    c"SELECT a.task_no, pg_catalog.count(*)::integer FROM taskq.attempt a
-       WHERE a.task_no = ANY ($1) AND a.outcome = 'timeout' AND NOT a.past
+    c"SELECT a.task_no, pg_catalog.sum(a.timeouts)::integer FROM taskq.attempt a
+       WHERE a.task_no = ANY ($1) AND NOT a.past
        GROUP BY a.task_no",
     &[INT8ARRAYOID],
 );
@@ -51,6 +94,14 @@ static MAKE_PAST: Statement = Statement::new(
     c"UPDATE taskq.attempt a SET past = true WHERE a.task_no = ANY ($1) AND NOT a.past",
     &[INT8ARRAYOID],
 );
+static DROP_OLDEST: Statement = Statement::new(
+    c"DELETE FROM taskq.attempt a
+       WHERE a.ctid = ANY (ARRAY(
+               SELECT o.ctid FROM unnest($1) AS u(task_no)
+                CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o WHERE o.task_no = u.task_no
+                                     ORDER BY o.ended_at DESC, o.num_try DESC OFFSET $2) AS o))",
+    &[INT8ARRAYOID, INT4OID],
+);
 static KEEP_LAST: Statement = Statement::new(
     c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, past)
       SELECT s.task_no, s.tries, s.granted_at, s.settled_at,
@@ -65,6 +116,7 @@ static KEEP_LAST: Statement = Statement::new(
 /// the past: what is counted is counted anew.
 pub(crate) fn keep_last(task_nos: &[i64]) {
     MAKE_PAST.execute(args![task_nos]);
+    DROP_OLDEST.execute(args![task_nos, MOST - 1]);
     KEEP_LAST.execute(args![task_nos]);
 }
 

@@ -2,30 +2,65 @@
 
 use std::collections::HashMap;
 
+use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
-use crate::error::{Result, or_throw, required};
+use super::filter::{Filter, check_max_tasks};
+use crate::error::{Result, or_throw};
 use crate::pg::clock;
+use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
 
-/// `taskq.cancel_tasks(task_ids, status) -> bigint`
+/// `taskq.cancel_tasks(task_ids, status, actions, groups, status_like, max_tasks) -> bigint`
 #[pg_extern(sql = "")]
-fn taskq_cancel_tasks(task_ids: Option<Vec<Option<String>>>, status: Option<String>) -> i64 {
-    or_throw(cancel(task_ids, status))
+fn taskq_cancel_tasks(
+    task_ids: Option<Vec<Option<String>>>,
+    status: Option<String>,
+    actions: Option<Vec<Option<String>>>,
+    groups: Option<Vec<Option<String>>>,
+    status_like: Option<&str>,
+    max_tasks: Option<i32>,
+) -> i64 {
+    or_throw((|| {
+        let max_tasks = check_max_tasks(max_tasks)?;
+        cancel(Filter { task_ids, actions, groups, status_like, max_tasks, ..Filter::default() }, status)
+    })())
 }
+
+/// Walks all that is not settled; those that were inserted first come first.
+static MATCHING: Statement = Statement::planned_each_time(
+    c"SELECT t.task_no
+        FROM (SELECT r.task_no FROM taskq.run r
+              UNION ALL SELECT b.task_no FROM taskq.blocked b
+              UNION ALL SELECT d.task_no FROM taskq.scheduled d
+              UNION ALL SELECT k.task_no FROM taskq.parked k) AS l
+       CROSS JOIN LATERAL (SELECT t.task_no, t.id, t.action_no, t.group_id FROM taskq.task t
+                            WHERE t.task_no = l.task_no OFFSET 0) AS t
+       WHERE ($1 IS NULL OR t.id = ANY ($1))
+         AND ($2 IS NULL OR t.action_no = ANY (ARRAY(SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($2))))
+         AND ($3 IS NULL OR t.group_id = ANY ($3))
+         AND ($4 IS NULL OR (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) LIKE $4)
+       ORDER BY t.task_no
+       LIMIT $5",
+    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTOID, INT4OID],
+);
 
 /// Locks the tasks in the global order, waiting for whoever holds one; a token of a task in progress is
 /// good for nothing from then on.
-fn cancel(task_ids: Option<Vec<Option<String>>>, status: Option<String>) -> Result<i64> {
-    let task_ids = required("task_ids", task_ids)?;
-    let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
-    restartable(|| {
-        let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
-        Ok(cancel_locked(&rows, status.clone()))
-    })
+fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
+    if let Some(ids) = filter.only_ids()? {
+        return restartable(|| {
+            let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
+            Ok(cancel_locked(&rows, status.clone()))
+        });
+    }
+    let Filter { task_ids, actions, groups, status_like, max_tasks, .. } = filter;
+    let task_nos: Vec<i64> =
+        MATCHING.query(args![task_ids, actions, groups, status_like, max_tasks], |row| row.need(1));
+    restartable(|| Ok(cancel_locked(&live::lock(&task_nos, Firmness::Change), status.clone())))
 }
 
 /// Aborts tasks whose live rows are locked; returns how many.

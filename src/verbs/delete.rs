@@ -1,32 +1,116 @@
 //! `delete_tasks`: tasks go with their dependencies, and with what has nothing left to wait for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID};
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::{CHARARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
+use super::filter::{Filter, check_max_tasks, stored_causes, time};
 use crate::claim::merge;
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, or_throw};
 use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{fold, forget_progress, propagate, release_or_complete, store};
 use crate::state::Outcome;
-use crate::store::attempts;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::order::restartable;
+use crate::store::{attempts, numbers};
 use crate::upkeep::retention::remove_tasks;
 use crate::wake;
 
-/// `taskq.delete_tasks(task_ids) -> bigint`
+/// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) -> bigint`
 #[pg_extern(sql = "")]
-fn taskq_delete_tasks(task_ids: Option<Vec<Option<String>>>) -> i64 {
+#[allow(clippy::too_many_arguments)]
+fn taskq_delete_tasks(
+    task_ids: Option<Vec<Option<String>>>,
+    actions: Option<Vec<Option<String>>>,
+    groups: Option<Vec<Option<String>>>,
+    status_like: Option<&str>,
+    causes: Option<Vec<Option<String>>>,
+    settled_since: Option<TimestampWithTimeZone>,
+    settled_until: Option<TimestampWithTimeZone>,
+    max_tasks: Option<i32>,
+) -> i64 {
     or_throw((|| {
-        let task_ids = required("task_ids", task_ids)?;
-        let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
-        restartable(|| delete(&ids, clock::now()))
+        let filter = Filter {
+            task_ids,
+            actions,
+            groups,
+            status_like,
+            causes: causes.map(stored_causes).transpose()?,
+            since: time(settled_since),
+            until: time(settled_until),
+            max_tasks: check_max_tasks(max_tasks)?,
+        };
+        match filter.only_ids()? {
+            Some(ids) => restartable(|| delete(&ids, clock::now())),
+            None => {
+                let matching = matching(filter);
+                restartable(|| Ok(delete_matching(&matching, clock::now())))
+            }
+        }
     })())
+}
+
+/// Walks all tasks that nobody owns, and tells which are settled; those that were inserted first come first.
+static MATCHING: Statement = Statement::planned_each_time(
+    c"SELECT t.task_no, s.task_no IS NOT NULL
+        FROM taskq.task t
+        LEFT JOIN LATERAL (SELECT s.task_no, s.code, s.cause, s.settled_at, s.status FROM taskq.settled s
+                            WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
+       WHERE ($1 IS NULL OR t.id = ANY ($1))
+         AND ($2 IS NULL OR t.action_no = ANY (ARRAY(SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($2))))
+         AND ($3 IS NULL OR t.group_id = ANY ($3))
+         AND ($4 IS NULL OR CASE WHEN s.task_no IS NOT NULL THEN s.status
+                                 ELSE (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) END LIKE $4)
+         AND ($5 IS NULL OR (s.code = 'a' AND s.cause = ANY ($5)))
+         AND ($6 IS NULL OR s.settled_at >= $6)
+         AND ($7 IS NULL OR s.settled_at < $7)
+         AND NOT EXISTS (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0)
+       ORDER BY t.task_no
+       LIMIT $8",
+    &[
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
+        TEXTOID,
+        CHARARRAYOID,
+        TIMESTAMPTZOID,
+        TIMESTAMPTZOID,
+        INT4OID,
+    ],
+);
+
+/// The tasks that a filter finds, and whether they are settled.
+fn matching(filter: Filter) -> Vec<(i64, bool)> {
+    let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = filter;
+    let columns = args![task_ids, actions, groups, status_like, causes, since, until, max_tasks];
+    MATCHING.query(columns, |row| (row.need(1), row.need(2)))
+}
+
+/// Deletes what a filter has found, but for what has begun, or come back to life, since.
+fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {
+    let task_nos: Vec<i64> = matching.iter().map(|(task_no, _)| *task_no).collect();
+    let mut rows = live::lock(&task_nos, Firmness::Change);
+    let rest: Vec<i64> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
+    let ended = live::hold_outcomes(&rest, Firmness::Change);
+    // What was replaced has left its end behind, for those who wait for it, and is no task any more.
+    let there = numbers::ids(&task_nos);
+    let going: Vec<i64> = matching
+        .iter()
+        .filter(|(task_no, settled)| match rows.get(task_no) {
+            Some(row) => !settled && !row.in_progress(),
+            None => ended.contains_key(task_no),
+        })
+        .map(|(task_no, _)| *task_no)
+        .filter(|task_no| there.contains_key(task_no))
+        .collect();
+    let kept: HashSet<i64> = going.iter().copied().collect();
+    rows.retain(|task_no, _| kept.contains(task_no));
+    delete_locked(going, rows, now)
 }
 
 /// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency,

@@ -61,6 +61,9 @@ pub struct Task {
     pub result: Option<Value>,
 }
 
+/// What a worker says that gives a task back for somebody else.
+pub const AT_ONCE: &str = "retry_after => '0'";
+
 const TASK_COLUMNS: &str = "id, action, body, status_code::text, state::text, status, num_tries, max_tries, \
      num_signals, total_dependencies, num_failures, priority, actor_id, action_deadline, result";
 
@@ -154,9 +157,11 @@ impl Session {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
-    /// `return_task`: the code that the task really got.
+    /// `return_task`: the code that the task really got. What is given back comes back at once, and does not wait for the
+    /// back-off of the setting; see `give_with` for the call that says nothing of it.
     pub fn give(&mut self, task_id: &str, token: Uuid, status_code: &str) -> Answer<String> {
-        self.give_with(task_id, token, status_code, "status => NULL")
+        let arguments = if status_code == "pending" { AT_ONCE } else { "status => NULL" };
+        self.give_with(task_id, token, status_code, arguments)
     }
 
     /// `return_task` with further arguments as SQL, such as `retry_after => '1 minute'`.

@@ -6,6 +6,11 @@ use uuid::Uuid;
 
 use super::{Code, Held, Key, Millis, Model, Task};
 
+/// What the settings say as shipped, but for the jitter.
+const MAX_TRIES: i32 = 25;
+const FIRST_DELAY: Millis = 1_000;
+const LONGEST_DELAY: Millis = 600_000;
+
 /// What the queue granted.
 #[derive(Clone, Debug)]
 pub struct Granted {
@@ -132,8 +137,13 @@ impl Model {
 }
 
 impl Task {
+    /// How long it waits for its next try, if the worker does not say.
+    pub(super) fn backoff(&self) -> Millis {
+        FIRST_DELAY.saturating_mul(1 << (self.num_tries - 1).clamp(0, 30)).min(LONGEST_DELAY)
+    }
+
     /// Whether no try is left.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.max_tries.is_some_and(|max_tries| self.num_tries >= max_tries)
+        self.num_tries >= self.max_tries.unwrap_or(MAX_TRIES)
     }
 }

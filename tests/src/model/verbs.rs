@@ -192,7 +192,7 @@ impl Model {
             task.code = Code::Pending;
             task.held = None;
             task.place = end;
-            task.not_before = retry_after.map(|delay| now + delay).or(task.not_before);
+            task.not_before = Some(now + retry_after.unwrap_or_else(|| task.backoff()));
             return Ok(Code::Pending);
         }
         let settled = if code == Code::Pending { Code::Aborted } else { code };

@@ -2,4 +2,5 @@
 
 mod cancel;
 mod delete;
+mod filters;
 mod retention;

@@ -105,7 +105,7 @@ fn jitter_shortens_a_delay_by_no_more_than_its_part_and_differs() {
     let mut session = db.connect();
     call(
         &mut session,
-        r#"set_action('x', backoff => '{"kind": "fixed", "initial": "100 seconds", "jitter": 0.5}')"#,
+        r#"set_action('x', max_tries => 50, backoff => '{"kind": "fixed", "initial": "100 seconds", "jitter": 0.5}')"#,
     );
     session.insert(tasks("x", 1)).unwrap();
     let delays: Vec<f64> =

@@ -32,7 +32,7 @@ fn each_try_is_told_with_its_end() {
     let first = session.own("ann", 1, &["x"]).unwrap().remove(0);
     assert_eq!(attempts(&mut session, "a"), ["1 ann 10 in-progress"]);
     at(&mut session, 20.0);
-    session.give_with("a", first.token, "pending", "status => 'no answer'").unwrap();
+    session.give_with("a", first.token, "pending", "status => 'no answer', retry_after => '0'").unwrap();
     at(&mut session, 30.0);
     session.own_with("bob", 1, &["x"], "max_duration => '5 seconds'").unwrap();
     at(&mut session, 40.0);

@@ -25,7 +25,14 @@ fn fill(session: &mut Session) {
     for second in [30.0, 60.0] {
         let grant = session.own_one("y");
         at(session, second);
-        session.give_with("tries", grant.token, "pending", &format!("status => 'at {second}'")).unwrap();
+        session
+            .give_with(
+                "tries",
+                grant.token,
+                "pending",
+                &format!("status => 'at {second}', retry_after => '0'"),
+            )
+            .unwrap();
     }
     session.own_one("z");
     at(session, 90.0);

@@ -66,7 +66,7 @@ fn whatever_ends_a_performance_frees_its_place() {
     let ends = [
         "SELECT taskq.cancel_tasks('{x1,x2}')",
         "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'aborted')",
-        "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'pending')",
+        "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'pending', retry_after => '0')",
         "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'pending', retry_after => '1 hour')",
         "SELECT taskq.cancel_group('g')",
         "SELECT taskq.reset_group('g')",

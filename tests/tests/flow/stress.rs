@@ -66,7 +66,7 @@ fn some_task(random: &mut Random, id: &str, known: &[String]) -> Value {
 fn settle(session: &mut Session, random: &mut Random, tally: &mut Tally, grant: &Grant) {
     let (code, arguments) = match random.below(8) {
         0 => ("pending", "retry_after => '5 milliseconds'"),
-        1 => ("pending", "status => 'again'"),
+        1 => ("pending", "status => 'again', retry_after => '0'"),
         2 | 3 => ("aborted", "status => 'no'"),
         _ => ("completed", "result => '1'"),
     };

@@ -187,8 +187,12 @@ fn a_return_delays_the_workgroup_of_its_task_and_never_shortens() {
     let second = session.own_one("y");
     let third = session.own_one("x");
     assert_eq!([&first.task_id, &second.task_id, &third.task_id], ["a", "b", "c"]);
-    session.give_with("a", first.token, "pending", "delay_workgroup => '10 minutes'").unwrap();
-    session.give_with("b", second.token, "pending", "delay_workgroup => '1 minute'").unwrap();
+    session
+        .give_with("a", first.token, "pending", "delay_workgroup => '10 minutes', retry_after => '0'")
+        .unwrap();
+    session
+        .give_with("b", second.token, "pending", "delay_workgroup => '1 minute', retry_after => '0'")
+        .unwrap();
     session.complete(&third);
     at(&mut session, 599.0);
     assert_eq!(owned(&mut session, 9, &ACTIONS), ["other"]);

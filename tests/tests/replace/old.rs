@@ -66,7 +66,7 @@ fn a_task_given_back_is_replaced_and_its_tries_forgotten() {
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let old = session.own_one("x");
-    session.give_with("a", old.token, "pending", "status => 'later'").unwrap();
+    session.give_with("a", old.token, "pending", "status => 'later', retry_after => '0'").unwrap();
     waiting_for(&mut session, "a");
     session.replace(json!([{"id": "a", "action": "x"}])).unwrap();
     assert_heard(&mut session);

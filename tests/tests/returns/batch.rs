@@ -148,8 +148,8 @@ fn the_json_form_has_a_code_and_a_result_for_each() {
     let returns: Value = json!([
         {"task_id": "b", "token": held[1].token, "status_code": "aborted", "status": "no such file"},
         {"task_id": "a", "token": held[0].token, "result": {"n": 1}},
-        {"task_id": "c", "token": held[2].token, "status_code": "pending"},
-        {"task_id": "d", "token": held[3].token, "status_code": "pending"},
+        {"task_id": "c", "token": held[2].token, "status_code": "pending", "retry_after": "0"},
+        {"task_id": "d", "token": held[3].token, "status_code": "pending", "retry_after": "0"},
         {"task_id": "nobody", "token": held[3].token},
         {"task_id": "a", "token": Uuid::new_v4()},
     ]);

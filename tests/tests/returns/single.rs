@@ -105,7 +105,7 @@ fn the_status_of_a_task_given_back_is_shown() {
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = session.own_one("x");
-    session.give_with("a", grant.token, "pending", "status => 'server is down'").unwrap();
+    session.give_with("a", grant.token, "pending", "status => 'server is down', retry_after => '0'").unwrap();
     assert_eq!(session.task("a").unwrap().status.as_deref(), Some("server is down"));
 }
 

@@ -35,7 +35,7 @@ const OPERATIONS: &[&str] = &[
     "SELECT taskq.return_task('held', '$held', 'completed', 'good', result => '[1]')",
     "SELECT taskq.return_task('held', '$held', 'aborted', 'bad')",
     "SELECT taskq.return_task('held', '$held', 'pending', retry_after => interval '1 minute')",
-    "SELECT taskq.return_task('held too', '$too', 'pending')",
+    "SELECT taskq.return_task('held too', '$too', 'pending', retry_after => '0')",
     "SELECT taskq.return_tasks('{held,held too}', ARRAY['$held', '$too']::uuid[])",
     "SELECT taskq.add_dependencies(ARRAY['later'], ARRAY['ready'])",
     "SELECT taskq.delete_tasks('{ready,later,mark}')",

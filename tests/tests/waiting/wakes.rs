@@ -33,7 +33,7 @@ const READY: &[Cause] = &[
     cause(
         "a give-back",
         "SELECT taskq.insert_task('a', 'x'); CREATE TABLE held AS SELECT * FROM taskq.own_tasks('v', 1, '{x}')",
-        "SELECT taskq.return_task(task_id, token, 'pending') FROM held",
+        "SELECT taskq.return_task(task_id, token, 'pending', retry_after => '0') FROM held",
     ),
     cause(
         "children",

@@ -107,7 +107,7 @@ fn each_condition_holds_by_whatever_the_parent_ends() {
         ("replaced", "SELECT * FROM taskq.replace_tasks('[{\"id\": \"p\", \"action\": \"x\"}]')"),
         (
             "out of tries",
-            "SELECT taskq.return_task(task_id, token, 'pending') FROM taskq.own_tasks('w', 1, '{x}')",
+            "SELECT taskq.return_task(task_id, token, 'pending', retry_after => '0') FROM taskq.own_tasks('w', 1, '{x}')",
         ),
         (
             "late on its last try",

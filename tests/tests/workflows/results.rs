@@ -126,7 +126,7 @@ fn a_return_for_another_try_keeps_no_result() {
     let mut session = db.connect();
     session.insert(json!([{"id": "p", "action": "p"}])).unwrap();
     let grant = session.own_one("p");
-    session.give_with("p", grant.token, "pending", "result => '1'").unwrap();
+    session.give_with("p", grant.token, "pending", "result => '1', retry_after => '0'").unwrap();
     assert_eq!(session.task("p").unwrap().result, None);
     session.perform("p", "completed");
     assert_eq!(session.task("p").unwrap().result, None);

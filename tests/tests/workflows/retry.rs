@@ -38,7 +38,9 @@ fn the_graph_goes_on_from_where_it_broke() {
     session.complete(&held[2]);
     let second = session.own_one("part");
     assert_eq!(
-        session.give_with("part 2", second.token, "pending", "status => 'disk full'").unwrap(),
+        session
+            .give_with("part 2", second.token, "pending", "status => 'disk full', retry_after => '0'")
+            .unwrap(),
         "aborted"
     );
     assert_eq!(

@@ -104,7 +104,9 @@ fn a_task_given_back_tells_after_which_try_and_what_was_said() {
     let mut session = db.connect();
     session.insert(json!([{"id": "t", "action": "x", "max_tries": 3}])).unwrap();
     let grant = session.own_one("x");
-    session.give_with("t", grant.token, "pending", "status => 'connection reset'").unwrap();
+    session
+        .give_with("t", grant.token, "pending", "status => 'connection reset', retry_after => '0'")
+        .unwrap();
     tells(&mut session, "t", &["1 of 3", "connection reset"]);
 }
 
@@ -138,7 +140,9 @@ fn a_settled_task_tells_when_and_how_it_ended_and_because_of_whom() {
         .unwrap();
     session.perform("d", "completed");
     let grant = session.own_one("f");
-    session.give_with("failed", grant.token, "pending", "status => 'exit code 2'").unwrap();
+    session
+        .give_with("failed", grant.token, "pending", "status => 'exit code 2', retry_after => '0'")
+        .unwrap();
     session.run("SELECT taskq.cancel_tasks('{cancelled}', 'out of budget')");
     tells(&mut session, "done", &["completed at 2030-01-01 00:00:00"]);
     tells(&mut session, "failed", &["aborted at 2030-01-01 00:00:00", "exit code 2"]);

@@ -1,0 +1,61 @@
+//! `forget_action`: a name that is not used any more, a misspelt one for instance, goes from the views and the metrics.
+//!
+//! **Its row in `action` stays**, marked: an insertion that has looked the number up just before may still use it, and
+//! nobody waits for anybody because of names. No later insertion takes the number: the name gets another one then. What
+//! slipped in meanwhile is a task like any other, since claims look at all numbers of a name.
+
+use pgrx::pg_sys::{INT4ARRAYOID, TEXTOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, Result, or_throw, required};
+use crate::pg::statement::{Statement, args};
+
+static NUMBERS: Statement = Statement::new(
+    c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten ORDER BY a.action_no FOR UPDATE",
+    &[TEXTOID],
+);
+static IS_SET: Statement =
+    Statement::new(c"SELECT true FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE", &[TEXTOID]);
+
+/// Looks through all tasks: there is no index on their actions, and nobody forgets names often.
+static TASK: Statement = Statement::planned_each_time(
+    c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1",
+    &[INT4ARRAYOID],
+);
+static SCHEDULE: Statement = Statement::planned_each_time(
+    c"SELECT s.name FROM taskq.schedule s WHERE s.task ->> 'action' = $1 ORDER BY s.name LIMIT 1",
+    &[TEXTOID],
+);
+static FORGET: Statement = Statement::new(
+    c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)",
+    &[INT4ARRAYOID],
+);
+static UNSET: Statement = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1", &[TEXTOID]);
+static EMPTY_BUCKET: Statement = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
+static REMOVE_SLOTS: Statement =
+    Statement::new(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL", &[TEXTOID]);
+
+/// `taskq.forget_action(action) -> void`
+#[pg_extern(sql = "")]
+fn taskq_forget_action(action: Option<&str>) {
+    or_throw(required("action", action).and_then(forget));
+}
+
+fn forget(name: &str) -> Result<()> {
+    let is_set = IS_SET.first(args![name], |row| row.need::<bool>(1)).is_some();
+    let action_nos: Vec<i32> = NUMBERS.query(args![name], |row| row.need(1));
+    if action_nos.is_empty() && !is_set {
+        return Err(Refusal::no_such("action", name));
+    }
+    if let Some(id) = TASK.first(args![action_nos.as_slice()], |row| row.need::<String>(1)) {
+        return Err(Refusal::action_in_use(name, &format!("Task \"{id}\" has it.")));
+    }
+    if let Some(schedule) = SCHEDULE.first(args![name], |row| row.need::<String>(1)) {
+        return Err(Refusal::action_in_use(name, &format!("Schedule \"{schedule}\" inserts tasks of it.")));
+    }
+    FORGET.execute(args![action_nos]);
+    UNSET.execute(args![name]);
+    EMPTY_BUCKET.execute(args![name]);
+    REMOVE_SLOTS.execute(args![name]);
+    Ok(())
+}
