@@ -344,7 +344,7 @@ BEGIN
     END IF;
     SELECT x.* INTO t FROM taskq.tasks AS x WHERE x.id = task_id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'task "%" does not exist', task_id
+        RAISE EXCEPTION 'task "%" does not exist', pg_catalog.left(task_id, 300)
             USING ERRCODE = 'TQ003',
                   DETAIL = 'It was never inserted, or it was deleted, or its retention is over.',
                   HINT = 'Check the id; taskq.tasks shows the tasks there are.';

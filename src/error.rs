@@ -43,6 +43,7 @@ impl Refusal {
 
     /// `TQ001`: the token is not the last one granted.
     pub(crate) fn stale_token(id: &str) -> Self {
+        let id = shortened(id);
         Refusal::new(
             STALE_TOKEN,
             format!("the performance token of task \"{id}\" is not valid"),
@@ -55,11 +56,13 @@ impl Refusal {
 
     /// `TQ002`: a task with this id exists.
     pub(crate) fn exists(id: &str, standing: &str, hint: &str) -> Self {
+        let id = shortened(id);
         Refusal::new("TQ002", format!("task \"{id}\" exists already"), standing.to_owned(), hint)
     }
 
     /// `TQ002`: an id stands twice in one call.
     pub(crate) fn repeated(id: &str) -> Self {
+        let id = shortened(id);
         Refusal::new(
             "TQ002",
             format!("task \"{id}\" stands twice in this call"),
@@ -85,7 +88,7 @@ impl Refusal {
     pub(crate) fn no_such_task(id: &str) -> Self {
         Refusal::new(
             NO_SUCH_TASK,
-            format!("task \"{id}\" does not exist"),
+            format!("task \"{}\" does not exist", shortened(id)),
             "It was never inserted, or it was deleted, or its retention is over.".to_owned(),
             "Check the id; taskq.tasks shows the tasks there are.",
         )
@@ -95,8 +98,11 @@ impl Refusal {
     pub(crate) fn dependency_missing(id: &str, of: &str) -> Self {
         Refusal::new(
             NO_SUCH_TASK,
-            format!("task \"{id}\" does not exist"),
-            format!("A dependency of \"{of}\" names it, and it is neither in this call nor in the queue."),
+            format!("task \"{}\" does not exist", shortened(id)),
+            format!(
+                "A dependency of \"{}\" names it, and it is neither in this call nor in the queue.",
+                shortened(of)
+            ),
             "Insert it first or in the same call, or use if_missing => 'ignore' to leave such dependencies out.",
         )
     }
@@ -105,7 +111,7 @@ impl Refusal {
     pub(crate) fn deleted_meanwhile(id: &str) -> Self {
         Refusal::new(
             NO_SUCH_TASK,
-            format!("task \"{id}\" does not exist any more"),
+            format!("task \"{}\" does not exist any more", shortened(id)),
             "It was deleted while this call waited for it.".to_owned(),
             "Insert the task again if it is still wanted.",
         )
@@ -115,14 +121,15 @@ impl Refusal {
     pub(crate) fn cycle(path: &[String]) -> Self {
         Refusal::new(
             "TQ004",
-            format!("these dependencies close a cycle through task \"{}\"", path[0]),
-            path.join(" -> "),
+            format!("these dependencies close a cycle through task \"{}\"", shortened(&path[0])),
+            shown_path(path),
             "Leave one of these dependencies out; a -> b means that b runs after a.",
         )
     }
 
     /// `TQ005`: the task's state forbids what was asked for.
     pub(crate) fn state(id: &str, state: &str, what: &str, hint: &str) -> Self {
+        let id = shortened(id);
         Refusal::new("TQ005", format!("task \"{id}\" {what}"), format!("The task is {state}."), hint)
     }
 
@@ -138,6 +145,7 @@ impl Refusal {
 
     /// `TQ005`: the same dependency with another condition.
     pub(crate) fn other_condition(after: &str, run: &str, has: &str, wants: &str) -> Self {
+        let (after, run) = (shortened(after), shortened(run));
         Refusal::new(
             "TQ005",
             format!("task \"{run}\" already runs after \"{after}\" with another condition"),
@@ -197,7 +205,7 @@ impl Refusal {
         Refusal::new(
             "22023",
             format!("argument \"{argument}\" is out of range"),
-            format!("The value is {value}."),
+            format!("The value is {}.", shortened(value)),
             hint,
         )
     }
@@ -219,6 +227,21 @@ impl Refusal {
             format!("{what}; there are \"pending\", \"in-progress\", \"aborted\" and \"completed\"."),
             "Return a task as completed, as aborted, or as pending for another try; what you have to say about it \
              is the status.",
+        )
+    }
+
+    /// `54000`: more than is allowed, refused before it costs anything.
+    pub(crate) fn too_large(what: &str, detail: &str, hint: &str) -> Self {
+        Refusal::new("54000", what.to_owned(), detail.to_owned(), hint)
+    }
+
+    /// `22004`: all arguments that could say what is meant are NULL.
+    pub(crate) fn nothing_asked_for(argument: &str) -> Self {
+        Refusal::new(
+            "22004",
+            format!("neither \"{argument}\" nor a filter is given"),
+            "Without any of them the call would be about every task of the queue.".to_owned(),
+            "Give ids, or a filter; a pattern of '%' in \"status_like\", for one, fits every task with a status.",
         )
     }
 
@@ -245,7 +268,18 @@ pub(crate) fn sentence(what: &str) -> String {
     letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
 }
 
-/// A text from the caller, short enough for a message.
+/// The ids along a path, as many as fit on a line of a log; of a long one the beginning and the end.
+fn shown_path(path: &[String]) -> String {
+    const MOST: usize = 12;
+    let shown = |ids: &[String]| ids.iter().map(|id| shortened(id)).collect::<Vec<_>>().join(" -> ");
+    if path.len() <= MOST {
+        return shown(path);
+    }
+    let (head, tail) = (&path[..MOST / 2], &path[path.len() - MOST / 2..]);
+    format!("{} -> ... {} more ... -> {}", shown(head), path.len() - MOST, shown(tail))
+}
+
+/// A text from the caller, short enough for a message: no refusal repeats more of what it was given than a line.
 pub(crate) fn shortened(text: &str) -> String {
     const MOST: usize = 300;
     match text.char_indices().nth(MOST) {

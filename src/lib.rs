@@ -15,6 +15,7 @@
 //! - `flow`: what actions, groups, workgroups and keys allow at the moment.
 //! - `insert`: the stages of inserting and replacing tasks; cycle detection.
 //! - `returns`: the end of performances: settling, giving back, children.
+//! - `graph`: directed graphs: an order, or a cycle.
 //! - `revive`: aborted tasks that come back.
 //! - `schedules`: tasks that come when a cron expression says so.
 //! - `look`: graphs, paths, reasons and metrics, read-only.
@@ -44,6 +45,7 @@ mod background;
 mod claim;
 mod error;
 mod flow;
+mod graph;
 mod guc;
 mod insert;
 mod look;

@@ -22,6 +22,10 @@ use crate::pg::session::check_for_interrupts;
 /// How many entries are moved into lanes at first, once one is met that belongs there; twice as many the next time.
 const FIRST_MOVE: usize = 1_000;
 
+/// How many entries a round looks at and chooses at most: what a caller has room for may be any number, and what is
+/// looked at is held in memory.
+const MOST_IN_A_ROUND: usize = 10_000;
+
 /// Grants as many as there is room for, within the limits.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
     let mut sources = sources(claim, actions);
@@ -29,15 +33,16 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
     // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands.
     let mut passed: HashMap<i64, i64> = HashMap::new();
     // How many entries a round looks at: more, if those before had no luck.
-    let mut window = claim.room(grants) as usize;
+    let mut window = 0;
     let mut to_move = FIRST_MOVE;
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
     while grants.len() < claim.request.max_tasks && claim.moves < 2 * MOST_MOVES && !sources.is_empty() {
         check_for_interrupts();
-        let room = claim.room(grants) as usize;
+        let room = (claim.room(grants) as usize).min(MOST_IN_A_ROUND);
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
         let lane_zero = claim.moves < MOST_MOVES;
-        let next = candidates::next(&sources, window.max(room), &passed, lane_zero);
+        let wanted = window.max(room);
+        let next = candidates::next(&sources, wanted, &passed, lane_zero);
         if next.is_empty() {
             break;
         }
@@ -50,7 +55,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
         if chosen == 0 && round.refused.is_empty() {
             break;
         }
-        window = if grants.len() == before { window.saturating_mul(2).min(10_000) } else { room };
+        window = if grants.len() == before { (2 * wanted).min(MOST_IN_A_ROUND) } else { 0 };
         if move_into_lanes(claim, &mut sources, &mut passed, to_move) {
             to_move *= 2;
         }
@@ -100,7 +105,7 @@ fn choose(
         entry.1 = (entry.1 + 1).min(room);
     }
     allowances.ask(wanted);
-    let mut round = Round { chosen: Vec::with_capacity(room), refused: Vec::new() };
+    let mut round = Round { chosen: Vec::with_capacity(room.min(next.len())), refused: Vec::new() };
     for (candidate, limits) in next.iter().zip(limits) {
         if round.chosen.len() == room {
             break;

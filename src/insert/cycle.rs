@@ -3,19 +3,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use petgraph::algo::{astar, tarjan_scc, toposort};
-use petgraph::graphmap::DiGraphMap;
 use pgrx::pg_sys::INT8ARRAYOID;
 
 use super::NewTask;
 use super::edges::{EdgeSet, Stored};
 use crate::error::{Refusal, Result};
+use crate::graph::{self, Arc};
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::store::numbers;
 use crate::store::order;
-
-/// `(after, run)`, by number.
-pub(crate) type Arc = (i64, i64);
 
 /// The row lock lasts until the transaction ends. Under REPEATABLE READ a guard that moved since the
 /// snapshot is a serialization failure.
@@ -68,6 +65,7 @@ pub(crate) fn stored_arcs(from: &[i64]) -> Vec<Arc> {
     let mut frontier: Vec<i64> = seen.iter().copied().collect();
     let mut arcs = Vec::new();
     while !frontier.is_empty() {
+        check_for_interrupts();
         let found: Vec<Arc> = DOWNSTREAM.query(args![frontier], |row| (row.need(1), row.need(2)));
         frontier = found.iter().map(|(_, run)| *run).filter(|run| seen.insert(*run)).collect();
         arcs.extend(found);
@@ -81,43 +79,5 @@ pub(crate) fn acyclic(arcs: &[Arc]) -> std::result::Result<(), Vec<i64>> {
     if arcs.iter().all(|(after, run)| after < run) {
         return Ok(());
     }
-    let graph: DiGraphMap<i64, ()> = DiGraphMap::from_edges(arcs.iter().copied());
-    if toposort(&graph, None).is_ok() {
-        return Ok(());
-    }
-    let component = tarjan_scc(&graph).into_iter().find(|c| c.len() > 1).unwrap_or_default();
-    let start = component.iter().copied().min().unwrap_or_default();
-    let shortest = graph
-        .neighbors(start)
-        .filter_map(|next| astar(&graph, next, |n| n == start, |_| 1, |_| 0))
-        .min_by_key(|(length, _)| *length);
-    let mut path = vec![start];
-    if let Some((_, back)) = shortest {
-        path.extend(back);
-        path.pop();
-    }
-    Err(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::acyclic;
-
-    #[test]
-    fn graphs_without_cycles_pass_in_any_order() {
-        assert_eq!(acyclic(&[]), Ok(()));
-        assert_eq!(acyclic(&[(1, 2), (2, 3), (1, 3)]), Ok(()));
-        assert_eq!(acyclic(&[(3, 2), (2, 1), (3, 1)]), Ok(()));
-    }
-
-    #[test]
-    fn a_cycle_is_shown_along_its_arcs() {
-        assert_eq!(acyclic(&[(1, 2), (2, 1)]), Err(vec![1, 2]));
-        assert_eq!(acyclic(&[(5, 9), (9, 7), (7, 5), (1, 5), (7, 2)]), Err(vec![5, 9, 7]));
-    }
-
-    #[test]
-    fn the_shortest_cycle_through_the_least_task_is_shown() {
-        assert_eq!(acyclic(&[(1, 2), (2, 3), (3, 4), (4, 1), (3, 1)]), Err(vec![1, 2, 3]));
-    }
+    graph::topological(arcs, check_for_interrupts).map(drop)
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use petgraph::algo::toposort;
-use petgraph::graphmap::DiGraphMap;
 use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
 use super::walk::{Node, Way, nodes, number, reach};
 use crate::error::{Result, or_throw};
+use crate::graph::{self, Arc};
 use crate::pg::rows::Rows;
+use crate::pg::session::check_for_interrupts;
 
 /// `taskq.critical_path(task_id) -> TABLE (step, task_id, action, state, duration)`
 #[pg_extern(sql = "")]
@@ -30,17 +30,24 @@ fn critical_path(task_id: Option<&str>) -> Result<Vec<Node>> {
     let (found, links) = reach(target, Way::Up, usize::MAX);
     let task_nos: Vec<i64> = found.iter().map(|(n, _)| *n).chain([target]).collect();
     let nodes = nodes(&task_nos);
-    let graph: DiGraphMap<i64, ()> = DiGraphMap::from_edges(links.iter().map(|l| (l.after, l.run)));
+    let arcs: Vec<Arc> = links.iter().map(|l| (l.after, l.run)).collect();
     // A stored cycle can only run through settled tasks; the order then does not matter.
-    let order = toposort(&graph, None).unwrap_or_else(|_| graph.nodes().collect());
+    let order = graph::topological(&arcs, check_for_interrupts).unwrap_or(task_nos);
+    let mut before_each: HashMap<i64, Vec<i64>> = HashMap::new();
+    for (after, run) in arcs {
+        before_each.entry(run).or_default().push(after);
+    }
     let weight = |n: i64| nodes.get(&n).map_or(0, |node| node.duration).max(1);
     let mut best: HashMap<i64, (i64, Option<i64>)> = HashMap::new();
     for n in order {
-        let before = graph
-            .neighbors_directed(n, petgraph::Direction::Incoming)
-            .filter_map(|p| best.get(&p).map(|(length, _)| (*length, p)))
+        let before = before_each
+            .get(&n)
+            .into_iter()
+            .flatten()
+            .filter_map(|p| best.get(p).map(|(length, _)| (*length, *p)))
             .max();
-        best.insert(n, (before.map_or(0, |(length, _)| length) + weight(n), before.map(|(_, p)| p)));
+        let length = before.map_or(0, |(length, _)| length).saturating_add(weight(n));
+        best.insert(n, (length, before.map(|(_, p)| p)));
     }
     let mut path = vec![target];
     let mut seen = HashSet::from([target]);

@@ -10,6 +10,7 @@ pub(crate) mod digest;
 pub(crate) mod json;
 pub(crate) mod latch;
 pub(crate) mod lock;
+mod memory;
 pub(crate) mod procedure;
 pub(crate) mod process;
 pub(crate) mod row_version;

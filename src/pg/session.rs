@@ -24,7 +24,7 @@ pub(crate) fn assign_transaction_id() {
     // SAFETY: assigns an id if there is none; raises an error in read-only transactions.
     unsafe {
         if pg_sys::RecoveryInProgress() || pg_sys::XactReadOnly {
-            pg_sys::PreventCommandIfReadOnly(c"taskq".as_ptr());
+            pg_sys::PreventCommandIfReadOnly(c"a call that changes the queue".as_ptr());
         }
         pg_sys::GetTopTransactionId();
     }
@@ -188,14 +188,26 @@ pub(crate) fn random_62_bits() -> i64 {
     (i64::from_ne_bytes(bytes) & (i64::MAX >> 1)).max(1)
 }
 
-/// Calls a SQL function that takes no arguments and returns void, right before a commit.
+/// Calls a SQL function that takes no arguments and returns void, right before a commit; does nothing if there is no such
+/// function (any more: the transaction may have dropped it since it was looked up).
 pub(crate) fn call_without_arguments(function: pgrx::pg_sys::Oid) {
-    if function == pg_sys::InvalidOid {
-        return;
-    }
     // SAFETY: the transaction is still whole in the pre-commit event, but no portal is open any more, so
-    // that a snapshot has to be pushed here. An error aborts the transaction, as it should.
+    // that a snapshot has to be pushed here. The catalog entry is looked at while it is pinned; it says that the function
+    // takes no arguments. An error aborts the transaction, as it should.
     unsafe {
+        let entry = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::PROCOID as i32,
+            pg_sys::Datum::from(function),
+        );
+        if entry.is_null() {
+            return;
+        }
+        let row = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_proc>();
+        let fits = (*row).pronargs == 0 && (*row).prorettype == pg_sys::VOIDOID;
+        pg_sys::ReleaseSysCache(entry);
+        if !fits {
+            return;
+        }
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid);
         pg_sys::PopActiveSnapshot();

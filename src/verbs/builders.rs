@@ -14,13 +14,14 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::json::JsonText;
+use crate::pg::session::check_for_interrupts;
 use crate::spec;
 use crate::verbs::insert::json;
 
 /// `taskq._chain(blocks jsonb) -> jsonb`, the body of `taskq.chain(VARIADIC blocks jsonb[])`
 #[pg_extern(sql = "")]
 fn taskq_chain(blocks: Option<AnyElement>) -> Option<AnyElement> {
-    or_throw(parse_blocks(blocks).and_then(|blocks| render(&chain(blocks))))
+    or_throw(parse_blocks(blocks).and_then(chain).and_then(|block| render(&block)))
 }
 
 /// `taskq._parallel(blocks jsonb) -> jsonb`, the body of `taskq.parallel(VARIADIC blocks jsonb[])`
@@ -35,7 +36,7 @@ fn taskq_chord(header: Option<AnyElement>, callback: Option<AnyElement>) -> Opti
     or_throw((|| {
         let header = parse_block(1, &json("header", header)?)?;
         let callback = parse_block(2, &json("callback", callback)?)?;
-        render(&chain(vec![header, callback]))
+        render(&chain(vec![header, callback])?)
     })())
 }
 
@@ -158,14 +159,28 @@ fn ends(block: &[Task]) -> (HashSet<String>, Vec<String>) {
     (entries, exits)
 }
 
+/// How many dependencies a call adds at most, and how many bytes their ids may have together. Between two blocks there is
+/// one for each exit of the first with each entry of the second: two short arguments make a product that no memory holds.
+const MOST_ADDED: usize = 1_000_000;
+const MOST_ADDED_BYTES: usize = 100_000_000;
+
 /// Each block after the one before it: its entries wait for the exits of that. Empty blocks are passed over.
-fn chain(blocks: Vec<Vec<Task>>) -> Vec<Task> {
+fn chain(blocks: Vec<Vec<Task>>) -> Result<Vec<Task>> {
     let mut all: Vec<Task> = Vec::new();
     let mut before: Vec<String> = Vec::new();
+    let (mut added, mut bytes) = (0_usize, 0_usize);
     for mut block in blocks.into_iter().filter(|block| !block.is_empty()) {
+        check_for_interrupts();
         let (entries, exits) = ends(&block);
         if !before.is_empty() {
+            let length: usize = before.iter().map(String::len).sum();
+            added = added.saturating_add(before.len().saturating_mul(entries.len()));
+            bytes = bytes.saturating_add(length.saturating_mul(entries.len()));
+            if added > MOST_ADDED || bytes > MOST_ADDED_BYTES {
+                return Err(too_many(before.len(), entries.len()));
+            }
             for task in &mut block {
+                check_for_interrupts();
                 if id_of(task).is_some_and(|id| entries.contains(&id)) {
                     add_dependencies(task, &before);
                 }
@@ -174,7 +189,18 @@ fn chain(blocks: Vec<Vec<Task>>) -> Vec<Task> {
         before = exits;
         all.extend(block);
     }
-    all
+    Ok(all)
+}
+
+fn too_many(exits: usize, entries: usize) -> Refusal {
+    Refusal::too_large(
+        "too many dependencies between two blocks",
+        &format!(
+            "Each of {entries} tasks would wait for each of {exits}; a call adds {MOST_ADDED} dependencies, with ids of \
+             {MOST_ADDED_BYTES} bytes, at most."
+        ),
+        "Put a block of one spontaneous task between the two: it waits for all of the first, and all of the second for it.",
+    )
 }
 
 fn add_dependencies(task: &mut Task, after: &[String]) {

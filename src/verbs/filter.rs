@@ -36,14 +36,24 @@ impl Filter<'_> {
     /// The ids, if there is nothing else to go by. Without anything at all the call would be about every task: that is
     /// refused.
     pub(super) fn only_ids(&self) -> Result<Option<Vec<&str>>> {
+        if self.status_like.is_some_and(ends_in_escape) {
+            let hint = "A backslash takes the character after it as it is; write two for one.";
+            let what = "a pattern that ends with a single backslash";
+            return Err(Refusal::out_of_range("status_like", what, hint));
+        }
         match &self.task_ids {
-            None if !self.looks_at_tasks() => Err(Refusal::null_argument("task_ids")),
+            None if !self.looks_at_tasks() => Err(Refusal::nothing_asked_for("task_ids")),
             Some(ids) if !self.looks_at_tasks() && self.max_tasks.is_none() => {
                 Ok(Some(ids.iter().flatten().map(String::as_str).collect()))
             }
             _ => Ok(None),
         }
     }
+}
+
+/// Whether a pattern of LIKE ends with an escape character that has nothing to escape.
+fn ends_in_escape(pattern: &str) -> bool {
+    pattern.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
 /// How many tasks at most.

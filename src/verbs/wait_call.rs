@@ -171,7 +171,8 @@ static OVER: Statement = Statement::new(
 /// `taskq._num_settled(task_nos bigint[]) -> integer`: how many of the tasks are over: settled, also by
 /// having been replaced, or deleted.
 #[pg_extern(sql = "")]
-fn taskq_num_settled(task_nos: Vec<i64>) -> i32 {
+fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
+    let task_nos: Vec<i64> = task_nos.into_iter().flatten().collect();
     OVER.first(args![task_nos], |row| row.need(1)).unwrap_or(0)
 }
 
