@@ -8,11 +8,12 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::insert::{Waits, add_waits, lock_for_change};
 use crate::pg::clock::{self, Time};
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::revive::{Unrevivable, lock_neighbours, place, revive};
 use crate::settle::fold;
 use crate::state::Outcome;
-use crate::store::live::{self, Live};
+use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
 use crate::store::{attempts, parked, ready};
 use crate::verbs::cancel::cancel_locked;
@@ -133,9 +134,24 @@ static LOCK: Statement =
 static FORGET: Statement =
     Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1", &[TEXTOID]);
 
+/// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
+/// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
+/// waited for, and the group is looked at again.
+fn hold(group: &str) -> (Vec<i64>, HashMap<i64, Live>) {
+    loop {
+        check_for_interrupts();
+        let task_nos = members(group);
+        let rows = lock_for_change(&task_nos);
+        let ended: Vec<i64> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
+        let held = live::hold_outcomes(&ended, Firmness::Change);
+        if held.len() == ended.len() && members(group) == task_nos {
+            return (task_nos, rows);
+        }
+    }
+}
+
 fn delete(group: &str) -> Result<i64> {
-    let task_nos = members(group);
-    let rows = lock_for_change(&task_nos);
+    let (task_nos, rows) = hold(group);
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
         let ids = crate::store::numbers::ids(&[row.task_no]);
         return Err(Refusal::state(
@@ -168,13 +184,12 @@ static FORGET_REPORTS: Statement =
 /// they are in progress.
 fn reset(group: &str, now: Time) -> Result<i64> {
     crate::insert::guard();
-    let all = members(group);
+    let (all, _) = hold(group);
     let seeds: Vec<i64> = SEEDS.query(args![group], |row| row.need(1));
     let stay: Vec<i64> = if seeds.is_empty() { all.clone() } else { seeds };
     let staying: HashSet<i64> = stay.iter().copied().collect();
     let go: Vec<i64> = all.iter().copied().filter(|n| !staying.contains(n)).collect();
 
-    lock_for_change(&all);
     lock_neighbours(&all);
     fold::of(&all, now);
     let mut rows = lock_for_change(&all);

@@ -10,6 +10,7 @@ mod forget;
 mod group_limits;
 mod group_limits_concurrent;
 mod groups;
+mod groups_races;
 mod limits;
 mod limits_concurrent;
 mod limits_order;

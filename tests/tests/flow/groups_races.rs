@@ -1,0 +1,130 @@
+//! `delete_group` and `reset_group` beside a transaction that brings a settled member back, replaces it, or makes a task
+//! wait for it. A settled task has no live row: who locks only those goes on while the other transaction is open, and
+//! leaves a ghost that is granted and belongs to no task, or a counter that is wrong for ever. `check()` at the end of
+//! each test finds both.
+
+use serde_json::json;
+use taskq_tests::{Background, Db, Progress, Session};
+
+/// `z` of the group has completed, `y` has aborted, and `x` aborted because of `y`; `q` is ready, and `out` waits for it.
+fn setup(session: &mut Session) {
+    session
+        .insert(json!([
+            {"id": "z", "action": "z", "group_id": "g"}, {"id": "y", "action": "y", "group_id": "g"},
+            {"id": "x", "action": "x", "group_id": "g", "depends_on": ["y"]},
+            {"id": "q", "action": "q"}, {"id": "out", "action": "out", "depends_on": ["z", "q"]},
+            {"id": "parent", "action": "parent"},
+        ]))
+        .unwrap();
+    session.perform("z", "completed");
+    session.perform("y", "aborted");
+}
+
+/// Runs `beside` in an open transaction, then the call on the group, which must wait for it; then ends the transaction.
+fn race(db: &Db, isolation: &str, beside: &str, call: &'static str, end: &str) -> Session {
+    let (mut open, other, mut watcher) = (db.connect(), db.connect(), db.connect());
+    setup(&mut watcher);
+    open.run(&format!("BEGIN ISOLATION LEVEL {isolation}"));
+    open.run(beside);
+    let call: Background<()> = other.background(move |session| session.run(call));
+    assert_eq!(
+        call.settle_down(&mut watcher),
+        Progress::Blocked,
+        "{beside}: who changes members is waited for"
+    );
+    open.run(end);
+    call.join();
+    watcher
+}
+
+/// What may be under way beside the call.
+const BESIDE: [&str; 7] = [
+    "SELECT taskq.retry_tasks('{y}')",
+    "SELECT taskq.retry_group('g')",
+    "SELECT taskq.replace_tasks('[{\"id\": \"z\", \"action\": \"z\"}]')",
+    "SELECT taskq.replace_tasks('[{\"id\": \"z\", \"action\": \"z\", \"group_id\": \"g\"}]')",
+    "SELECT taskq.insert_tasks('[{\"id\": \"n\", \"action\": \"n\", \"depends_on\": [\"z\"]},
+                                 {\"id\": \"m\", \"action\": \"m\", \"depends_on\": [\"z\", \"q\"]}]')",
+    "SELECT taskq.return_task(task_id, token, children => '[{\"id\": \"n\", \"action\": \"n\", \"depends_on\": [\"z\", \"q\"]}]')
+       FROM taskq.own_tasks('w', 1, '{parent}')",
+    "SELECT taskq.delete_tasks('{z}')",
+];
+
+/// Does all that can be done; what is left is stuck.
+fn all_ends(session: &mut Session, case: &str) {
+    let actions = ["z", "y", "x", "q", "out", "n", "m", "parent"];
+    while let Some(grant) = session.own("w", 1, &actions).unwrap().pop() {
+        session.complete(&grant);
+    }
+    let stuck: Vec<String> =
+        session.all("SELECT id || ' ' || state FROM taskq.tasks WHERE state NOT IN ('completed', 'aborted')");
+    assert!(stuck.is_empty(), "{case}: {stuck:?}");
+}
+
+#[test]
+fn a_group_is_deleted_with_what_comes_back_into_it() {
+    for beside in BESIDE {
+        for end in ["COMMIT", "ROLLBACK"] {
+            let db = Db::new();
+            let mut watcher = race(&db, "READ COMMITTED", beside, "SELECT taskq.delete_group('g')", end);
+            let left: i64 = watcher.one("SELECT count(*) FROM taskq.tasks WHERE group_id = 'g'");
+            assert_eq!(left, 0, "{beside}, {end}");
+            all_ends(&mut watcher, beside);
+        }
+    }
+}
+
+#[test]
+fn a_group_is_reset_with_all_that_waits_for_it() {
+    for beside in BESIDE {
+        for end in ["COMMIT", "ROLLBACK"] {
+            let db = Db::new();
+            let mut watcher = race(&db, "READ COMMITTED", beside, "SELECT taskq.reset_group('g')", end);
+            let case = format!("{beside}, {end}");
+            // Whoever waits for z waits again: it has not been done since.
+            for id in ["n", "m", "out"] {
+                let waits: bool = watcher.one(&format!(
+                    "SELECT EXISTS (SELECT FROM taskq.dependencies d JOIN taskq.tasks t ON t.id = d.after
+                                     WHERE d.run = '{id}' AND t.state NOT IN ('completed', 'aborted'))"
+                ));
+                if let Some(task) = watcher.task(id) {
+                    assert_eq!(task.state == "blocked", waits, "{case}: {id} is {}", task.state);
+                }
+            }
+            let broken = watcher.broken();
+            assert!(broken.is_empty(), "{case}: {broken:?}");
+            all_ends(&mut watcher, &case);
+        }
+    }
+}
+
+#[test]
+fn what_an_older_snapshot_inserts_is_seen_by_the_reset() {
+    let db = Db::new();
+    let beside = "SELECT taskq.insert_task('n', 'n', depends_on => '{z,q}')";
+    let mut watcher = race(&db, "REPEATABLE READ", beside, "SELECT taskq.reset_group('g')", "COMMIT");
+    assert_eq!(watcher.task("n").map(|task| task.num_signals), Some(0));
+    watcher.perform("q", "completed");
+    assert_eq!(watcher.state("n"), "blocked");
+    all_ends(&mut watcher, beside);
+}
+
+/// Both orders: here the reset is the open one.
+#[test]
+fn what_comes_while_a_group_is_being_reset_or_deleted_waits_for_it() {
+    for call in ["reset_group", "delete_group"] {
+        for beside in BESIDE {
+            let db = Db::new();
+            let (mut open, other, mut watcher) = (db.connect(), db.connect(), db.connect());
+            setup(&mut watcher);
+            open.run(&format!("BEGIN; SELECT taskq.{call}('g')"));
+            let beside_call = other.background(move |session| drop(session.batch_execute(beside)));
+            beside_call.settle_down(&mut watcher);
+            open.run("COMMIT");
+            beside_call.join();
+            let broken = watcher.broken();
+            assert!(broken.is_empty(), "{call} and {beside}: {broken:?}");
+            all_ends(&mut watcher, &format!("{call} and {beside}"));
+        }
+    }
+}
