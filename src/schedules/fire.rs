@@ -1,6 +1,7 @@
 //! Inserting the runs of schedules that are due.
 
 use std::collections::{BTreeSet, HashSet};
+use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
 
@@ -9,7 +10,7 @@ use crate::error::{Refusal, Result};
 use crate::insert::{OnConflict, Options, insert};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::session::all_or_nothing;
+use crate::pg::session::{all_or_nothing, check_for_interrupts};
 use crate::pg::statement::{Statement, args};
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
@@ -22,6 +23,10 @@ const GRACE: i64 = 60_000_000;
 
 /// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
 const MOST_RUNS: usize = 1000;
+
+/// For how long one call inserts runs. Whoever claims tasks is to claim, not to insert what others have scheduled: what
+/// is left stays due.
+const LONGEST: Duration = Duration::from_millis(200);
 
 /// A schedule that is being looked after by somebody else is passed over.
 static DUE: Statement = Statement::new(
@@ -59,7 +64,8 @@ struct Due {
     max_backfill: Option<i32>,
 }
 
-/// Inserts the runs of up to `bound` schedules that are due; returns whether there were any.
+/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns
+/// whether there were any.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     let due: Vec<Due> = DUE.query(args![now, bound], |row| Due {
         name: row.need(1),
@@ -72,16 +78,20 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
         last_task_id: row.get(8),
         max_backfill: row.get(9),
     });
+    let began = Instant::now();
     let mut fired = false;
     for schedule in due {
-        fired |= fire(schedule, now);
+        fired |= fire(schedule, now, began);
+        if began.elapsed() > LONGEST {
+            break;
+        }
     }
     fired
 }
 
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
 /// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
-fn fire(schedule: Due, now: Time) -> bool {
+fn fire(schedule: Due, now: Time, began: Instant) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
         ADVANCE.execute(args![
             schedule.name,
@@ -92,11 +102,16 @@ fn fire(schedule: Due, now: Time) -> bool {
         ]);
         return false;
     };
-    let (runs, next) = runs(&calendar, &schedule, now);
+    let (runs, mut next) = runs(&calendar, &schedule, now);
     let mut last: Option<(Time, String)> = None;
     let mut previous = schedule.last_task_id.clone();
     let mut problem: Option<String> = None;
-    for time in runs {
+    for (done, time) in runs.into_iter().enumerate() {
+        check_for_interrupts();
+        if done > 0 && began.elapsed() > LONGEST {
+            next = time;
+            break;
+        }
         let id = format!("{}@{}", schedule.name, iso(time));
         match start(&schedule, &id, previous.as_deref(), now) {
             Started::Busy => return false,

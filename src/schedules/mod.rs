@@ -27,6 +27,12 @@ use cron::Calendar;
 /// The longest name: a run's id adds `@` and twenty characters to it.
 const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
 
+/// The longest cron expression, in bytes. Each call that finds the schedule due reads it.
+const MAX_CRON: usize = 1_000;
+
+/// How many of the latest missed runs can be asked for: they are looked for backwards from now, each time anew.
+const MAX_BACKFILL: i32 = 1_000;
+
 /// `taskq.schedule(name, cron, task, timezone, overlap, backfill, max_backfill) -> timestamptz`
 #[pg_extern(sql = "")]
 fn taskq_schedule(
@@ -74,9 +80,14 @@ fn schedule(
     let task = json("task", task)?;
     let overlap = one_of("overlap", overlap, &["skip", "queue", "replace"])?;
     let backfill = one_of("backfill", backfill, &["one", "none", "all"])?;
-    if max_backfill.is_some_and(|most| most < 1) {
-        let given = max_backfill.unwrap_or_default().to_string();
-        return Err(Refusal::out_of_range("max_backfill", &given, "Give an integer from 1 up."));
+    if let Some(most) = max_backfill.filter(|most| !(1..=MAX_BACKFILL).contains(most)) {
+        let hint = format!("Give an integer from 1 to {MAX_BACKFILL}, or NULL for each missed run.");
+        return Err(Refusal::out_of_range("max_backfill", &most.to_string(), &hint));
+    }
+    if cron.len() > MAX_CRON {
+        let hint =
+            format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
+        return Err(Refusal::out_of_range("cron", &format!("{} bytes long", cron.len()), &hint));
     }
     let specs = spec::parse_tasks(&format!("[{task}]"))?;
     if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {

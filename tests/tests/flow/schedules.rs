@@ -152,6 +152,40 @@ fn max_backfill_brings_the_latest_of_the_missed_runs() {
     assert_eq!(ids, ["2039-12-31T23:59:58", "2039-12-31T23:59:59", "2040-01-01T00:00:00"]);
 }
 
+/// Whoever claims tasks fires schedules, too; what others have missed must not become his work.
+#[test]
+fn what_a_schedule_has_to_catch_up_with_delays_no_claim() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    for (name, most) in [("s", "NULL"), ("t", "1000")] {
+        call(
+            &mut session,
+            &format!(
+                "schedule('{name}', '* * * * * *', '{{\"action\": \"{name}\"}}', overlap => 'queue', backfill => 'all',
+                          max_backfill => {most})"
+            ),
+        );
+    }
+    session.insert((0..20).map(|_| json!({"action": "urgent"})).collect()).unwrap();
+    // Half a million runs of the one, and a thousand of the other.
+    session.set_now(Some("2030-01-08 00:00:00.5Z"));
+    for _ in 0..20 {
+        let start = std::time::Instant::now();
+        session.own_one("urgent");
+        assert!(start.elapsed().as_secs() < 3, "a claim took {:?}", start.elapsed());
+    }
+    // It goes on where it stopped: none is missing and none comes twice.
+    call(&mut session, "unschedule('s')");
+    call(&mut session, "maintain()");
+    let all = "SELECT count(*) FROM taskq.tasks WHERE action = 't'";
+    assert_eq!(session.one::<i64>(all), 1000);
+    let in_a_row =
+        "SELECT max(CASE WHEN id LIKE 's@%' THEN substr(id, 3)::timestamptz END) - '2030-01-01 00:00:00Z'
+                           = interval '1 second' * count(*) FILTER (WHERE id LIKE 's@%') FROM taskq.tasks";
+    assert!(session.one::<bool>(in_a_row));
+}
+
 #[test]
 fn years_of_downtime_cost_no_time_with_one_and_come_in_steps_with_all() {
     let db = Db::new();
@@ -251,6 +285,8 @@ fn wrong_schedules_are_refused() {
         ("'s', '* * * * *', '{\"action\": \"x\"}', overlap => 'maybe'", "22023", "overlap"),
         ("'s', '* * * * *', '{\"action\": \"x\"}', backfill => 'some'", "22023", "backfill"),
         ("'s', '* * * * *', '{\"action\": \"x\"}', max_backfill => 0", "22023", "max_backfill"),
+        ("'s', '* * * * *', '{\"action\": \"x\"}', max_backfill => 1001", "22023", "max_backfill"),
+        ("'s', repeat('1,', 500) || '1 * * * *', '{\"action\": \"x\"}'", "22023", "cron"),
         ("'s', '* * * * *', '{\"action\": \"x\", \"unique_by\": true}'", "TQ006", "unique"),
     ] {
         refused(&mut session, code, naming, &format!("SELECT taskq.schedule({arguments})"), &[]);
