@@ -69,12 +69,13 @@ TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 test: ## all of the following four; installs what they need
 	@.ci/test.sh all
 
-lint: ## format and clippy
+lint: ## format, clippy, and pgspot on the install script
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo clippy --release --locked -p taskq_tests -p branch_export --all-targets -- -D warnings
+	@.ci/pgspot.sh $(SQL_PARTS)
 
 unit-test: ## tests of the pure parts, without a server
 	$(CARGO_ENV) cargo test --release --locked -p taskq --lib $(TEST_FEATURES) -- --skip pg_test::

@@ -67,6 +67,12 @@ BEGIN
         RAISE EXCEPTION 'argument "role" must not be NULL'
             USING ERRCODE = '22004', DETAIL = 'NULL was given for "role".', HINT = 'Give the name of a role.';
     END IF;
+    -- A regrole may be any number.
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS x WHERE x.oid = role) THEN
+        RAISE EXCEPTION 'role "%" does not exist', role
+            USING ERRCODE = '42704', DETAIL = 'A part is given to, and taken from, one role of the cluster.',
+                  HINT = 'Give the name of a role; pg_roles shows those there are.';
+    END IF;
     IF give THEN
         EXECUTE format('GRANT USAGE ON SCHEMA taskq TO %s', role);
     END IF;
@@ -120,4 +126,38 @@ CREATE FUNCTION taskq.revoke_monitor(role regrole) RETURNS void LANGUAGE sql
     AS $$ SELECT taskq._grant('monitor', role, false) $$;
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
-REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
+-- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:
+-- who may read taskq.run can make tokens.
+DO $$
+DECLARE
+    o record;
+BEGIN
+    FOR o IN
+        SELECT DISTINCT x.kind, x.name, x.grantee
+          FROM (SELECT 'SCHEMA' AS kind, n.oid::regnamespace::text AS name, n.nspowner AS owner, (a.acl).grantee AS grantee
+                  FROM pg_catalog.pg_namespace AS n
+                 CROSS JOIN LATERAL (SELECT aclexplode(COALESCE(n.nspacl, acldefault('n', n.nspowner))) AS acl) AS a
+                 WHERE n.nspname = 'taskq'
+                UNION ALL
+                SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, c.relowner,
+                       (a.acl).grantee
+                  FROM pg_catalog.pg_class AS c
+                 CROSS JOIN LATERAL (SELECT aclexplode(c.relacl) AS acl) AS a
+                 WHERE c.relnamespace = 'taskq'::regnamespace
+                UNION ALL
+                SELECT 'ROUTINE', p.oid::regprocedure::text, p.proowner, (a.acl).grantee
+                  FROM pg_catalog.pg_proc AS p
+                 CROSS JOIN LATERAL (SELECT aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) AS acl) AS a
+                 WHERE p.pronamespace = 'taskq'::regnamespace
+                UNION ALL
+                SELECT 'TYPE', t.oid::regtype::text, t.typowner, (a.acl).grantee
+                  FROM pg_catalog.pg_type AS t
+                 CROSS JOIN LATERAL (SELECT aclexplode(COALESCE(t.typacl, acldefault('T', t.typowner))) AS acl) AS a
+                 WHERE t.typnamespace = 'taskq'::regnamespace AND t.typtype IN ('d', 'e', 'r')) AS x
+         WHERE x.grantee <> x.owner
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s %s FROM %s', o.kind, o.name,
+                       CASE o.grantee WHEN 0 THEN 'PUBLIC' ELSE o.grantee::regrole::text END);
+    END LOOP;
+END
+$$;

@@ -4,6 +4,24 @@
 -- one of `run`, `blocked`, `scheduled` and `settled`; see docs/architecture.md for the whole map.
 -- Tables that change often are narrow; the wide one hardly ever.
 
+-- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
+-- found by then, or whoever may create operators in a schema of the caller's search_path had his own called by everybody.
+-- (`schema = pg_catalog` in the control file has the same effect; this one also holds where the script is run by hand.)
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
+-- Texts go to and from Rust as they are stored, which is UTF-8 there.
+DO $$
+BEGIN
+    IF pg_catalog.getdatabaseencoding() OPERATOR(pg_catalog.<>) 'UTF8' THEN
+        RAISE EXCEPTION 'extension "taskq" needs a database with the encoding UTF8'
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = pg_catalog.format('The encoding of database "%s" is %s.',
+                                             pg_catalog.current_database(), pg_catalog.getdatabaseencoding()),
+                  HINT = 'Create the database with ENCODING ''UTF8'' TEMPLATE template0. Clients may use any encoding.';
+    END IF;
+END
+$$;
+
 CREATE SCHEMA taskq;
 COMMENT ON SCHEMA taskq IS 'a task queue with dependencies between tasks';
 

@@ -4,6 +4,7 @@
 //! A function that runs with its caller's rights, or a table that PUBLIC may read, fails here.
 
 mod forbidden;
+mod install;
 mod roles;
 
 use std::process;
