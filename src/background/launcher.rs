@@ -87,14 +87,9 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
         not_before: Time(0),
         patience: SOON,
     });
-    if let Some(worker) = &entry.worker {
-        if !worker.has_ended() {
-            // Its end wakes us.
-            return LOOK;
-        }
+    if entry.worker.as_ref().is_some_and(Started::has_ended) {
         entry.worker = None;
-        slot.leave();
-        if slot.state() == State::Running {
+        if slot.state() == State::Running && !slot.is_occupied() {
             // It died of an error, and could not say so.
             entry.patience =
                 if entry.started_at.until(now) > ALIVE { SOON } else { (entry.patience * 2).min(LATE) };
@@ -102,8 +97,20 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
             slot.set_state(State::Ended);
         }
     }
-    if matches!(slot.state(), State::Absent | State::Off) {
+    if entry.worker.is_some() || slot.is_occupied() {
+        // Ours, or one that a launcher before this one has started. Its end wakes us.
         return LOOK;
+    }
+    match slot.state() {
+        State::Off => return LOOK,
+        // The extension may have come since: by a restore, or without any call of a function of it.
+        State::Absent => {
+            let again = Time(entry.started_at.0 + LOOK.as_micros() as i64);
+            if again > now {
+                return process::until(again);
+            }
+        }
+        State::Unknown | State::Running | State::Ended => {}
     }
     let not_before = entry.not_before.max(slot.away_until());
     if not_before > now {

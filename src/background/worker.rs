@@ -45,8 +45,11 @@ process::main!(taskq_worker_main, live);
 fn live(database: pg_sys::Oid) {
     process::connect(Some(database));
     let Some(slot) = board::slot_of(database) else { process::end(0) };
-    slot.occupy();
+    if !slot.occupy() {
+        process::end(0);
+    }
     process::at_exit(leave);
+    process::be_superuser();
     if !guc::background_worker() {
         end(slot, State::Off);
     }

@@ -13,6 +13,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
 
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
 use super::clock::Time;
@@ -89,7 +90,7 @@ pub(crate) fn request() {
                 // SAFETY: as Postgres calls a hook.
                 unsafe {
                     if let Some(before) = BEFORE {
-                        before();
+                        pg_guard_ffi_boundary(|| before());
                     }
                     pg_sys::RequestAddinShmemSpace(size_of::<Board>());
                 }
@@ -104,7 +105,7 @@ pub(crate) fn request() {
             // without databases. After a crash everything is made anew, and this is called again.
             unsafe {
                 if let Some(before) = BEFORE {
-                    before();
+                    pg_guard_ffi_boundary(|| before());
                 }
                 let mut found = false;
                 let memory = pg_sys::ShmemInitStruct(c"taskq".as_ptr(), size_of::<Board>(), &mut found);
@@ -190,10 +191,14 @@ impl Slot {
         !self.latch.load(SeqCst).is_null()
     }
 
-    /// This process is the database's worker from now on.
-    pub(crate) fn occupy(&self) {
+    /// This process is the database's worker from now on, if there is no other. (A launcher that was started anew may
+    /// have sent one where its predecessor had just done so.)
+    pub(crate) fn occupy(&self) -> bool {
+        if self.latch.compare_exchange(ptr::null_mut(), my_latch(), SeqCst, SeqCst).is_err() {
+            return false;
+        }
         self.wakes_at.store(Time::INFINITY.0, SeqCst);
-        self.latch.store(my_latch(), SeqCst);
+        true
     }
 
     /// To be called before looking what is due.
@@ -207,9 +212,14 @@ impl Slot {
         self.wakes_at.store(wakes_at.0, SeqCst);
     }
 
-    /// The worker has left.
+    /// This process is the database's worker no more, if it was. The launcher hears of it, also one that has not started
+    /// it.
     pub(crate) fn leave(&self) {
-        self.latch.store(ptr::null_mut(), SeqCst);
+        if self.latch.compare_exchange(my_latch(), ptr::null_mut(), SeqCst, SeqCst).is_ok()
+            && let Some(board) = board()
+        {
+            set(&board.launcher);
+        }
     }
 
     fn free(&self) {
@@ -237,7 +247,7 @@ pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static Slot> {
         let slot = slot_of(*database).or_else(|| {
             let slot = slot_of(pg_sys::InvalidOid)?;
             slot.set_state(State::Unknown);
-            slot.leave();
+            slot.latch.store(ptr::null_mut(), SeqCst);
             slot.away_until.store(0, SeqCst);
             slot.database.store(database.to_u32(), SeqCst);
             Some(slot)

@@ -106,6 +106,16 @@ pub(crate) fn connect(database: Option<pg_sys::Oid>) {
     }
 }
 
+/// Makes this process run as the user that it has connected as, the first superuser, whatever role is set for the
+/// database or for that user.
+pub(crate) fn be_superuser() {
+    // SAFETY: that user is the one that the process was authenticated as, so that nothing has to be looked up.
+    unsafe {
+        pg_sys::SetSessionAuthorization(pg_sys::Oid::from(pg_sys::BOOTSTRAP_SUPERUSERID), true);
+    }
+    set(c"role", c"none");
+}
+
 /// Sets a setting of this session, as its user would.
 pub(crate) fn set(name: &std::ffi::CStr, value: &std::ffi::CStr) {
     // SAFETY: two strings; raises an error if there is no such setting.

@@ -7,4 +7,5 @@
 mod chores;
 mod cluster;
 mod ends;
+mod launcher;
 mod room;
