@@ -18,9 +18,13 @@ impl FromDatum for JsonText {
             let len = (pgrx::varsize_any_exhdr(jsonb.cast())) as i32;
             let text =
                 pg_sys::JsonbToCString(std::ptr::null_mut(), std::ptr::addr_of_mut!((*jsonb).root), len);
-            let owned = std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned();
+            let owned = std::ffi::CStr::from_ptr(text).to_str().map(str::to_owned);
             pg_sys::pfree(text.cast());
-            Some(JsonText(owned))
+            match owned {
+                Ok(owned) => Some(JsonText(owned)),
+                // The extension is only installed where texts are UTF-8; what is stored is never changed in silence.
+                Err(_) => pgrx::error!("a jsonb value is not UTF-8"),
+            }
         }
     }
 }
@@ -40,7 +44,10 @@ impl IntoDatum for JsonText {
 impl JsonText {
     /// The text of an argument that the SQL surface declares as jsonb.
     pub(crate) fn from_argument(argument: AnyElement) -> Option<Self> {
-        // SAFETY: sql/functions.sql declares every argument that comes here as jsonb.
+        if argument.oid() != pg_sys::JSONBOID {
+            pgrx::error!("an argument has type {:?} and not jsonb", argument.oid());
+        }
+        // SAFETY: not NULL, or it would not be here; the type was compared just now.
         unsafe { JsonText::from_datum(argument.datum(), false) }
     }
 

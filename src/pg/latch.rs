@@ -10,6 +10,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 /// The fourth field of our lock tags. The SQL advisory-lock functions only make 1 and 2 there, so
 /// nobody's advisory locks collide with ours or pose as waiters.
@@ -94,9 +95,9 @@ pub(crate) fn sleep(time: Duration) {
 }
 
 unsafe extern "C-unwind" {
-    /// libpq/pqcomm.c; not among pgrx's bindings.
+    /// libpq/pqcomm.c; not among pgrx's bindings, and not guarded as those are: what it raises jumps.
     fn pq_check_connection() -> bool;
-    /// storage/ipc/sinvaladt.c (to PostgreSQL 16); not among pgrx's bindings.
+    /// storage/ipc/sinvaladt.c (to PostgreSQL 16); not among pgrx's bindings. Raises nothing.
     #[cfg(not(any(feature = "pg17", feature = "pg18")))]
     fn BackendIdGetProc(backend_id: std::ffi::c_int) -> *mut pg_sys::PGPROC;
 }
@@ -106,8 +107,9 @@ unsafe extern "C-unwind" {
 /// sleep after it. (With `client_connection_check_interval` the server makes the same check itself every so many
 /// seconds; should it fall between the two, and a wake-up before it, the slow look makes up for it.)
 pub(crate) fn check_client() {
-    // SAFETY: MyProcPort is set in client backends only, and the check is made only there.
-    let alive = unsafe { pg_sys::MyProcPort.is_null() || pq_check_connection() };
+    // SAFETY: MyProcPort is set in client backends only, and the check is made only there. An error of it is caught where
+    // it is raised, and goes on through our frames as a panic.
+    let alive = unsafe { pg_sys::MyProcPort.is_null() || pg_guard_ffi_boundary(|| pq_check_connection()) };
     if !alive {
         super::throw::throw("08006", "the client of this waiting call has gone", "", "");
     }

@@ -46,9 +46,14 @@ impl Call {
     }
 
     /// Argument `n`, counted from 0; `None` for NULL.
-    pub(crate) fn argument<T: FromDatum>(&self, n: usize) -> Option<T> {
-        // SAFETY: the SQL surface declares as many arguments as are read here, with these types.
+    pub(crate) fn argument<T: FromDatum + IntoDatum>(&self, n: usize) -> Option<T> {
+        // SAFETY: Postgres has made as many arguments as it says, and as the slice has. The type of the one that is asked for
+        // is compared with what the call was resolved to.
         unsafe {
+            let declared = pg_sys::get_fn_expr_argtype((*self.fcinfo).flinfo, n as i32);
+            if declared != T::type_oid() {
+                pgrx::error!("argument {n} of a procedure has type {declared:?}");
+            }
             let argument = (*self.fcinfo).args.as_slice((*self.fcinfo).nargs as usize)[n];
             T::from_datum(argument.value, argument.isnull)
         }

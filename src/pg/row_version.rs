@@ -6,8 +6,13 @@ use pgrx::pg_sys;
 /// that has committed, whatever the snapshot in use shows, nor one that is still open. (Who has only locked the row may
 /// be about to change it.) Takes no lock on the row, and waits for nobody.
 pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
-    // SAFETY: the table is opened and closed here, under the lock of a reader, and only a heap is looked into. A row
-    // identifier that points nowhere raises an error or finds nothing. The buffer that a found version is in is pinned
+    let block = (u32::from(row.ip_blkid.bi_hi) << 16) | u32::from(row.ip_blkid.bi_lo);
+    if block == pg_sys::InvalidBlockNumber {
+        // To the buffer manager that means: a new block at the end of the table.
+        return false;
+    }
+    // SAFETY: the table is opened and closed here, under the lock of a reader, and only a heap is looked into. A block
+    // that the table does not have raises an error, and a line that its block does not have finds nothing. The buffer that a found version is in is pinned
     // by `heap_fetch` and released here; nothing of it is looked at. A dirty snapshot is a structure that needs no more
     // than its type; the visibility check tells in it who is changing what it returns.
     unsafe {

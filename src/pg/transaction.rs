@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -73,9 +74,24 @@ pub(crate) fn listen(listener: Listener) {
     }
 }
 
+/// An error here would be one after the commit, for which Postgres has no answer but to end every session. None is known:
+/// if there is one, somebody is woken late, and the log says so.
 fn tell(end: End) {
-    if let Some(listener) = LISTENER.get() {
-        listener(end);
+    let Some(listener) = LISTENER.get() else { return };
+    // SAFETY: reads a variable. An error sets it to zero on its way, and whoever called us counts it down afterwards.
+    let holdoff = unsafe { pg_sys::InterruptHoldoffCount };
+    // SAFETY: reads a variable.
+    let context = unsafe { pg_sys::CurrentMemoryContext };
+    if catch_unwind(AssertUnwindSafe(|| listener(end))).is_err() {
+        // SAFETY: what an error of Postgres leaves to the abort that follows it elsewhere: the count is as it was, the
+        // context is the one in which we were called, and no lock of the lightweight kind is held while a transaction is
+        // told of its end.
+        unsafe {
+            pg_sys::InterruptHoldoffCount = holdoff;
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::LWLockReleaseAll();
+        }
+        pgrx::warning!("taskq could not tell others of the end of this transaction");
     }
 }
 

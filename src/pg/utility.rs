@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
 /// What was called for such commands before us.
@@ -41,9 +42,10 @@ unsafe extern "C-unwind" fn on_utility(
             vacate(database);
         }
         match BEFORE {
-            Some(next) => {
+            // An error in it jumps: caught there, it goes on through our frames as a panic.
+            Some(next) => pg_guard_ffi_boundary(|| {
                 next(statement, query, read_only, context, params, environment, destination, completion)
-            }
+            }),
             None => pg_sys::standard_ProcessUtility(
                 statement,
                 query,
