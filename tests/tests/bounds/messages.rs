@@ -1,7 +1,7 @@
 //! A refusal names what it refuses; it does not send a hundred megabytes of it back, nor write them into the log of the
 //! server.
 
-use taskq_tests::Db;
+use taskq_tests::{Db, refused};
 
 /// Every text that a call takes, a million bytes long.
 #[test]
@@ -54,4 +54,25 @@ fn no_message_repeats_more_of_its_input_than_a_line() {
             assert!(part.len() < 5_000, "{call}: {} bytes: {}...", part.len(), &part[..200]);
         }
     }
+}
+
+/// What PostgreSQL itself would refuse in words about something else, or not at all.
+#[test]
+fn odd_arguments_are_refused_by_their_names() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for call in ["retry_tasks", "cancel_tasks", "delete_tasks"] {
+        for pattern in [r"\", r"%\", r"\\\"] {
+            let query = format!("SELECT taskq.{call}(status_like => '{pattern}')");
+            refused(&mut session, "22023", "status_like", &query, &[]);
+        }
+        session.run(&format!(r"SELECT taskq.{call}(status_like => 'a\\')"));
+    }
+    refused(&mut session, "22004", "task_ids", "SELECT taskq.retry_tasks()", &[]);
+    assert_eq!(session.one::<i32>("SELECT taskq._num_settled('{NULL}')"), 0);
+    // A block that no table has: to the buffer manager it means a new one at the end.
+    let size = "SELECT pg_relation_size('taskq.run')";
+    let before: i64 = session.one(size);
+    assert!(!session.one::<bool>("SELECT taskq._is_untouched('taskq.run', '(4294967295,1)')"));
+    assert_eq!(session.one::<i64>(size), before);
 }
