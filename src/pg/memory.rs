@@ -4,6 +4,8 @@
 //! with it. PostgreSQL's is an error that rolls the transaction back, but an allocator may not unwind. So the session
 //! ends here with a FATAL error, as when it is terminated: Postgres' exit callbacks roll back and give up the locks.
 
+#![cfg_attr(test, allow(dead_code, reason = "see `ALLOCATOR`"))]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +14,8 @@ use pgrx::pg_sys;
 /// The system's allocator, which does not come back empty-handed inside a server process.
 struct OrEndSession;
 
+// A program of unit tests is no server: nothing that it reaches may ask for what only a server has.
+#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: OrEndSession = OrEndSession;
 
@@ -51,8 +55,7 @@ fn given(memory: *mut u8, size: usize) -> *mut u8 {
 #[cold]
 fn none_left(size: usize) {
     static ENDING: AtomicBool = AtomicBool::new(false);
-    // SAFETY: reads variables. They are this library's server's: a process that has no such thing never gets here, since
-    // it does not run out of memory in a unit test.
+    // SAFETY: reads variables of the server that has loaded this library.
     let in_session = unsafe { pg_sys::IsUnderPostmaster && !pg_sys::MyProc.is_null() };
     if !in_session || ENDING.swap(true, Ordering::Relaxed) {
         return;

@@ -53,7 +53,7 @@ fn a_database_into_which_the_extension_comes_later_gets_a_worker() {
     session.run("SELECT pg_reload_conf()");
     // Long enough for a worker to come, find no extension, and leave.
     thread::sleep(Duration::from_secs(5));
-    assert_eq!(workers(&mut session, Some("later")), []);
+    assert_eq!(workers(&mut session, Some("later")), [0; 0]);
     let mut later = cluster.connect_to("later");
     later.run("CREATE EXTENSION taskq");
     later.run(

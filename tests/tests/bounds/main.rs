@@ -3,6 +3,7 @@
 //! sessions of the cluster their work. And no refusal repeats more of what it was given than a line.
 
 mod chains;
+mod memory;
 mod messages;
 mod numbers;
 mod products;
