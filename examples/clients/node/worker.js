@@ -2,7 +2,7 @@
 //
 //     PGHOST=... PGDATABASE=... node worker.js [ACTION]
 //
-// It performs one task at a time; run as many processes as you want tasks at once. SIGTERM or SIGINT: it takes no
+// It performs one task at a time; run as many processes as you want tasks at once, or pool.js. SIGTERM or SIGINT: it takes no
 // more, lets the task in hand finish within the grace, and gives it back if that does not suffice. A task that was
 // cancelled or taken over is dropped as soon as a heartbeat hears of it.
 'use strict';
@@ -28,8 +28,21 @@ async function perform(task, signal) {
   const body = JSON.parse(task.body);
   if (typeof body.text !== 'string') throw new Rejected('the body lacks a text');
   await sleep((body.seconds ?? 0) * 1000, undefined, { signal });
-  return { sha256: createHash('sha256').update(body.text).digest('hex'), client: 'node' };
+  const sha256 = createHash('sha256').update(body.text).digest('hex');
+  return { sha256, head: body.text.slice(0, 10), client: 'node' };
 }
+
+/** The result as JSON. One that is none must not end the worker: the task is rejected. */
+function toJson(result) {
+  try {
+    return JSON.stringify(result);
+  } catch (error) {
+    throw new Rejected(`its result is no JSON: ${error.message}`);
+  }
+}
+
+/** What a text of PostgreSQL can hold. */
+const printable = (text) => text.replaceAll('\0', '');
 
 let client; // one connection, opened again as often as it takes
 let opening; // the promise of it, so that heartbeats and returns do not open two
@@ -103,10 +116,15 @@ async function give(task, { code, status, result, retryAfter }) {
   try {
     const rows = await call(
       `SELECT taskq.return_task($1, $2, $3, $4, result => $5, retry_after => $6::interval) AS code`,
-      [task.id, task.token, code, status, result && JSON.stringify(result), retryAfter],
+      [task.id, task.token, code, status, result, retryAfter],
     );
     log(`${task.id}: ${rows[0].code}`);
   } catch (error) {
+    if (error.code?.startsWith('22') && result !== undefined) {
+      // JSON that the server cannot store, with a \u0000 for one. The next try would have no other.
+      log(`${task.id}: its result cannot be stored:`, error.message);
+      return give(task, { code: 'aborted', status: printable(`its result cannot be stored: ${error.message}`) });
+    }
     if (!['TQ001', 'TQ003'].includes(error.code)) throw error;
     // Cancelled, deleted, taken over, or returned by us and only the answer was lost.
     log(`${task.id}: dropped, it is not ours any more`);
@@ -127,14 +145,16 @@ async function work(task) {
   const grace = setInterval(() => Date.now() > giveUpAt - 5000 && interrupt.abort(), 100);
   let outcome;
   try {
-    outcome = { code: 'completed', result: await perform(task, interrupt.signal) };
+    outcome = { code: 'completed', result: toJson(await perform(task, interrupt.signal)) };
   } catch (error) {
     if (interrupt.signal.aborted) {
-      outcome = { code: 'pending', status: 'given back by a worker that stops' };
+      // At once: it has not failed, and need not wait for the back-off.
+      outcome = { code: 'pending', status: 'given back by a worker that stops', retryAfter: '0' };
     } else if (error instanceof Rejected) {
-      outcome = { code: 'aborted', status: error.message };
+      outcome = { code: 'aborted', status: printable(error.message) };
     } else {
-      outcome = { code: 'pending', status: String(error), retryAfter: '5 seconds' };
+      // When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
+      outcome = { code: 'pending', status: printable(String(error)) };
     }
   } finally {
     clearInterval(heartbeat);

@@ -2,7 +2,7 @@
 
     PGHOST=... PGDATABASE=... python worker.py [ACTION]
 
-It performs one task at a time; run as many processes as you want tasks at once. SIGTERM or SIGINT: it takes no
+It performs one task at a time; run as many processes as you want tasks at once, or pool.py. SIGTERM or SIGINT: it takes no
 more, lets the task in hand finish within the grace, and gives it back if that does not suffice. A task that was
 cancelled or taken over is dropped as soon as a heartbeat hears of it.
 """
@@ -44,7 +44,7 @@ def perform(task, interrupt):
         raise Rejected("the body lacks a text")
     if interrupt.wait(body.get("seconds", 0)):
         raise Interrupted
-    return {"sha256": hashlib.sha256(body["text"].encode()).hexdigest(), "client": "python"}
+    return {"sha256": hashlib.sha256(body["text"].encode()).hexdigest(), "head": body["text"][:10], "client": "python"}
 
 
 class Queue:
@@ -99,10 +99,15 @@ class Queue:
         """Ends the performance."""
         query = """SELECT taskq.return_task(%(id)s, %(token)s, %(code)s, %(status)s, result => %(result)s,
                                             retry_after => %(retry_after)s::interval)"""
-        result = None if result is None else json.dumps(result)
         try:
             [[got]] = self.call(query, code=code, status=status, result=result, retry_after=retry_after, **keys(task))
             log.info("%s: %s", task["id"], got)
+        except psycopg.DataError as error:
+            if result is None:
+                raise
+            # JSON that the server cannot store, with a \u0000 for one. The next try would have no other.
+            log.warning("%s: its result cannot be stored: %s", task["id"], error)
+            self.give(task, "aborted", printable(f"its result cannot be stored: {error.diag.message_primary or error}"))
         except psycopg.Error as error:
             if error.sqlstate not in ("TQ001", "TQ003"):
                 raise
@@ -115,6 +120,19 @@ class Queue:
         self.give_up_at = time.monotonic() + GRACE + 5
         if self.waiting and self.connection is not None and not self.connection.closed:
             self.connection.cancel_safe(timeout=5)
+
+
+def to_json(result):
+    """The result as JSON. One that is none must not end the worker: the task is rejected."""
+    try:
+        return None if result is None else json.dumps(result, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Rejected(f"its result is no JSON: {error}") from error
+
+
+def printable(text):
+    """What a text of PostgreSQL can hold."""
+    return text.replace("\0", "").encode(errors="replace").decode()
 
 
 def keys(task):
@@ -156,14 +174,16 @@ def work(queue, task):
     beats = threading.Thread(target=heartbeat, args=(queue, task, interrupt, done))
     beats.start()
     try:
-        outcome = {"code": "completed", "result": perform(task, interrupt)}
+        outcome = {"code": "completed", "result": to_json(perform(task, interrupt))}
     except Interrupted:
-        outcome = {"code": "pending", "status": "given back by a worker that stops"}
+        # At once: it has not failed, and need not wait for the back-off.
+        outcome = {"code": "pending", "status": "given back by a worker that stops", "retry_after": "0"}
     except Rejected as error:
-        outcome = {"code": "aborted", "status": str(error)}
+        outcome = {"code": "aborted", "status": printable(str(error))}
     except Exception as error:  # pylint: disable=broad-except
         log.exception("%s: failed", task["id"])
-        outcome = {"code": "pending", "status": repr(error), "retry_after": "5 seconds"}
+        # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
+        outcome = {"code": "pending", "status": printable(repr(error))}
     finally:
         done.set()
         beats.join()

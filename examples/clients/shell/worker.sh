@@ -136,6 +136,9 @@ SQL
     elif grep -q 'TQ00[13]' "$error"; then
         # Cancelled, deleted, taken over, or returned by us and only the answer was lost.
         log "$id: dropped, it is not ours any more"
+    elif [ -n "$3" ] && grep -q 'ERROR: *22' "$error"; then
+        # It is no JSON, or none that the server can store. The next try would have no other.
+        give aborted 'its result is no JSON' '' ''
     else
         log "$id: not returned: $(cat "$error")"
     fi
@@ -163,9 +166,11 @@ work() {
     code=$?
     case "$code${interrupted:+ interrupted}" in
         0*) give completed '' "$(cat "$scratch/result")" '' ;;
-        *interrupted) give pending 'given back by a worker that stops' '' '' ;;
+        # At once: it has not failed, and need not wait for the back-off.
+        *interrupted) give pending 'given back by a worker that stops' '' '0' ;;
         65) give aborted 'the body lacks a text' '' '' ;;
-        *) give pending "exit code $code" '' '5 seconds' ;;
+        # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
+        *) give pending "exit code $code" '' '' ;;
     esac
 }
 

@@ -6,5 +6,7 @@ mod detached;
 mod orders;
 mod page;
 mod pgbouncer;
+mod pools;
+mod results;
 mod tools;
 mod workers;

@@ -251,7 +251,7 @@ fn a_cancel_and_a_client_that_goes_end_the_wait() {
 
 #[test]
 fn every_example_worker_works_behind_it() {
-    crate::tools::each_client("works_behind_pgbouncer", |client| {
+    crate::tools::each_client("works_behind_pgbouncer", &crate::tools::Client::ALL, |client| {
         let (db, bouncer) = (Db::new(), Bouncer::start(3));
         let mut session = db.connect();
         let mut worker = Worker::start_with(&db, client, "5", |command| {

@@ -32,23 +32,82 @@ pub fn python(script: &str) -> Command {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Client {
     Python,
+    PythonPool,
     Node,
+    NodePool,
     Rust,
+    RustPool,
     Shell,
 }
 
 impl Client {
-    /// The worker of action `checksum`.
+    pub const ALL: [Client; 7] = [
+        Client::Python,
+        Client::PythonPool,
+        Client::Node,
+        Client::NodePool,
+        Client::Rust,
+        Client::RustPool,
+        Client::Shell,
+    ];
+    /// Those with many tasks at once.
+    pub const POOLS: [Client; 3] = [Client::PythonPool, Client::NodePool, Client::RustPool];
+
+    /// The worker of action `checksum`, with one task at a time.
     pub fn command(self) -> Command {
+        self.command_with(&self.program(), 1)
+    }
+
+    /// The same with so many tasks at once, for those that can.
+    pub fn pool(self, tasks: u32) -> Command {
+        self.command_with(&self.program(), tasks)
+    }
+
+    /// The worker with its work replaced: the line that returns the result is this one instead. For those that are not
+    /// compiled.
+    pub fn changed(self, result: &str, name: &str) -> Command {
+        let program = fs::read_to_string(self.program()).unwrap();
+        let mark = if self == Client::Shell { "    printf '{\"sha256\"" } else { " sha256" };
+        let line =
+            |line: &&str| line.starts_with(mark) || line.contains("return {") && line.contains("sha256");
+        let old: Vec<&str> = program.lines().filter(line).collect();
+        assert_eq!(old.len(), 1, "{old:?}");
+        let indent: String = old[0].chars().take_while(|c| *c == ' ').collect();
+        let ending = self.program().extension().unwrap().to_owned();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).with_extension(ending);
+        fs::write(&path, program.replace(old[0], &format!("{indent}{result}"))).unwrap();
+        self.command_with(&path, 1)
+    }
+
+    fn command_with(self, program: &Path, tasks: u32) -> Command {
+        let mut command = match self {
+            Client::Python | Client::PythonPool => Command::new(installed("python/bin/python")),
+            Client::Node | Client::NodePool => Command::new("node"),
+            Client::Shell => Command::new("bash"),
+            Client::Rust | Client::RustPool => Command::new(program),
+        };
+        if !matches!(self, Client::Rust | Client::RustPool) {
+            command.arg(program);
+        }
+        if matches!(self, Client::Node | Client::NodePool) {
+            command.env("NODE_PATH", installed("node/node_modules"));
+        }
+        command.arg("checksum");
+        if Client::POOLS.contains(&self) {
+            command.arg(tasks.to_string());
+        }
+        command
+    }
+
+    fn program(self) -> PathBuf {
         match self {
-            Client::Python => python("python/worker.py"),
-            Client::Node => {
-                let mut command = Command::new("node");
-                command.arg(example("node/worker.js")).env("NODE_PATH", installed("node/node_modules"));
-                command
-            }
-            Client::Rust => Command::new(installed("build/release/taskq_worker")),
-            Client::Shell => Command::new(example("shell/worker.sh")),
+            Client::Python => example("python/worker.py"),
+            Client::PythonPool => example("python/pool.py"),
+            Client::Node => example("node/worker.js"),
+            Client::NodePool => example("node/pool.js"),
+            Client::Rust => installed("build/release/taskq_worker"),
+            Client::RustPool => installed("build/release/taskq_pool"),
+            Client::Shell => example("shell/worker.sh"),
         }
     }
 
@@ -56,21 +115,24 @@ impl Client {
     pub fn name(self) -> &'static str {
         match self {
             Client::Python => "python",
+            Client::PythonPool => "python pool",
             Client::Node => "node",
-            Client::Rust => "rust",
+            Client::NodePool => "node pool",
+            Client::Rust | Client::RustPool => "rust",
             Client::Shell => "shell",
         }
     }
 }
 
 /// Runs a test of each client in a thread of its own; fails if one of them does, and says which.
-pub fn each_client(name: &str, test: fn(Client)) {
-    let start = |client: Client| {
+pub fn each_client(name: &str, clients: &[Client], test: fn(Client)) {
+    let start = |client: &Client| {
+        let client = *client;
         // The thread's name goes into that of the test's database.
-        let thread = std::thread::Builder::new().name(format!("{}_{name}", client.name()));
+        let thread = std::thread::Builder::new().name(format!("{client:?}_{name}"));
         (client, thread.spawn(move || test(client)).unwrap())
     };
-    let threads = [Client::Python, Client::Node, Client::Rust, Client::Shell].map(start);
+    let threads: Vec<_> = clients.iter().map(start).collect();
     let failed: Vec<Client> =
         threads.into_iter().filter_map(|(client, thread)| thread.join().is_err().then_some(client)).collect();
     assert!(failed.is_empty(), "{name}: {failed:?}");
@@ -90,15 +152,23 @@ impl Worker {
 
     /// The same, with changes to the command.
     pub fn start_with(db: &Db, client: Client, grace: &str, change: impl FnOnce(&mut Command)) -> Worker {
+        let mut command = client.command();
+        change(&mut command);
+        Worker::run(db, command, grace)
+    }
+
+    /// The same with any command.
+    pub fn run(db: &Db, mut command: Command, grace: &str) -> Worker {
         let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.log", db.name()));
         let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let mut command = client.command();
+        if command.get_envs().all(|(name, _)| name != "PGDATABASE") {
+            command.env("PGDATABASE", db.name());
+        }
         command
-            .envs([("PGDATABASE", db.name()), ("TASKQ_LEASE", "3"), ("TASKQ_GRACE", grace)])
+            .envs([("TASKQ_LEASE", "3"), ("TASKQ_GRACE", grace)])
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
             .stderr(out);
-        change(&mut command);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Worker { child, log }
     }

@@ -4,42 +4,19 @@
 //! PGHOST=... PGDATABASE=... taskq_worker [ACTION]
 //! ```
 //!
-//! It performs one task at a time; run as many processes as you want tasks at once. SIGTERM or SIGINT: it takes no
+//! It performs one task at a time; run as many processes as you want tasks at once, or taskq_pool. SIGTERM or SIGINT: it takes no
 //! more, lets the task in hand finish within the grace, and gives it back if that does not suffice. A task that was
 //! cancelled or taken over is dropped as soon as a heartbeat hears of it.
-
-mod queue;
 
 use std::env;
 use std::pin::pin;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use queue::{Outcome, Queue, Task, seconds};
-
-type Error = Box<dyn std::error::Error>;
-
-/// Why a handler gives up.
-enum Failure {
-    /// No further try makes sense.
-    Rejected(String),
-    /// The next try may work.
-    Passing(String),
-}
-
-/// The work itself. It may be dropped at any `.await`; its result is kept with the task.
-async fn perform(task: &Task) -> Result<Value, Failure> {
-    let body = task.body.as_deref().unwrap_or_default();
-    let body: Value = serde_json::from_str(body).map_err(|error| Failure::Passing(error.to_string()))?;
-    let text = body["text"].as_str().ok_or_else(|| Failure::Rejected("the body lacks a text".to_owned()))?;
-    sleep(Duration::from_secs_f64(body["seconds"].as_f64().unwrap_or_default())).await;
-    Ok(json!({"sha256": format!("{:x}", Sha256::digest(text)), "client": "rust"}))
-}
+use taskq_worker::queue::{Outcome, Queue, Task, seconds};
+use taskq_worker::{Error, outcome, perform, stop_signal};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -56,22 +33,6 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Becomes true with SIGTERM or SIGINT.
-fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (sender, receiver) = watch::channel(false);
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => (),
-            _ = interrupt.recv() => (),
-        }
-        sender.send_replace(true);
-        // The channel stays open as long as somebody listens.
-        sender.closed().await;
-    });
-    Ok(receiver)
-}
-
 /// Performs a task, with heartbeats beside it, until it is done, lost, or the grace is over.
 async fn work(queue: &mut Queue, task: &Task, stop: &mut watch::Receiver<bool>, grace: Duration) -> Outcome {
     eprintln!("{}: try {}", task.id, task.num_tries);
@@ -84,11 +45,7 @@ async fn work(queue: &mut Queue, task: &Task, stop: &mut watch::Receiver<bool>, 
     });
     loop {
         tokio::select! {
-            answer = &mut handler => return match answer {
-                Ok(result) => Outcome::completed(result),
-                Err(Failure::Rejected(status)) => Outcome::aborted(status),
-                Err(Failure::Passing(status)) => Outcome::retry(status),
-            },
+            answer = &mut handler => return outcome(answer),
             _ = beats.tick() => match queue.extend(task).await {
                 Ok(true) => (),
                 Ok(false) => return Outcome::given_back(), // lost: return_task refuses it, and it is dropped

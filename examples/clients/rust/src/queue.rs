@@ -4,8 +4,7 @@ use std::env;
 use std::process;
 use std::time::Duration;
 
-use rand::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, NoTls, Row};
@@ -44,13 +43,15 @@ impl Outcome {
         Outcome { code: "aborted", status: Some(status), result: None, retry_after: None }
     }
 
+    /// When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
     pub fn retry(status: String) -> Self {
-        Outcome { code: "pending", status: Some(status), result: None, retry_after: Some(5.0) }
+        Outcome { code: "pending", status: Some(status), result: None, retry_after: None }
     }
 
+    /// At once: it has not failed, and need not wait for the back-off.
     pub fn given_back() -> Self {
         let status = Some("given back by a worker that stops".to_owned());
-        Outcome { code: "pending", status, result: None, retry_after: None }
+        Outcome { code: "pending", status, result: None, retry_after: Some(0.0) }
     }
 }
 
@@ -78,45 +79,68 @@ impl Queue {
 
     /// The next task, if there is one. Sleeps in the server until there is.
     pub async fn own(&mut self) -> Result<Option<Task>, Error> {
+        Ok(self.own_many(1).await?.pop())
+    }
+
+    /// Up to so many tasks. Sleeps in the server until there are some.
+    pub async fn own_many(&mut self, number: i32) -> Result<Vec<Task>, Error> {
         let query = "SELECT task_id, token, body, num_tries \
-                       FROM taskq.own_tasks($1, 1, ARRAY[$2], $3 * interval '1 second', wait => $4 * interval '1 second')";
+                       FROM taskq.own_tasks($1, $2, ARRAY[$3], $4 * interval '1 second', wait => $5 * interval '1 second')";
         let (actor, action, lease) = (self.actor.clone(), self.action.clone(), self.lease.as_secs_f64());
-        let arguments: Arguments =
-            &[(&actor, Type::TEXT), (&action, Type::TEXT), (&lease, Type::FLOAT8), (&WAIT, Type::FLOAT8)];
-        let rows = self.call(query, arguments).await?;
-        Ok(rows.first().map(|row| Task {
-            id: row.get(0),
-            token: row.get(1),
-            body: row.get(2),
-            num_tries: row.get(3),
-        }))
+        let arguments: Arguments = &[
+            (&actor, Type::TEXT),
+            (&number, Type::INT4),
+            (&action, Type::TEXT),
+            (&lease, Type::FLOAT8),
+            (&WAIT, Type::FLOAT8),
+        ];
+        let task =
+            |row: &Row| Task { id: row.get(0), token: row.get(1), body: row.get(2), num_tries: row.get(3) };
+        Ok(self.call(query, arguments).await?.iter().map(task).collect())
     }
 
     /// Moves the deadline; false if the task is not ours any more.
     pub async fn extend(&mut self, task: &Task) -> Result<bool, Error> {
-        let query = "SELECT owned FROM taskq.extend_tasks_ownership($1, ARRAY[$2], ARRAY[$3], $4 * interval '1 second')";
+        Ok(self.extend_many(&[(&task.id, task.token)]).await?[0])
+    }
+
+    /// Moves the deadlines of many; of each, in their order, whether it is still ours.
+    pub async fn extend_many(&mut self, held: &[(&str, Uuid)]) -> Result<Vec<bool>, Error> {
+        let query = "SELECT owned FROM taskq.extend_tasks_ownership($1, $2, $3, $4 * interval '1 second')";
         let (actor, lease) = (self.actor.clone(), self.lease.as_secs_f64());
+        let (ids, tokens): (Vec<&str>, Vec<Uuid>) = held.iter().copied().unzip();
         let arguments: Arguments = &[
             (&actor, Type::TEXT),
-            (&task.id, Type::TEXT),
-            (&task.token, Type::UUID),
+            (&ids, Type::TEXT_ARRAY),
+            (&tokens, Type::UUID_ARRAY),
             (&lease, Type::FLOAT8),
         ];
-        Ok(self.call(query, arguments).await?[0].get(0))
+        Ok(self.call(query, arguments).await?.iter().map(|row| row.get(0)).collect())
     }
 
     /// Ends the performance.
     pub async fn give(&mut self, task: &Task, outcome: Outcome) -> Result<(), Error> {
         let query = "SELECT taskq.return_task($1, $2, $3, $4, result => $5, retry_after => $6 * interval '1 second')::text";
+        // What a text of PostgreSQL can hold.
+        let status = outcome.status.map(|status| status.replace('\0', ""));
         let arguments: Arguments = &[
             (&task.id, Type::TEXT),
             (&task.token, Type::UUID),
             (&outcome.code, Type::TEXT),
-            (&outcome.status, Type::TEXT),
+            (&status, Type::TEXT),
             (&outcome.result, Type::JSONB),
             (&outcome.retry_after, Type::FLOAT8),
         ];
         match self.call(query, arguments).await {
+            // JSON that the server cannot store, with a \u0000 for one. The next try would have no other.
+            Err(error)
+                if outcome.result.is_some()
+                    && sqlstate(&error).is_some_and(|code| code.starts_with("22")) =>
+            {
+                eprintln!("{}: its result cannot be stored: {error}", task.id);
+                let status = format!("its result cannot be stored: {}", message(&error));
+                return Box::pin(self.give(task, Outcome::aborted(status))).await;
+            }
             Ok(rows) => eprintln!("{}: {}", task.id, rows[0].get::<_, &str>(0)),
             // Cancelled, deleted, taken over, or returned by us and only the answer was lost.
             Err(error) if matches!(sqlstate(&error), Some("TQ001" | "TQ003")) => {
@@ -125,6 +149,41 @@ impl Queue {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Ends many performances with one call; a bad token spoils only its own row.
+    pub async fn give_many(&mut self, mut returns: Vec<(String, Uuid, Outcome)>) -> Result<(), Error> {
+        let elements: Vec<Value> = returns
+            .iter()
+            .map(|(id, token, outcome)| {
+                json!({
+                    "task_id": id, "token": token.to_string(), "status_code": outcome.code, "result": outcome.result,
+                    "status": outcome.status.as_ref().map(|status| status.replace('\0', "")),
+                    "retry_after": outcome.retry_after.map(|seconds| format!("{seconds} seconds")),
+                })
+            })
+            .collect();
+        let query = "SELECT task_id, status_code, sqlstate FROM taskq.return_tasks($1)";
+        match self.call(query, &[(&Value::from(elements), Type::JSONB)]).await {
+            Ok(rows) => {
+                for row in rows {
+                    let (id, code, sqlstate): (&str, Option<&str>, Option<&str>) =
+                        (row.get(0), row.get(1), row.get(2));
+                    // TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
+                    eprintln!("{id}: {}", code.or(sqlstate).unwrap_or_default());
+                }
+                Ok(())
+            }
+            // One of the results cannot be stored; alone it is found out.
+            Err(error) if sqlstate(&error).is_some_and(|code| code.starts_with("22")) => {
+                for (id, token, outcome) in returns.drain(..) {
+                    let task = Task { id, token, body: None, num_tries: 0 };
+                    self.give(&task, outcome).await?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The rows of a query in a transaction of its own. A query may run twice if its answer gets lost.
@@ -139,7 +198,7 @@ impl Queue {
                 }
                 answer => return answer,
             }
-            sleep(Duration::from_secs_f64(delay * rand::rng().random_range(0.5..1.5))).await;
+            sleep(Duration::from_secs_f64(delay * rand::random_range(0.5..1.5))).await;
             delay = (delay * 2.0_f64).min(10.0);
         }
         unreachable!("the last attempt returns")
@@ -180,6 +239,12 @@ async fn connect() -> Result<Client, Error> {
 /// The server's code for an error, if it is one of the server's.
 fn sqlstate(error: &Error) -> Option<&str> {
     Some(error.downcast_ref::<tokio_postgres::Error>()?.code()?.code())
+}
+
+/// What the server says of an error, if it is one of the server's.
+fn message(error: &Error) -> String {
+    let answer = error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.as_db_error());
+    answer.map_or_else(|| error.to_string(), |answer| answer.message().to_owned())
 }
 
 /// Whether an error is the loss of the connection, not an answer.

@@ -1,0 +1,105 @@
+//! Workers with many tasks at once: as many as asked for and no more, one heartbeat for all, returns in batches in which one
+//! bad token spoils nothing.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session, until};
+
+use crate::tools::{Client, Worker, each_client};
+use crate::workers::until_state;
+
+fn tasks(ids: std::ops::Range<usize>, seconds: f64) -> Value {
+    ids.map(
+        |n| json!({"id": format!("{n:03}"), "action": "checksum", "body": {"text": "x", "seconds": seconds}}),
+    )
+    .collect()
+}
+
+fn in_progress(session: &mut Session) -> i64 {
+    session.one("SELECT count(*) FROM taskq.actors")
+}
+
+fn as_many_as_asked_for(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(tasks(0..24, 1.0)).unwrap();
+    let start = Instant::now();
+    let _worker = Worker::run(&db, client.pool(8), "5");
+    let mut most = 0;
+    until("all are done", || {
+        most = in_progress(&mut session).max(most);
+        assert!(most <= 8, "{most} at once");
+        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'") == 24).then_some(())
+    });
+    assert_eq!(most, 8);
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "one after the other they take 24 s: {:?}",
+        start.elapsed()
+    );
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE num_tries <> 1"), 0);
+}
+
+fn all_leases_are_kept_and_one_that_is_lost_is_dropped_alone(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    // Longer than the lease of three seconds.
+    session.insert(tasks(0..5, 5.0)).unwrap();
+    let _worker = Worker::run(&db, client.pool(5), "5");
+    until("all are in progress", || (in_progress(&mut session) == 5).then_some(()));
+    session.cancel(&["002"]).unwrap();
+    session.insert(tasks(5..6, 0.0)).unwrap();
+    // There is room for another one as soon as a heartbeat hears of it, long before the others end.
+    until_state(&mut session, "005", "completed");
+    assert_eq!(in_progress(&mut session), 4);
+    until("the others are done", || {
+        assert!(session.own("thief", 9, &["checksum"]).unwrap().is_empty(), "a lease has elapsed");
+        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'") == 5).then_some(())
+    });
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE num_tries <> 1"), 0);
+}
+
+fn sigterm_lets_end_what_can_and_gives_back_the_rest(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(tasks(0..3, 2.0)).unwrap();
+    session.insert(tasks(3..6, 300.0)).unwrap();
+    session.insert(tasks(6..9, 0.0)).unwrap();
+    let mut worker = Worker::run(&db, client.pool(6), "4");
+    until("six are in progress", || (in_progress(&mut session) == 6).then_some(()));
+    worker.terminate();
+    assert!(worker.end().success());
+    let states: Vec<String> = session.all("SELECT concat(state, num_tries) FROM taskq.tasks ORDER BY id");
+    let expected = [
+        "completed1",
+        "completed1",
+        "completed1",
+        "ready1",
+        "ready1",
+        "ready1",
+        "ready0",
+        "ready0",
+        "ready0",
+    ];
+    assert_eq!(states, expected);
+}
+
+macro_rules! each_pool {
+    ($($test:ident),* $(,)?) => {
+        mod each {
+            $(
+                #[test]
+                fn $test() {
+                    super::each_client(stringify!($test), &super::Client::POOLS, super::$test);
+                }
+            )*
+        }
+    };
+}
+
+each_pool!(
+    as_many_as_asked_for,
+    all_leases_are_kept_and_one_that_is_lost_is_dropped_alone,
+    sigterm_lets_end_what_can_and_gives_back_the_rest,
+);

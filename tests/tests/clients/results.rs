@@ -1,0 +1,88 @@
+//! A result that is no JSON, or none that the server can store, ends its task and nothing else.
+//!
+//! A worker that lets the error out of its loop ends with the task in hand; the next one is granted it when the lease is
+//! over, and ends as well, and so on through all of them: such a task fails here, and the one behind it is never done.
+
+use serde_json::{Value, json};
+use taskq_tests::Db;
+
+use crate::tools::{Client, Worker, each_client};
+use crate::workers::until_state;
+
+/// A JSON text in a string that PostgreSQL cannot take for jsonb: the body comes through, the result does not.
+const NUL: &str = r#"{"text": "a\u0000b"}"#;
+
+fn is_aborted_with_a_status_and_the_next_one_is_done(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = json!([
+        {"id": "nul", "action": "checksum", "body": NUL}, {"id": "next", "action": "checksum", "body": {"text": "fine"}},
+    ]);
+    session.insert(tasks).unwrap();
+    let mut worker = match client {
+        Client::Shell => Worker::run(&db, client.changed("printf 'no json'", "no_json_shell"), "5"),
+        // All of them in one batch, for those that return in batches.
+        Client::PythonPool | Client::NodePool | Client::RustPool => Worker::run(&db, client.pool(10), "5"),
+        client => Worker::start(&db, client, "5"),
+    };
+    until_state(&mut session, "nul", "aborted");
+    let nul = session.task("nul").unwrap();
+    assert_eq!(nul.num_tries, 1);
+    assert!(nul.status.as_deref().is_some_and(|status| status.contains("its result")), "{:?}", nul.status);
+    // The shell's has no JSON for any task.
+    until_state(&mut session, "next", if client == Client::Shell { "aborted" } else { "completed" });
+    worker.terminate();
+    assert!(worker.end().success(), "it was alive all the time");
+}
+
+#[test]
+fn that_the_server_refuses() {
+    each_client("refused_results", &Client::ALL, is_aborted_with_a_status_and_the_next_one_is_done);
+}
+
+/// What the work returns, and what becomes of it: a result, or an abort.
+fn returns(client: Client) -> Vec<(&'static str, Option<Value>)> {
+    match client {
+        Client::Python | Client::PythonPool => vec![
+            ("return __import__('datetime').datetime.now()", None),
+            ("return float('nan')", None),
+            ("return {'a', 'set'}", None),
+            ("a = []; a.append(a); return a", None),
+            ("return '\\udc00'", None),
+            ("return ''", Some(json!(""))),
+            ("return 0", Some(json!(0))),
+        ],
+        _ => vec![
+            ("return 10n;", None),
+            ("const a = []; a.push(a); return a;", None),
+            ("return '\\ud800';", None),
+            ("return '';", Some(json!(""))),
+            ("return 0;", Some(json!(0))),
+            ("return NaN;", None),
+        ],
+    }
+}
+
+fn of_any_kind(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (n, (result, stored)) in returns(client).into_iter().enumerate() {
+        let id = format!("{n}");
+        session.insert(json!([{"id": id, "action": "checksum", "body": {"text": ""}}])).unwrap();
+        let mut worker = Worker::run(&db, client.changed(result, &format!("{client:?}_{n}")), "5");
+        // NaN is null in JSON, and null is no result.
+        let state = if stored.is_some() || result.contains("NaN") { "completed" } else { "aborted" };
+        until_state(&mut session, &id, state);
+        let task = session.task(&id).unwrap();
+        assert_eq!(task.result, stored, "{result}");
+        assert!(state == "completed" || task.status.unwrap().contains("its result"), "{result}");
+        worker.terminate();
+        assert!(worker.end().success(), "{result}");
+    }
+}
+
+#[test]
+fn that_is_none() {
+    let clients = [Client::Python, Client::PythonPool, Client::Node, Client::NodePool];
+    each_client("results", &clients, of_any_kind);
+}
