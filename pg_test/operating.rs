@@ -71,4 +71,21 @@ mod tests {
             assert_eq!(refused(&format!("SELECT * FROM taskq.{call}")), code, "{call}");
         }
     }
+
+    #[pg_test]
+    fn causes_have_the_same_names_in_the_view_and_in_the_code() {
+        use crate::state::Cause;
+        insert(r#"[{"id": "a", "action": "x"}]"#);
+        perform("x", "aborted");
+        for cause in Cause::of_aborts() {
+            run(&format!("UPDATE taskq.settled SET cause = '{}'", cause.stored() as u8 as char));
+            assert_eq!(one::<String>("SELECT cause FROM taskq.dead_ends"), cause.name());
+            let retried: i64 = one(&format!(
+                "SELECT taskq.retry_tasks(causes => '{{{}}}', actions => '{{y}}')",
+                cause.name()
+            ));
+            assert_eq!(retried, 0, "the name is known");
+        }
+        assert_eq!(refused("SELECT taskq.retry_tasks(causes => '{spontaneous}')"), "22023");
+    }
 }

@@ -31,7 +31,7 @@ def call(query, **arguments):
 def report(done, steps):
     """Progress and checkpoint, and another lease: a step must take less than that."""
     call(
-        "SELECT taskq.report_status(%(id)s, %(token)s::uuid, %(status)s, %(progress)s::real, %(checkpoint)s)::text",
+        "SELECT taskq.report_status(%(id)s, %(token)s::uuid, %(status)s, %(progress)s, %(checkpoint)s)::text",
         status=f"{done} of {steps} steps",
         progress=done / steps,
         checkpoint=json.dumps({"done": done}),

@@ -3,6 +3,7 @@
 //! `examples/clients/setup.sh` installs what they need; a test without it fails and says so.
 
 mod detached;
+mod drivers;
 mod orders;
 mod page;
 mod pgbouncer;

@@ -121,6 +121,7 @@ fn wrong_filters_are_refused() {
         ("causes => '{NULL}'", "22004", "causes"),
         ("causes => '{tries}', max_tasks => -1", "22023", "max_tasks"),
         ("max_tasks => 5", "22004", "task_ids"),
+        ("status_like => 'x\\'", "22023", "status_like"),
     ] {
         refused(&mut session, code, naming, &format!("SELECT taskq.retry_tasks({arguments})"), &[]);
     }
