@@ -1,134 +1,28 @@
 //! Directed graphs of tasks: an order in which all of them can run, or a cycle that forbids it.
 //!
-//! Without recursion: a chain is as long as a caller makes it, and Postgres' `max_stack_depth` does not count the
-//! frames of Rust. Everything here takes time and memory in proportion to the number of arcs.
+//! A chain is as long as a caller makes it, and Postgres' `max_stack_depth` does not count the frames of Rust. So only
+//! those of petgraph's algorithms are used that do not recur (`tarjan_scc`, for one, does). Each takes time and memory in
+//! proportion to the number of arcs.
 
-use std::collections::VecDeque;
+use petgraph::algo::{astar, toposort};
+use petgraph::graphmap::DiGraphMap;
 
 /// `(after, run)`, by number.
 pub(crate) type Arc = (i64, i64);
 
-/// After how many steps the caller is asked whether to go on.
-const STEPS: usize = 4_096;
-
-/// The ends of the arcs, each after all that lead to it; or `Err` with the nodes along one of the shortest cycles
-/// through some node, each once. `tick` is called now and then, and may raise an error.
-pub(crate) fn topological(arcs: &[Arc], tick: fn()) -> Result<Vec<i64>, Vec<i64>> {
-    let graph = Graph::new(arcs, tick);
-    let mut waits = graph.arcs_to_each();
-    let mut order: Vec<usize> = (0..graph.nodes.len()).filter(|node| waits[*node] == 0).collect();
-    let mut done = 0;
-    while let Some(node) = order.get(done).copied() {
-        every(done, tick);
-        done += 1;
-        for next in graph.next(node) {
-            waits[*next] -= 1;
-            if waits[*next] == 0 {
-                order.push(*next);
-            }
-        }
-    }
-    let named = |nodes: Vec<usize>| nodes.into_iter().map(|node| graph.nodes[node]).collect();
-    if order.len() == graph.nodes.len() {
-        return Ok(named(order));
-    }
-    // What is left over is on a cycle or behind one.
-    let on_cycle = least_on_some_cycle(&graph, &waits, tick);
-    Err(named(shortest_cycle(&graph, on_cycle, tick)))
-}
-
-fn every(step: usize, tick: fn()) {
-    if step.is_multiple_of(STEPS) {
-        tick();
-    }
-}
-
-/// Nodes by their places in the order of their numbers, and where the arcs of each lead.
-struct Graph {
-    nodes: Vec<i64>,
-    /// The arcs of node `n` are `to[first[n]..first[n + 1]]`.
-    first: Vec<usize>,
-    to: Vec<usize>,
-}
-
-impl Graph {
-    fn new(arcs: &[Arc], tick: fn()) -> Self {
-        let mut nodes: Vec<i64> = arcs.iter().flat_map(|(after, run)| [*after, *run]).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let place = |number: &i64| nodes.binary_search(number).unwrap_or_default();
-        let mut placed: Vec<(usize, usize)> = Vec::with_capacity(arcs.len());
-        for (step, (after, run)) in arcs.iter().enumerate() {
-            every(step, tick);
-            placed.push((place(after), place(run)));
-        }
-        placed.sort_unstable();
-        let first =
-            (0..=nodes.len()).map(|node| placed.partition_point(|(after, _)| *after < node)).collect();
-        Graph { nodes, first, to: placed.into_iter().map(|(_, run)| run).collect() }
-    }
-
-    fn next(&self, node: usize) -> &[usize] {
-        &self.to[self.first[node]..self.first[node + 1]]
-    }
-
-    fn arcs_to_each(&self) -> Vec<usize> {
-        let mut arcs = vec![0; self.nodes.len()];
-        for node in &self.to {
-            arcs[*node] += 1;
-        }
-        arcs
-    }
-}
-
-/// The least node of a cycle. Every node that is left over has an arc from another such node: going back along
-/// these comes round to where it has been.
-fn least_on_some_cycle(graph: &Graph, waits: &[usize], tick: fn()) -> usize {
-    let mut before: Vec<Option<usize>> = vec![None; graph.nodes.len()];
-    for node in (0..graph.nodes.len()).filter(|node| waits[*node] > 0) {
-        every(node, tick);
-        for next in graph.next(node) {
-            before[*next] = Some(node);
-        }
-    }
-    let mut at = waits.iter().position(|arcs| *arcs > 0).unwrap_or_default();
-    let mut seen = vec![false; graph.nodes.len()];
-    while !std::mem::replace(&mut seen[at], true) {
-        at = before[at].unwrap_or(at);
-    }
-    let (round, mut least) = (at, at);
-    loop {
-        at = before[at].unwrap_or(round);
-        least = least.min(at);
-        if at == round {
-            return least;
-        }
-    }
-}
-
-/// A shortest way from a node that is on a cycle back to itself.
-fn shortest_cycle(graph: &Graph, start: usize, tick: fn()) -> Vec<usize> {
-    let mut came_from: Vec<Option<usize>> = vec![None; graph.nodes.len()];
-    let mut queue = VecDeque::from([start]);
-    let mut step = 0;
-    while let Some(node) = queue.pop_front().filter(|_| came_from[start].is_none()) {
-        every(step, tick);
-        step += 1;
-        for next in graph.next(node) {
-            if came_from[*next].is_none() {
-                came_from[*next] = Some(node);
-                queue.push_back(*next);
-            }
-        }
-    }
-    let mut path = vec![start];
-    let mut at = came_from[start];
-    while let Some(node) = at.filter(|node| *node != start) {
-        path.push(node);
-        at = came_from[node];
-    }
-    path[1..].reverse();
-    path
+/// The ends of the arcs, each after all that lead to it; or `Err` with the nodes along a shortest cycle through some
+/// node, each once, the least first.
+pub(crate) fn topological(arcs: &[Arc]) -> Result<Vec<i64>, Vec<i64>> {
+    let graph: DiGraphMap<i64, ()> = DiGraphMap::from_edges(arcs.iter().copied());
+    toposort(&graph, None).map_err(|cycle| {
+        // What is named lies on a cycle: one search finds the nearest node that leads back to it.
+        let start = cycle.node_id();
+        let way = astar(&graph, start, |node| graph.contains_edge(node, start), |_| 1, |_| 0);
+        let mut path = way.map_or_else(|| vec![start], |(_, path)| path);
+        let least = (0..path.len()).min_by_key(|at| path[*at]).unwrap_or_default();
+        path.rotate_left(least);
+        path
+    })
 }
 
 #[cfg(test)]
@@ -136,7 +30,7 @@ mod tests {
     use super::{Arc, topological};
 
     fn order(arcs: &[Arc]) -> Result<Vec<i64>, Vec<i64>> {
-        topological(arcs, || {})
+        topological(arcs)
     }
 
     #[test]
@@ -154,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_cycle_through_the_least_node_is_shown() {
+    fn a_shortest_cycle_is_shown() {
         assert_eq!(order(&[(1, 2), (2, 3), (3, 4), (4, 1), (3, 1)]), Err(vec![1, 2, 3]));
     }
 

@@ -79,5 +79,5 @@ pub(crate) fn acyclic(arcs: &[Arc]) -> std::result::Result<(), Vec<i64>> {
     if arcs.iter().all(|(after, run)| after < run) {
         return Ok(());
     }
-    graph::topological(arcs, check_for_interrupts).map(drop)
+    graph::topological(arcs).map(drop)
 }

@@ -9,7 +9,6 @@ use super::walk::{Node, Way, nodes, number, reach};
 use crate::error::{Result, or_throw};
 use crate::graph::{self, Arc};
 use crate::pg::rows::Rows;
-use crate::pg::session::check_for_interrupts;
 
 /// `taskq.critical_path(task_id) -> TABLE (step, task_id, action, state, duration)`
 #[pg_extern(sql = "")]
@@ -32,7 +31,7 @@ fn critical_path(task_id: Option<&str>) -> Result<Vec<Node>> {
     let nodes = nodes(&task_nos);
     let arcs: Vec<Arc> = links.iter().map(|l| (l.after, l.run)).collect();
     // A stored cycle can only run through settled tasks; the order then does not matter.
-    let order = graph::topological(&arcs, check_for_interrupts).unwrap_or(task_nos);
+    let order = graph::topological(&arcs).unwrap_or(task_nos);
     let mut before_each: HashMap<i64, Vec<i64>> = HashMap::new();
     for (after, run) in arcs {
         before_each.entry(run).or_default().push(after);
