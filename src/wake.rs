@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 
 use crate::pg::board;
-use crate::pg::clock::Time;
+use crate::pg::clock::{self, Time};
 use crate::pg::latch::{self, Channel};
 use crate::pg::transaction::{self, End, Levels};
 
@@ -83,6 +83,13 @@ pub(crate) fn timer() {
 pub(crate) fn due(time: Time) {
     transaction::listen(on_end);
     DUE.set(DUE.get().min(time));
+}
+
+/// Somebody who waits for work is to look now, and so is the background worker: signals may be left that no commit
+/// counts. Unlike the notes this takes effect at once.
+pub(crate) fn somebody_to_look() {
+    board::tell(clock::wall());
+    latch::wake(TIMER_CHANNEL, 1);
 }
 
 /// Up to `count` tasks of each of these actions were granted. If that is rolled back, they are there to be had

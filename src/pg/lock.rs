@@ -7,19 +7,28 @@ use pgrx::pg_sys;
 const TAG_CLASS: u16 = 0x7472;
 
 /// Whether others may hold the lock as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// Others who share it may.
+    /// Anybody, in any mode but [`Mode::Only`].
+    Beside,
+    /// Others in this mode or [`Mode::Beside`].
+    Within,
+    /// Others who share it may, and those in [`Mode::Beside`].
     Shared,
-    /// Nobody else.
+    /// Nobody else, but those in [`Mode::Beside`].
     Alone,
+    /// Nobody else in any mode.
+    Only,
 }
 
 impl Mode {
     fn level(self) -> pg_sys::LOCKMODE {
         match self {
+            Mode::Beside => pg_sys::AccessShareLock as pg_sys::LOCKMODE,
+            Mode::Within => pg_sys::RowExclusiveLock as pg_sys::LOCKMODE,
             Mode::Shared => pg_sys::ShareLock as pg_sys::LOCKMODE,
             Mode::Alone => pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
+            Mode::Only => pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE,
         }
     }
 }
@@ -54,6 +63,32 @@ impl Key {
 /// Takes the lock if that needs no waiting, neither for a holder nor for somebody who waits already.
 pub(crate) fn try_lock(key: Key, mode: Mode) -> bool {
     acquire(key, mode, true)
+}
+
+/// The same; also gives up where the server has no room for one more lock, instead of raising an error.
+pub(crate) fn try_lock_if_room(key: Key, mode: Mode) -> bool {
+    let tag = key.tag();
+    // SAFETY: as below, but that it neither waits nor complains of a full table.
+    let result = unsafe {
+        pg_sys::LockAcquireExtended(
+            &tag,
+            mode.level(),
+            false,
+            true,
+            false,
+            std::ptr::null_mut(),
+            #[cfg(feature = "pg18")]
+            false,
+        )
+    };
+    result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// Gives up a lock that was taken once, in this mode, since the current statement or look began.
+pub(crate) fn unlock(key: Key, mode: Mode) {
+    let tag = key.tag();
+    // SAFETY: Postgres looks for the lock among those of this backend; one that is not there makes a warning.
+    unsafe { pg_sys::LockRelease(&tag, mode.level(), false) };
 }
 
 /// Takes the lock, waiting for those who hold it.

@@ -20,4 +20,5 @@ pub(crate) mod settings;
 pub(crate) mod statement;
 pub(crate) mod throw;
 pub(crate) mod transaction;
+pub(crate) mod uncommitted;
 pub(crate) mod utility;

@@ -12,6 +12,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{all_or_nothing, check_for_interrupts};
 use crate::pg::statement::{Statement, args};
+use crate::settle::commit::{self, Touch};
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
 use crate::store::live::{self, Firmness};
@@ -180,6 +181,8 @@ fn all_free(specs: &[TaskSpec]) -> bool {
 
 /// Whether the live row of a task could be locked without waiting for anybody.
 fn is_free(task_no: i64) -> bool {
+    // Who finds its counter locked by us leaves the last look at its signals to us.
+    commit::look_again(&[task_no], Touch::Locked);
     FREE.first(args![task_no], |row| row.need::<i32>(1)) == Some(1)
 }
 

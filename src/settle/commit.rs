@@ -1,68 +1,369 @@
-//! One more look at deferred signals right before a transaction commits.
+//! The last look before a transaction commits: it frees, or somebody else will.
 //!
-//! When two transactions settle dependencies of one task in overlapping time, one of them defers its
-//! signal. Whichever commits last finds, in this look, the counter free and the other's signal committed,
-//! and folds it: the task is released, or completes, in the very transaction that settles its last
-//! dependency. Only if both are between this look and the end of their commit is the signal left to the
-//! next caller of the queue.
+//! Signals of one task may come from several transactions at once. One of them has its counter locked, the others
+//! leave rows in `signal`. When all have come back, the counter must have counted everything, and nobody calls any
+//! more. So each transaction that has locked a counter, or left a signal for one, looks once more right before it
+//! commits, in [`last_look`], and may commit in one of three cases only:
+//!
+//! 1. **Something is still unsent** ([`super::unsent`]): even if all that is open or committing commits, the counter
+//!    does not get to zero. Then somebody sends later, and looks later.
+//! 2. **It has the counter, and nobody else is between his look and the end of his commit.** Then it has counted all
+//!    that is committed, and what is missing comes from somebody who has yet to look.
+//! 3. **Somebody else has the counter who has yet to look.** Everything of ours will be before his eyes.
+//!
+//! Who is past his look is told by a lock on a *sign* that stands for the counter (of the lock manager, tried and never
+//! waited for, freed when the commit is visible to everybody). It is taken before the look: in one mode by who only
+//! left a signal ([`Mode::Beside`]), in another by who has the counter locked ([`Mode::Within`]), to commit in case 2 in
+//! one that nobody else may be beside ([`Mode::Only`]). Case 3 is found out by asking for the sign in a mode
+//! ([`Mode::Shared`]) that nobody with the counter may be beside, *then* trying to lock the counter: whoever has it at that moment
+//! looks after the question. A transaction that may not commit yet gives all its signs up, naps for a fraction of a
+//! millisecond and looks again.
+//!
+//! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still
+//! has not counted them all. Of the transactions that touched the counter let T be the one that looked last. What the
+//! others did they did before their looks, so T saw all of it, committed or not: nothing was unsent, which excludes
+//! case 1. Whoever makes it case 3 looks later than T, which excludes that. So it was case 2: each of the others was at
+//! its end, T saw their signals as committed, and has counted them all.
+//!
+//! *Why nobody waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
+//! follows it at once: for as long as a commit takes, and never by a transaction that its client leaves open. Nobody
+//! who waits has a sign, so no two wait for each other. Where many parents of one child are returned at the same
+//! time, nobody waits until the last of them has been sent; then whoever has the counter waits for the others.
+//!
+//! Should a commit hang (its standby does not answer), who waits for it gives up after [`PATIENCE`], commits, and
+//! wakes somebody who looks. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
+//! rollback cannot look, so it wakes somebody as well. Everybody who calls for work looks, too.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::{self, OIDOID};
 use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
-use super::fold;
+use super::fold::{self, Counted};
+use super::unsent;
 use crate::pg::clock;
+use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
 use crate::pg::statement::{Statement, args};
+use crate::wake;
 
 thread_local! {
     /// Tasks whose counters this transaction has locked or would have liked to. A hint: more than
     /// needed costs a look, and a savepoint that rolled back leaves no more than that.
-    static TOUCHED: RefCell<BTreeSet<i64>> = const { RefCell::new(BTreeSet::new()) };
+    static TOUCHED: RefCell<BTreeMap<i64, Touch>> = const { RefCell::new(BTreeMap::new()) };
     /// The function to call; looked up while the transaction can still look things up cheaply.
     static FUNCTION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
+    /// The transaction is about to be prepared.
+    static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
 
 static FIND: Statement =
     Statement::new(c"SELECT 'taskq._before_commit()'::pg_catalog.regprocedure::pg_catalog.oid", &[]);
 
-/// Looks at the deferred signals of these tasks again before the transaction commits.
-pub(crate) fn look_again(task_nos: Vec<i64>) {
+/// What a transaction has done with a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Touch {
+    /// It has left a signal for it.
+    LeftSignal,
+    /// It has locked it, in whatever strength.
+    Locked,
+}
+
+impl Touch {
+    /// Of the sign that tells that the transaction is past its look.
+    fn mode(self) -> Mode {
+        match self {
+            Touch::LeftSignal => Mode::Beside,
+            Touch::Locked => Mode::Within,
+        }
+    }
+}
+
+/// Looks at the signals of these tasks before the transaction commits. To be called by whoever has touched their
+/// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there.
+pub(crate) fn look_again(task_nos: &[i64], touch: Touch) {
     if task_nos.is_empty() {
         return;
     }
     let first = TOUCHED.with_borrow_mut(|touched| {
         let first = touched.is_empty();
-        touched.extend(task_nos);
+        for task_no in task_nos {
+            let most = touched.entry(*task_no).or_insert(touch);
+            *most = touch.max(*most);
+        }
         first
     });
     if first {
         debug_assert_eq!(OIDOID, <pg_sys::Oid as pgrx::IntoDatum>::type_oid());
         FUNCTION.set(FIND.first(args![], |row| row.need(1)).unwrap_or(pg_sys::InvalidOid));
+        // Through SQL, for the owner's rights and the planner settings that come with it.
         register_xact_callback(PgXactCallbackEvent::PreCommit, || {
-            // Through SQL, for the owner's rights and the planner settings that come with it.
             session::call_without_arguments(FUNCTION.get());
         });
         register_xact_callback(PgXactCallbackEvent::PrePrepare, || {
+            PREPARING.set(true);
             session::call_without_arguments(FUNCTION.get());
         });
+        for end in [PgXactCallbackEvent::Commit, PgXactCallbackEvent::Prepare] {
+            register_xact_callback(end, || drop(TOUCHED.take()));
+        }
         register_xact_callback(PgXactCallbackEvent::Abort, || {
-            TOUCHED.take();
+            PREPARING.set(false);
+            // Others may have left signals for counters that were locked here, and it to us to count them.
+            if !TOUCHED.take().is_empty() {
+                wake::somebody_to_look();
+            }
         });
     }
 }
 
 /// The body of `taskq._before_commit()`.
 pub(crate) fn before_commit() {
-    // Folding may lock counters further down; they are looked at once more, but not for ever: each round
-    // has folded something that another transaction committed meanwhile.
-    for _ in 0..100 {
-        let touched: Vec<i64> = TOUCHED.take().into_iter().collect();
-        if touched.is_empty() || !fold::of(&touched, clock::now()) {
-            break;
+    let mut signs = Signs::default();
+    if last_look(&mut signs) == Look::GaveUp {
+        wake::timer();
+        wake::due(clock::now());
+    }
+    if PREPARING.take() {
+        // They would last until COMMIT PREPARED, which may come in days.
+        signs.give_up();
+    }
+}
+
+/// The same look in the middle of a transaction, for counters whose locks it has given up by rolling a subtransaction
+/// back; whether it changed anything.
+pub(crate) fn look_now() -> bool {
+    if TOUCHED.with_borrow(BTreeMap::is_empty) {
+        return false;
+    }
+    let mut signs = Signs::default();
+    let look = last_look(&mut signs);
+    signs.give_up();
+    look == Look::Changed
+}
+
+/// What came of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Nothing,
+    Changed,
+    /// Somebody else's commit takes too long.
+    GaveUp,
+}
+
+/// Looks until this transaction may commit; the signs are those to commit with.
+fn last_look(signs: &mut Signs) -> Look {
+    let mut patience = Patience::new();
+    let mut look = Look::Nothing;
+    let mut steps = Steps::default();
+    loop {
+        let touched = TOUCHED.with_borrow(BTreeMap::clone);
+        match steps.next(signs, &touched) {
+            Step::Commit => return look,
+            Step::Changed => look = Look::Changed,
+            Step::Again => {}
+            Step::Wait => {
+                signs.give_up();
+                if !patience.nap() {
+                    return Look::GaveUp;
+                }
+            }
+        }
+        session::check_for_interrupts();
+    }
+}
+
+/// What one step of the look has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The transaction may commit.
+    Commit,
+    /// Something was counted, which may have touched other counters.
+    Changed,
+    /// It has to look once more.
+    Again,
+    /// Others are to end their commits first.
+    Wait,
+}
+
+/// What the steps before the next have left.
+#[derive(Default)]
+struct Steps {
+    /// Tasks with many signals have been tidied up.
+    tidied: bool,
+    /// The last attempt to count came to nothing.
+    counted_all: bool,
+    /// Counters of which none may be in the hands of somebody who commits, or which must be ours only. Asked for
+    /// before anything else, so that who waits for others is in their way for an instant only.
+    left_to_others: Vec<i64>,
+    ours: Vec<i64>,
+}
+
+impl Steps {
+    fn next(&mut self, signs: &mut Signs, touched: &BTreeMap<i64, Touch>) -> Step {
+        let wanted = signs.no_holder_commits(&self.left_to_others) && signs.only(&self.ours);
+        if !wanted || !signs.take(touched) {
+            return Step::Wait;
+        }
+        self.left_to_others.clear();
+        let touched: Vec<i64> = touched.keys().copied().collect();
+        let found = unsent::look(&touched);
+        if !self.tidied && !found.piled_up.is_empty() {
+            // Nothing hangs on these but the length of the next look.
+            self.tidied = true;
+            return self.count(&found.piled_up, signs);
+        }
+        if found.all_sent.is_empty() {
+            return Step::Commit; // case 1
+        }
+        if !self.counted_all {
+            return self.count(&found.all_sent, signs);
+        }
+        let left_to_others = signs.no_holder_commits(&found.all_sent);
+        let Counted { locked, changed } = fold::try_lock_and_count(&found.all_sent, clock::now());
+        if changed {
+            return Step::Changed;
+        }
+        if locked.len() < found.all_sent.len() && !left_to_others {
+            let ours: BTreeSet<i64> = locked.into_iter().collect();
+            self.left_to_others = found.all_sent.into_iter().filter(|n| !ours.contains(n)).collect();
+            return Step::Wait;
+        }
+        if locked.is_empty() {
+            return Step::Commit; // case 3
+        }
+        self.ours = locked;
+        if !signs.only(&self.ours) {
+            return Step::Wait;
+        }
+        // Whoever was past his look has come to his end by now.
+        match fold::try_lock_and_count(&self.ours, clock::now()).changed {
+            true => Step::Changed,
+            false => Step::Commit, // case 2
         }
     }
-    TOUCHED.take();
+
+    /// Counts what there is, without signs, since it may take a while. What is locked now needs another sign anyway.
+    fn count(&mut self, task_nos: &[i64], signs: &mut Signs) -> Step {
+        signs.give_up();
+        self.counted_all = !fold::try_lock_and_count(task_nos, clock::now()).changed;
+        if self.counted_all { Step::Again } else { Step::Changed }
+    }
+}
+
+/// How many signs a transaction takes at most, one for each counter. The server's table of locks has room for some
+/// thousands; whoever has touched more counters takes the sign that stands for many.
+const MOST_SIGNS: usize = 256;
+
+/// What stands for counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    Counter(i64),
+    /// Any counters, of a transaction that has touched very many.
+    Many,
+}
+
+impl Sign {
+    fn key(self) -> Key {
+        match self {
+            Sign::Counter(task_no) => Key::new(&["counter", &task_no.to_string()]),
+            Sign::Many => Key::new(&["counters"]),
+        }
+    }
+
+    /// Whether the sign can be had in this mode right now.
+    fn is_free(self, mode: Mode) -> bool {
+        let free = lock::try_lock_if_room(self.key(), mode);
+        if free {
+            lock::unlock(self.key(), mode);
+        }
+        free
+    }
+}
+
+/// The signs that this transaction has.
+///
+/// A transaction that has touched few counters has theirs, and asks whether anybody has the one for many; one that has
+/// touched many has that, and asks for those of the counters. Whoever takes the other kind later looks later, and asks
+/// for the one that is held.
+#[derive(Default)]
+struct Signs {
+    held: BTreeSet<(Sign, Mode)>,
+    many: bool,
+}
+
+impl Signs {
+    /// Takes the signs of these counters; whether all were to be had.
+    fn take(&mut self, touched: &BTreeMap<i64, Touch>) -> bool {
+        self.many = touched.len() > MOST_SIGNS;
+        if self.many {
+            let most = touched.values().max();
+            return most.is_none_or(|touch| self.hold(Sign::Many, touch.mode()));
+        }
+        touched.iter().all(|(task_no, touch)| self.hold(Sign::Counter(*task_no), touch.mode()))
+    }
+
+    /// Whether nobody who has one of these counters locked is past his look.
+    fn no_holder_commits(&self, task_nos: &[i64]) -> bool {
+        if task_nos.is_empty() {
+            return true;
+        }
+        Sign::Many.is_free(Mode::Shared) && task_nos.iter().all(|n| Sign::Counter(*n).is_free(Mode::Shared))
+    }
+
+    /// Has these of the counters to itself; whether that can be.
+    fn only(&mut self, task_nos: &[i64]) -> bool {
+        if task_nos.is_empty() {
+            return true;
+        }
+        if self.many {
+            self.hold(Sign::Many, Mode::Only)
+                && task_nos.iter().all(|n| Sign::Counter(*n).is_free(Mode::Only))
+        } else {
+            task_nos.iter().all(|n| self.hold(Sign::Counter(*n), Mode::Only))
+                && Sign::Many.is_free(Mode::Only)
+        }
+    }
+
+    fn hold(&mut self, sign: Sign, mode: Mode) -> bool {
+        self.held.contains(&(sign, mode))
+            || self.held.contains(&(sign, Mode::Only))
+            || lock::try_lock_if_room(sign.key(), mode) && self.held.insert((sign, mode))
+    }
+
+    /// Has none any more.
+    fn give_up(&mut self) {
+        for (sign, mode) in std::mem::take(&mut self.held) {
+            lock::unlock(sign.key(), mode);
+        }
+    }
+}
+
+/// Short naps, each about twice as long as the one before, by chance, until it has been too long.
+struct Patience {
+    until: Instant,
+    nap: Duration,
+}
+
+/// For how long the commit of somebody else may hang before a look does without it. Long for a commit on a busy machine,
+/// short for a standby that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Patience {
+    fn new() -> Self {
+        Patience { until: Instant::now() + PATIENCE, nap: Duration::from_micros(100) }
+    }
+
+    /// Naps, unless it has been too long.
+    fn nap(&mut self) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        let chance = session::random_62_bits() as u32 % 1024;
+        session::nap(self.nap.mul_f64(0.5 + f64::from(chance) / 1024.0));
+        self.nap = (self.nap * 2).min(Duration::from_millis(2));
+        true
+    }
 }

@@ -1,18 +1,31 @@
 //! Folding deferred signals into the counters they are for.
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID};
+use std::cell::Cell;
+use std::collections::HashSet;
 
-use super::signal::{Delta, Deltas, STILL_BLOCKED, apply};
-use super::{propagate, store};
+use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID};
+
+use super::commit::Touch;
+use super::signal::{Delta, Deltas, apply};
+use super::{commit, propagate, store, unsent};
 use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 
-static ANY: Statement = Statement::new(
-    c"SELECT DISTINCT s.run_no FROM (SELECT s.run_no FROM taskq.signal s LIMIT $1) AS s",
-    &[INT4OID],
+/// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
+/// many signals each has.
+static NEXT: Statement = Statement::new(
+    c"WITH RECURSIVE waiting AS (
+        (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
+        UNION ALL
+        SELECT (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > w.run_no ORDER BY s.run_no LIMIT 1)
+          FROM waiting AS w WHERE w.run_no IS NOT NULL)
+      SELECT w.run_no FROM waiting AS w WHERE w.run_no IS NOT NULL LIMIT $2",
+    &[INT8OID, INT4OID],
 );
 static OF: Statement = Statement::new(
-    c"SELECT DISTINCT s.run_no FROM taskq.signal s WHERE s.run_no = ANY ($1)",
+    c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
+       WHERE EXISTS (SELECT FROM taskq.signal s WHERE s.run_no = u.task_no OFFSET 0)",
     &[INT8ARRAYOID],
 );
 static LOCK: Statement = Statement::new(
@@ -26,17 +39,83 @@ static TAKE: Statement = Statement::new(
 );
 
 /// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
+///
+/// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
+/// was sent in an earlier life of the task, since whoever sent it had seen the counter. (Asked one after the other, a
+/// retry and a new signal could come in between, and that one would be lost.)
 static SWEEP: Statement = Statement::new(
     c"DELETE FROM taskq.signal d
        WHERE d.ctid = ANY (ARRAY(
-               SELECT s.ctid FROM taskq.signal s WHERE s.run_no = ANY ($1) FOR UPDATE SKIP LOCKED))",
+               SELECT s.ctid FROM taskq.signal s
+                WHERE s.run_no = ANY ($1)
+                  AND NOT EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = s.run_no OFFSET 0)
+                  FOR UPDATE SKIP LOCKED))",
     &[INT8ARRAYOID],
 );
+static FORGET: Statement =
+    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)", &[INT8ARRAYOID]);
 
-/// Folds up to about `limit` deferred signals; returns whether it changed anything.
+thread_local! {
+    /// Up to which task [`some`] has come. Those whose counters are locked for long must not keep it from the others.
+    static AT: Cell<i64> = const { Cell::new(0) };
+}
+
+/// How many tasks a call looks at, in steps, for one whose counter is free.
+const MOST_LOOKED_AT: usize = 1000;
+
+/// How many a call looks at that folds only some of them.
+const FEW: i32 = 200;
+
+/// Folds the deferred signals of up to about `limit` tasks; returns whether it changed anything. What it did not come
+/// to, it comes to the next time it is called in this backend.
 pub(crate) fn some(limit: i32, now: Time) -> bool {
-    let waiting: Vec<i64> = ANY.query(args![limit], |row| row.need(1));
-    fold(waiting, now)
+    let mut looked_at = 0;
+    loop {
+        let from = AT.get();
+        let waiting = next(from, limit);
+        looked_at += waiting.len();
+        AT.set(if waiting.len() < limit as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
+        if fold(waiting, now) {
+            return true;
+        }
+        // Once round, or enough.
+        if AT.get() == 0 && from == 0 || looked_at >= MOST_LOOKED_AT {
+            return false;
+        }
+    }
+}
+
+/// Folds the deferred signals of about `limit` tasks, passing over those whose counters are locked; returns whether it
+/// changed anything. If not, nothing is left to be folded.
+pub(crate) fn first(limit: i32, now: Time) -> bool {
+    let mut from = 0;
+    loop {
+        let waiting = next(from, limit);
+        let all = waiting.len() < limit as usize;
+        from = waiting.last().copied().unwrap_or(0);
+        check_for_interrupts();
+        if fold(waiting, now) {
+            return true;
+        }
+        if all {
+            return false;
+        }
+    }
+}
+
+/// Of some tasks with deferred signals, folds those of up to `limit` that nothing more has to be sent to; returns
+/// whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
+pub(crate) fn due(limit: usize, now: Time) -> bool {
+    let from = AT.get();
+    let waiting = next(from, FEW);
+    AT.set(if waiting.len() < FEW as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
+    let mut due = unsent::look(&waiting).all_sent;
+    due.truncate(limit);
+    fold(due, now)
+}
+
+fn next(from: i64, limit: i32) -> Vec<i64> {
+    NEXT.query(args![from, limit], |row| row.need(1))
 }
 
 /// Folds the deferred signals of these tasks; returns whether it changed anything.
@@ -49,29 +128,39 @@ pub(crate) fn of(task_nos: &[i64], now: Time) -> bool {
 /// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
 /// they wait for, and so waited for whoever was sending one.
 pub(crate) fn forget(task_nos: &[i64]) {
-    SWEEP.execute(args![task_nos]);
+    FORGET.execute(args![task_nos]);
 }
 
 fn fold(waiting: Vec<i64>, now: Time) -> bool {
     if waiting.is_empty() {
         return false;
     }
+    let Counted { locked, changed } = try_lock_and_count(&waiting, now);
+    let locked: HashSet<i64> = locked.into_iter().collect();
+    let others: Vec<i64> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
+    let swept = !others.is_empty() && SWEEP.execute(args![others]) > 0;
+    changed || swept
+}
+
+/// What came of an attempt to count.
+pub(super) struct Counted {
+    /// The tasks whose counters were free, and are locked now, or were ours already.
+    pub(super) locked: Vec<i64>,
+    pub(super) changed: bool,
+}
+
+/// Locks those of the counters that nobody else has, and counts the signals that are there for them.
+pub(super) fn try_lock_and_count(task_nos: &[i64], now: Time) -> Counted {
     // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
     // and those committed before the lock was had are seen.
-    let ours: Vec<i64> = LOCK.query(args![waiting.as_slice()], |row| row.need(1));
-    // Signals of a task that does not wait any more are of no use to anybody. Its counter cannot come
-    // back before this transaction ends: they were committed while it existed.
-    let existing: std::collections::HashSet<i64> =
-        STILL_BLOCKED.query(args![waiting.as_slice()], |row| row.need(1)).into_iter().collect();
-    let over: Vec<i64> = waiting.into_iter().filter(|n| !existing.contains(n)).collect();
-    if !over.is_empty() {
-        SWEEP.execute(args![over]);
+    let locked: Vec<i64> = LOCK.query(args![task_nos], |row| row.need(1));
+    if locked.is_empty() {
+        return Counted { locked, changed: false };
     }
-    if ours.is_empty() {
-        return false;
-    }
+    // Whoever sends a signal meanwhile finds the counter locked, and leaves the last look to us.
+    commit::look_again(&locked, Touch::Locked);
     let mut deltas = Deltas::new();
-    for (run_no, signal) in TAKE.query(args![ours], |row| {
+    for (run_no, signal) in TAKE.query(args![locked.as_slice()], |row| {
         (
             row.need::<i64>(1),
             Delta { satisfied: row.need(2), failed: row.need(3), lost: row.need(4), lost_status: row.get(5) },
@@ -84,11 +173,11 @@ fn fold(waiting: Vec<i64>, now: Time) -> bool {
         delta.lost_status = delta.lost_status.take().or(signal.lost_status);
     }
     if deltas.is_empty() {
-        return false;
+        return Counted { locked, changed: false };
     }
     let endings = apply(deltas, now);
     let news = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
     store(&endings, now);
     propagate(news, now);
-    true
+    Counted { locked, changed: true }
 }

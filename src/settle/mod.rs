@@ -8,6 +8,7 @@ pub(crate) mod commit;
 pub(crate) mod fold;
 mod signal;
 mod store;
+mod unsent;
 
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
 pub(crate) use store::{Ending, expiry, forget_progress, notify, store};

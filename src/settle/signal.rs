@@ -4,21 +4,21 @@
 //! of task numbers; for a counter that somebody else holds it appends a row to `signal` instead. Those
 //! rows are folded into the counter later (see [`super::fold`]), by a transaction that has locked the
 //! counter *first* and then deletes them with a newer snapshot: whichever of the two commits first, each
-//! signal is counted by exactly one transaction, the one that updates the counter and commits.
+//! signal is counted by exactly one transaction, the one that updates the counter and commits. That somebody does
+//! as soon as it matters is the concern of [`super::commit`].
 
 use std::collections::{BTreeMap, HashMap};
 
 use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID};
 
-use super::commit;
+use super::commit::{self, Touch};
 use super::store::Ending;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
-use crate::wake;
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ static LOCK: Statement = Statement::new(
     &[INT8ARRAYOID],
 );
 /// Which of the tasks have a counter.
-pub(super) static STILL_BLOCKED: Statement =
+static STILL_BLOCKED: Statement =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)", &[INT8ARRAYOID]);
 static APPEND: Statement = Statement::new(
     c"INSERT INTO taskq.signal (run_no, satisfied, failed, lost, lost_status)
@@ -117,9 +117,6 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
     count(&deltas, counters, now)
 }
 
-/// When a signal must have been counted by whoever commits last, in microseconds.
-const LEFT_OVER: i64 = 1_000_000;
-
 /// Appends the signals of tasks whose counters somebody else holds. A task that has no counter any more
 /// (it was cancelled, or aborted by an earlier signal) needs none.
 fn defer(deltas: &Deltas, locked: &[Live]) {
@@ -137,9 +134,7 @@ fn defer(deltas: &Deltas, locked: &[Live]) {
         of(|d| d.lost),
         busy.iter().map(|n| deltas[n].lost_status.clone()).collect::<Vec<_>>(),
     ]);
-    commit::look_again(busy);
-    // Whoever commits last counts them; if nobody did, the background worker finds them.
-    wake::due(Time(clock::wall().0 + LEFT_OVER));
+    commit::look_again(&busy, Touch::LeftSignal);
 }
 
 /// Counts down the locked counters. What reaches zero is released or, if spontaneous, completes; what has
@@ -163,7 +158,7 @@ fn count(deltas: &Deltas, counters: Vec<Live>, now: Time) -> Vec<Ending> {
     // Tasks that have the same to count, and most have, share a statement.
     for ((counted, failed), task_nos) in left {
         COUNT_DOWN.execute(args![task_nos.as_slice(), counted, failed]);
-        commit::look_again(task_nos);
+        commit::look_again(&task_nos, Touch::Locked);
     }
 
     let over: Vec<i64> = lost.iter().chain(&done).map(|c| c.task_no).collect();

@@ -73,8 +73,8 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     if due {
         upkeep.add(due::release(action_nos, bound.max(room.min(10_000) as i32), now));
     }
-    if signal && !hostage {
-        upkeep.changed |= fold::some(STEP, now);
+    if signal {
+        upkeep.changed |= if hostage { fold::due(room.max(1), now) } else { fold::some(STEP, now) };
     }
     if expired && !hostage {
         if waiting {

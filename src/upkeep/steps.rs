@@ -53,7 +53,7 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
             let released = due::release(&action_nos, STEP, now);
             Step { done: released.changed, more: released.more }
         }
-        "signals" => until_done(fold::some(STEP, now)),
+        "signals" => until_done(fold::first(STEP, now)),
         "retention" => {
             let removed = retention::sweep(STEP, now);
             Step { done: removed > 0, more: removed == STEP as usize }

@@ -13,6 +13,7 @@ use crate::pg::json::JsonText;
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::{Arg, Statement, args};
+use crate::settle::commit;
 use crate::spec::check_interval;
 use crate::store::tables;
 use crate::token::Token;
@@ -168,7 +169,11 @@ fn attempt_without_trace(request: &Request, actions: &[Action]) -> (Vec<Grant>, 
         let (grants, upkeep) = attempt(request, actions, true);
         if grants.is_empty() && !upkeep.changed { Err(upkeep) } else { Ok((grants, upkeep)) }
     });
-    looked.unwrap_or_else(|upkeep| (Vec::new(), upkeep))
+    looked.unwrap_or_else(|mut upkeep| {
+        // Signals that came while it had their counters locked were left to it.
+        upkeep.changed |= commit::look_now();
+        (Vec::new(), upkeep)
+    })
 }
 
 /// One look: upkeep, then the claim, and again while upkeep may have left something due behind.

@@ -9,7 +9,7 @@ use super::row::{Live, Place};
 use super::settled::hold_outcomes;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Row, Statement, args};
-use crate::settle::commit;
+use crate::settle::commit::{self, Touch};
 use crate::state::Outcome;
 use crate::store::numbers;
 use crate::store::order::{self, Rank};
@@ -89,9 +89,8 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
         }
     }
     // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
-    commit::look_again(
-        found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no).collect(),
-    );
+    let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no);
+    commit::look_again(&blocked.collect::<Vec<_>>(), Touch::Locked);
     found
 }
 

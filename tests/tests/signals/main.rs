@@ -5,6 +5,7 @@ mod cycles;
 mod edges;
 mod last_parents;
 mod prepared;
+mod prompt;
 mod repeatable_read;
 mod savepoints;
 mod shared_children;

@@ -1,0 +1,87 @@
+//! Reading rows as they will be if everybody commits: those that open transactions have inserted are there, too.
+
+use std::ffi::CStr;
+
+use pgrx::{FromDatum, IntoDatum, pg_sys};
+
+/// A table with an index on a bigint, its first column.
+pub(crate) struct Table {
+    pub(crate) schema: &'static CStr,
+    pub(crate) name: &'static CStr,
+    pub(crate) index: &'static CStr,
+    /// How many columns it has, at most.
+    pub(crate) width: usize,
+}
+
+impl Table {
+    /// Calls `see` for each row that has one of the keys, in no certain order, with the key and the integers in these
+    /// columns (counted from 1; none may be NULL in any row). It sees
+    ///
+    /// - what is committed, whatever the snapshot in use shows, and what this transaction has written;
+    /// - what open transactions have inserted, or made of a row by an update;
+    /// - of a row that an open transaction has updated the version before it, too, with `doomed`; and rows that an open
+    ///   transaction has deleted, with `doomed`.
+    ///
+    /// What was there when the call began, and still is, is seen; what comes in meanwhile may be. It takes no lock but
+    /// a reader's on the table, and waits for nobody.
+    pub(crate) fn each<const N: usize>(
+        &self,
+        keys: &[i64],
+        columns: [usize; N],
+        mut see: impl FnMut(i64, [i32; N], bool),
+    ) {
+        // SAFETY: table and index are opened and closed here, under the lock of a reader. The scan keys are as many as
+        // are announced, and live as long as the scan. A dirty snapshot is a structure that needs no more than its type
+        // (it belongs to nobody and is registered nowhere); the visibility check tells in it who is changing what it
+        // returns. A tuple is looked at before the next one is asked for, and its values, integers all, are copied.
+        // `heap_deform_tuple` fills as many as the table has columns, for which there is room: asserted. An error in
+        // between closes everything with the (sub)transaction.
+        unsafe {
+            let namespace = pg_sys::get_namespace_oid(self.schema.as_ptr(), false);
+            let relation = pg_sys::table_open(
+                pg_sys::get_relname_relid(self.name.as_ptr(), namespace),
+                pg_sys::AccessShareLock as pg_sys::LOCKMODE,
+            );
+            let index = pg_sys::get_relname_relid(self.index.as_ptr(), namespace);
+            let width = (*(*relation).rd_att).natts as usize;
+            assert!(width <= self.width && columns.iter().all(|n| (1..=width).contains(n)));
+            let mut values = vec![pg_sys::Datum::from(0usize); self.width];
+            let mut nulls = vec![true; self.width];
+            // Most of the time there is nothing at all.
+            let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+            for key in keys.iter().filter(|_| blocks > 0) {
+                let mut dirty = pg_sys::SnapshotData {
+                    snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+                    ..Default::default()
+                };
+                let mut condition = pg_sys::ScanKeyData::default();
+                pg_sys::ScanKeyInit(
+                    &mut condition,
+                    1,
+                    pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+                    pg_sys::F_INT8EQ.into(),
+                    key.into_datum().unwrap_or(pg_sys::Datum::from(0usize)),
+                );
+                let scan = pg_sys::systable_beginscan(relation, index, true, &mut dirty, 1, &mut condition);
+                loop {
+                    let tuple = pg_sys::systable_getnext(scan);
+                    if tuple.is_null() {
+                        break;
+                    }
+                    let doomed = dirty.xmax != pg_sys::InvalidTransactionId;
+                    pg_sys::heap_deform_tuple(
+                        tuple,
+                        (*relation).rd_att,
+                        values.as_mut_ptr(),
+                        nulls.as_mut_ptr(),
+                    );
+                    let value = |n: usize| i32::from_datum(values[n - 1], nulls[n - 1]).unwrap_or_default();
+                    see(*key, columns.map(value), doomed);
+                }
+                pg_sys::systable_endscan(scan);
+            }
+            // The lock stays until the transaction ends, as every reader's does.
+            pg_sys::table_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How much of what a task waits for has not been sent by anybody: neither counted nor left in `signal`, be it by a
+//! transaction that is still open.
+
+use std::collections::HashMap;
+
+use crate::pg::uncommitted::Table;
+
+/// With the columns `run_no`, `satisfied`, `failed`, `lost`, `lost_status`.
+static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx", width: 8 };
+/// With the columns `task_no`, `remaining`.
+static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey", width: 8 };
+
+/// How many rows of a task there may be in `signal` before they are tidied away.
+const PILE: usize = 64;
+
+/// What there is to do for tasks that wait.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Those for which nothing is unsent, or somebody has sent an abort: to be counted as soon as possible.
+    pub(super) all_sent: Vec<i64>,
+    /// Those for which there are so many rows that they are worth counting before.
+    pub(super) piled_up: Vec<i64>,
+}
+
+/// The signals of one task.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    rows: usize,
+    signals: i64,
+    lost: bool,
+}
+
+/// Looks at the signals of these tasks as they will be if everybody commits.
+///
+/// Never takes something for unsent that was sent before the look began. Signals are read before counters: one that is
+/// counted in between is taken off twice. Of a counter that somebody is changing the lower version is taken; a signal
+/// that he is removing is in the count of his version.
+pub(super) fn look(task_nos: &[i64]) -> Found {
+    let mut sent: HashMap<i64, Sent> = HashMap::new();
+    SIGNAL.each(task_nos, [2, 4], |task_no, [satisfied, lost], doomed| {
+        if !doomed {
+            let sent = sent.entry(task_no).or_default();
+            sent.rows += 1;
+            sent.signals += i64::from(satisfied) + i64::from(lost);
+            sent.lost |= lost > 0;
+        }
+    });
+    let mut found = Found::default();
+    if sent.is_empty() {
+        // A counter in the table has something left to count.
+        return found;
+    }
+    let mut waiting: Vec<i64> = sent.keys().copied().collect();
+    waiting.sort_unstable();
+    let mut remaining: HashMap<i64, i64> = HashMap::new();
+    BLOCKED.each(&waiting, [2], |task_no, [left], _| {
+        let lowest = remaining.entry(task_no).or_insert(i64::MAX);
+        *lowest = i64::from(left).min(*lowest);
+    });
+    // A task without a counter does not wait any more.
+    for (task_no, left) in waiting.iter().filter_map(|n| Some((*n, *remaining.get(n)?))) {
+        let sent = sent[&task_no];
+        if sent.lost || left <= sent.signals {
+            found.all_sent.push(task_no);
+        } else if sent.rows >= PILE {
+            found.piled_up.push(task_no);
+        }
+    }
+    found
+}

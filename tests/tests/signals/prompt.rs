@@ -1,0 +1,440 @@
+//! The last parents of a child are returned by calls that overlap to the very ends of their commits. When all have come
+//! back the child is free, and nobody calls any more.
+//!
+//! A queue in which each of two commits takes the other for the one that will count leaves most of these children
+//! behind, until somebody happens to call. Nothing in here calls for work, or `maintain`, before it looks.
+
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use taskq_tests::{Background, Db, Grant, Session, sqlstate};
+
+/// Children that are blocked, spontaneous ones that have not completed, and signals that nobody has counted.
+fn left_behind(session: &mut Session) -> (i64, i64, i64) {
+    let row = session
+        .query_one(
+            "SELECT count(*) FILTER (WHERE action = 'child' AND state <> 'ready'), \
+                    count(*) FILTER (WHERE action = 'mark' AND state <> 'completed'), \
+                    (SELECT count(*) FROM taskq.signal) FROM taskq.tasks",
+            &[],
+        )
+        .unwrap();
+    (row.get(0), row.get(1), row.get(2))
+}
+
+/// Has each of the sessions take its own turn of each round at the same moment as the others.
+fn at_once<W>(sessions: Vec<Session>, rounds: usize, work: W) -> Vec<Session>
+where
+    W: Fn(&mut Session, usize, usize) + Clone + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(sessions.len()));
+    let all: Vec<Background<()>> = sessions
+        .into_iter()
+        .enumerate()
+        .map(|(who, session)| {
+            let (start, work) = (start.clone(), work.clone());
+            session.background(move |session| {
+                for round in 0..rounds {
+                    start.wait();
+                    work(session, who, round);
+                }
+            })
+        })
+        .collect();
+    all.into_iter().map(|background| background.join().0).collect()
+}
+
+/// Parents `{round}-{who}` of the action `p{who}`, and below those of a round a child and a spontaneous task.
+fn fan_ins(rounds: usize, parents: usize) -> Value {
+    let mut tasks = Vec::new();
+    for round in 0..rounds {
+        let ids: Vec<String> = (0..parents).map(|who| format!("{round}-{who}")).collect();
+        tasks.extend(ids.iter().enumerate().map(|(who, id)| json!({"id": id, "action": format!("p{who}")})));
+        tasks.push(json!({"id": format!("child {round}"), "action": "child", "depends_on": ids}));
+        tasks.push(
+            json!({"id": format!("mark {round}"), "action": "mark", "spontaneous": true, "depends_on": ids}),
+        );
+    }
+    Value::Array(tasks)
+}
+
+/// Grants by round, for each of those who return.
+fn own_all(session: &mut Session, rounds: usize, parents: usize) -> Vec<Vec<Grant>> {
+    (0..parents).map(|who| session.own("w", rounds as i32, &[&format!("p{who}")]).unwrap()).collect()
+}
+
+fn return_at_once(rounds: usize, parents: usize, settings: &str) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(fan_ins(rounds, parents)).unwrap();
+    let grants = own_all(&mut session, rounds, parents);
+    let sessions = (0..parents).map(|_| db.connect()).map(|mut s| {
+        s.run(settings);
+        s
+    });
+    at_once(sessions.collect(), rounds, move |session, who, round| {
+        let grant = &grants[who][round];
+        loop {
+            match session.give(&grant.task_id, grant.token, "completed") {
+                Ok(_) => break,
+                // As it may at these levels, and changes nothing.
+                Err(error) if sqlstate(&error) == "40001" => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    });
+    assert_eq!(left_behind(&mut session), (0, 0, 0), "of {rounds} rounds of {parents}");
+}
+
+#[test]
+fn of_a_thousand_pairs_each_frees_its_child() {
+    return_at_once(1000, 2, "");
+}
+
+#[test]
+fn eight_parents_by_eight_clients_free_their_child() {
+    return_at_once(150, 8, "");
+}
+
+#[test]
+fn no_time_out_of_the_caller_ends_the_look_before_the_commit() {
+    return_at_once(
+        200,
+        3,
+        "SET lock_timeout = '1ms'; SET synchronous_commit = off; SET deadlock_timeout = '10s'",
+    );
+}
+
+#[test]
+fn repeatable_read_sees_the_signals_of_the_others_too() {
+    return_at_once(150, 2, "SET default_transaction_isolation = 'repeatable read'");
+}
+
+#[test]
+fn transaction_blocks_that_commit_at_once_free_their_child() {
+    let db = Db::new();
+    let mut session = db.connect();
+    const ROUNDS: usize = 200;
+    session.insert(fan_ins(ROUNDS, 3)).unwrap();
+    let grants = own_all(&mut session, ROUNDS, 3);
+    let together = Arc::new(Barrier::new(3));
+    at_once((0..3).map(|_| db.connect()).collect(), ROUNDS, move |session, who, round| {
+        session.run("BEGIN; SAVEPOINT s");
+        session.complete(&grants[who][round]);
+        if round % 2 == 0 {
+            session.run("ROLLBACK TO s");
+            session.complete(&grants[who][round]);
+        }
+        // All have returned, none has committed.
+        together.wait();
+        session.run("COMMIT");
+    });
+    assert_eq!(left_behind(&mut session), (0, 0, 0));
+}
+
+#[test]
+fn parents_that_share_two_children_free_both_in_whatever_order() {
+    let db = Db::new();
+    let mut session = db.connect();
+    const ROUNDS: usize = 300;
+    let mut tasks = Vec::new();
+    for round in 0..ROUNDS {
+        let (c, d) = (format!("c{round}"), format!("d{round}"));
+        tasks.push(json!({"id": c, "action": "child"}));
+        tasks.push(json!({"id": d, "action": "child"}));
+        // Both signal both; then there are two that signal one each, for calls in opposite orders.
+        for who in 0..2 {
+            tasks.push(
+                json!({"id": format!("{round}-{who}"), "action": format!("both{who}"), "to_signal_after": [c, d]}),
+            );
+            tasks.push(
+                json!({"id": format!("{round}-{who}c"), "action": format!("c{who}"), "to_signal_after": [c]}),
+            );
+            tasks.push(
+                json!({"id": format!("{round}-{who}d"), "action": format!("d{who}"), "to_signal_after": [d]}),
+            );
+        }
+    }
+    session.insert(Value::Array(tasks)).unwrap();
+    let mut own = |action: String| session.own("w", ROUNDS as i32, &[&action]).unwrap();
+    let held: Vec<[Vec<Grant>; 3]> = (0..2)
+        .map(|who| {
+            let (c, d) = (own(format!("c{who}")), own(format!("d{who}")));
+            let (first, last) = if who == 0 { (c, d) } else { (d, c) };
+            [first, own(format!("both{who}")), last]
+        })
+        .collect();
+    at_once((0..2).map(|_| db.connect()).collect(), ROUNDS, move |session, who, round| {
+        for grants in &held[who] {
+            session.complete(&grants[round]);
+        }
+    });
+    assert_eq!(left_behind(&mut session), (0, 0, 0));
+}
+
+#[test]
+fn batches_that_share_many_children_free_them_all() {
+    // More children than a transaction has signs for, and fewer.
+    for (children, rounds) in [(40, 60), (600, 4)] {
+        let db = Db::new();
+        let mut session = db.connect();
+        const CLIENTS: usize = 3;
+        let mut tasks = Vec::new();
+        for round in 0..rounds {
+            for child in 0..children {
+                let id = format!("child {round} {child}");
+                tasks.push(json!({"id": id, "action": "child"}));
+                for who in 0..CLIENTS {
+                    tasks.push(json!({
+                        "id": format!("{round}-{who}-{child}"), "action": format!("p{who}"), "to_signal_after": [id],
+                    }));
+                }
+            }
+        }
+        session.insert(Value::Array(tasks)).unwrap();
+        let held: Vec<Vec<Grant>> = (0..CLIENTS)
+            .map(|who| {
+                let mut held = session.own("w", (rounds * children) as i32, &[&format!("p{who}")]).unwrap();
+                held.sort_by_key(|grant| grant.task_id.split('-').next().unwrap().parse::<usize>().unwrap());
+                held
+            })
+            .collect();
+        at_once((0..CLIENTS).map(|_| db.connect()).collect(), rounds, move |session, who, round| {
+            let mut batch: Vec<&Grant> = held[who][round * children..(round + 1) * children].iter().collect();
+            if who == 1 {
+                batch.reverse();
+            }
+            let (ids, tokens): (Vec<_>, Vec<_>) = batch.iter().map(|g| (g.task_id.as_str(), g.token)).unzip();
+            let query = "SELECT count(status_code) FROM taskq.return_tasks($1, $2)";
+            let returned: i64 = session.query_one(query, &[&ids, &tokens]).unwrap().get(0);
+            assert_eq!(returned, children as i64);
+        });
+        assert_eq!(left_behind(&mut session), (0, 0, 0), "{children} children");
+    }
+}
+
+/// Two statements that settle the two parents of a round's tasks, at once.
+fn settle_at_once(
+    rounds: usize,
+    parents: fn(usize, usize) -> Vec<Value>,
+    statement: fn(usize, usize) -> String,
+) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let mut tasks = Vec::new();
+    for round in 0..rounds {
+        tasks.extend((0..2).flat_map(|who| parents(round, who)));
+        let settled: Vec<Value> =
+            (0..2).map(|who| json!({"id": format!("{round}-{who}"), "condition": "settled"})).collect();
+        tasks.push(json!({"id": format!("child {round}"), "action": "child", "depends_on": settled}));
+        tasks.push(
+            json!({"id": format!("mark {round}"), "action": "mark", "spontaneous": true, "depends_on": settled}),
+        );
+    }
+    session.insert(Value::Array(tasks)).unwrap();
+    session.own_with("w", 10_000, &["dies"], "max_duration => '1 millisecond'").unwrap();
+    at_once((0..2).map(|_| db.connect()).collect(), rounds, move |session, who, round| {
+        session.run(&statement(round, who));
+    });
+    assert_eq!(left_behind(&mut session), (0, 0, 0));
+}
+
+#[test]
+fn it_does_not_matter_what_settles_the_parents() {
+    let plain = |round: usize, who: usize| vec![json!({"id": format!("{round}-{who}"), "action": "p"})];
+    settle_at_once(150, plain, |round, who| format!("SELECT taskq.cancel_tasks('{{{round}-{who}}}')"));
+    settle_at_once(150, plain, |round, who| {
+        format!(r#"SELECT taskq.replace_tasks('[{{"id": "{round}-{who}", "action": "p"}}]')"#)
+    });
+    // A parent that is lost because of its own, and one that completes with its own.
+    let below = |round: usize, who: usize| {
+        vec![
+            json!({"id": format!("top {round}-{who}"), "action": "p"}),
+            json!({"id": format!("{round}-{who}"), "action": "q", "depends_on": [format!("top {round}-{who}")]}),
+        ]
+    };
+    settle_at_once(150, below, |round, who| format!("SELECT taskq.cancel_tasks('{{top {round}-{who}}}')"));
+    let spontaneous = |round: usize, who: usize| {
+        let top = json!([{"id": format!("top {round}-{who}"), "condition": "settled"}]);
+        vec![
+            json!({"id": format!("top {round}-{who}"), "action": "p"}),
+            json!({"id": format!("{round}-{who}"), "action": "q", "spontaneous": true, "depends_on": top}),
+        ]
+    };
+    settle_at_once(150, spontaneous, |round, who| {
+        format!("SELECT taskq.cancel_tasks('{{top {round}-{who}}}')")
+    });
+}
+
+#[test]
+fn deadlines_that_two_calls_look_after_free_the_child() {
+    // Each call takes some of the leases that have passed; the last try of a parent ends with its own.
+    let db = Db::new();
+    let mut session = db.connect();
+    const ROUNDS: usize = 60;
+    for round in 0..ROUNDS {
+        let dies = |who: usize| json!({"id": format!("{round}-{who}"), "action": "dies", "max_tries": 1});
+        let settled: Vec<Value> =
+            (0..8).map(|who| json!({"id": format!("{round}-{who}"), "condition": "settled"})).collect();
+        let mut tasks: Vec<Value> = (0..8).map(dies).collect();
+        tasks.push(json!({"id": format!("child {round}"), "action": "child", "depends_on": settled}));
+        session.insert(Value::Array(tasks)).unwrap();
+        for _ in 0..8 {
+            session.own_with("w", 1, &["dies"], "max_duration => '1 millisecond'").unwrap();
+        }
+        session.run("SELECT pg_sleep(0.002)");
+        // Upkeep in a block takes as many leases as the call has room for.
+        at_once((0..4).map(|_| db.connect()).collect(), 2, |session, _, _| {
+            session.run("BEGIN; SELECT * FROM taskq.own_tasks('w', 1, '{none}'); COMMIT");
+        });
+    }
+    assert_eq!(left_behind(&mut session), (0, 0, 0));
+}
+
+#[test]
+fn an_open_transaction_beside_costs_next_to_nothing_and_counts_at_its_commit() {
+    let db = Db::new();
+    let (mut open, mut other, mut watcher) = (db.connect(), db.connect(), db.connect());
+    const CHILDREN: usize = 100;
+    let children: Vec<String> = (0..CHILDREN).map(|n| format!("child {n}")).collect();
+    let mut tasks: Vec<Value> = children.iter().map(|id| json!({"id": id, "action": "child"})).collect();
+    tasks.extend(["p", "q"].map(|id| json!({"id": id, "action": "parent", "to_signal_after": children})));
+    watcher.insert(Value::Array(tasks)).unwrap();
+    let held = watcher.own("w", 2, &["parent"]).unwrap();
+    open.run("BEGIN");
+    open.complete(&held[0]);
+    let start = Instant::now();
+    other.complete(&held[1]);
+    // It waits for commits that are under way only; were it to wait for each child, it would take a minute.
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(left_behind(&mut watcher), (CHILDREN as i64, 0, CHILDREN as i64));
+    open.run("COMMIT");
+    assert_eq!(left_behind(&mut watcher), (0, 0, 0));
+}
+
+#[test]
+fn an_abort_reaches_the_child_with_the_call_that_sends_it() {
+    // Each child has a third parent that is not returned at all: the abort of one of the others is enough.
+    let db = Db::new();
+    let mut session = db.connect();
+    const ROUNDS: usize = 200;
+    session.insert(fan_ins(ROUNDS, 3)).unwrap();
+    let grants = own_all(&mut session, ROUNDS, 3);
+    at_once((0..2).map(|_| db.connect()).collect(), ROUNDS, move |session, who, round| {
+        let grant = &grants[who][round];
+        session.give(&grant.task_id, grant.token, ["completed", "aborted"][who]).unwrap();
+    });
+    let blocked: i64 = session.one("SELECT count(*) FROM taskq.tasks WHERE state = 'blocked'");
+    assert_eq!(blocked, 0, "children of {ROUNDS} whose parent has aborted");
+}
+
+/// A signal of a parent that nobody has counted, as a prepared transaction leaves it at its commit.
+fn leave_uncounted(session: &mut Session, child: &str) {
+    session.run(&format!(
+        "UPDATE taskq.blocked SET remaining = remaining + 1 \
+          WHERE task_no = (SELECT task_no FROM taskq.task WHERE id = '{child}'); \
+         INSERT INTO taskq.signal SELECT task_no, 1, 0, 0, NULL FROM taskq.task WHERE id = '{child}'"
+    ));
+}
+
+/// A child whose first parent has settled and whose second one's signal nobody has counted.
+fn stranded(session: &mut Session, child: &str, priority: i32) {
+    let (p, q) = (format!("p of {child}"), format!("q of {child}"));
+    session
+        .insert(json!([
+            {"id": p, "action": "parent"}, {"id": q, "action": "parent"},
+            {"id": child, "action": "child", "priority": priority, "depends_on": [p, q]},
+        ]))
+        .unwrap();
+    session.perform("parent", "completed");
+    leave_uncounted(session, child);
+    // The second parent is settled, too, and its signal the one that is left.
+    session.run(&format!(
+        "UPDATE taskq.blocked SET remaining = remaining - 1 \
+          WHERE task_no = (SELECT task_no FROM taskq.task WHERE id = '{child}')"
+    ));
+    session.run(
+        "WITH gone AS (DELETE FROM taskq.run r USING taskq.task t, taskq.action a \
+                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no AND a.name = 'parent' RETURNING r.task_no, r.action_no) \
+         INSERT INTO taskq.settled (task_no, expires_at, settled_at, tries, failures, dependencies, signals, action_no, grouped, code, cause) \
+         SELECT task_no, 'infinity', now(), 1, 0, 0, 0, action_no, false, 'c', 'w' FROM gone",
+    );
+}
+
+#[test]
+fn signals_behind_stuck_ones_are_counted_all_the_same() {
+    let db = Db::new();
+    let (mut holder, mut session) = (db.connect(), db.connect());
+    // One child with very many signals, and very many children with one signal: all held by an open transaction.
+    const MANY: usize = 450;
+    let children: Vec<String> = (0..MANY).map(|n| format!("stuck {n}")).collect();
+    let mut tasks: Vec<Value> = children.iter().map(|id| json!({"id": id, "action": "stuck"})).collect();
+    tasks.push(json!({"id": "first", "action": "first", "to_signal_after": children}));
+    tasks.extend((0..MANY).map(|n| {
+        json!({"id": format!("other {n}"), "action": "other", "to_signal_after": ["stuck 0", children[n]]})
+    }));
+    tasks.push(json!({"id": "never", "action": "never", "to_signal_after": children}));
+    session.insert(Value::Array(tasks)).unwrap();
+    let first = session.own_one("first");
+    holder.run("BEGIN");
+    holder.complete(&first);
+    for _ in 0..MANY {
+        session.perform("other", "completed");
+    }
+    let deferred: i64 = session.one("SELECT count(*) FROM taskq.signal");
+    assert!(deferred >= MANY as i64, "{deferred}");
+    for round in 0..2 {
+        let child = format!("child {round}");
+        stranded(&mut session, &child, 0);
+        if round == 0 {
+            assert_eq!(session.own_one("child").task_id, child);
+        } else {
+            session.run("SELECT taskq.maintain()");
+            assert_eq!(session.state(&child), "ready");
+        }
+    }
+    holder.run("COMMIT");
+}
+
+#[test]
+fn a_freed_task_of_high_priority_goes_before_a_backlog_in_transaction_blocks_too() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let backlog: Vec<Value> = (0..100).map(|_| json!({"action": "child"})).collect();
+    session.insert(Value::Array(backlog)).unwrap();
+    stranded(&mut session, "urgent", 100);
+    session.run("BEGIN");
+    assert_eq!(session.own_one("child").task_id, "urgent");
+    session.run("COMMIT");
+}
+
+#[test]
+fn a_rollback_that_others_have_left_their_signals_to_wakes_somebody_who_counts_them() {
+    let db = Db::new();
+    let (mut holder, mut session) = (db.connect(), db.connect());
+    session
+        .insert(
+            json!([{"id": "p", "action": "parent"}, {"id": "child", "action": "child", "depends_on": ["p"]}]),
+        )
+        .unwrap();
+    let p = session.own_one("parent");
+    let worker = db
+        .connect()
+        .background(|session| session.own_with("w", 1, &["child"], "wait => '60 seconds'").unwrap());
+    session.until_asleep(worker.pid());
+    holder.run("BEGIN");
+    holder.cancel(&["child"]).unwrap();
+    session.complete(&p);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
+    let start = Instant::now();
+    holder.run("ROLLBACK");
+    let mut grants = worker.join().1;
+    if grants.is_empty() {
+        // A look that has only counted may come back with nothing.
+        grants = session.own("w", 1, &["child"]).unwrap();
+    }
+    assert_eq!(grants[0].task_id, "child");
+    // The slow look of sleepers comes after five seconds at the earliest.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
