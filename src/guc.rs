@@ -1,6 +1,7 @@
 //! Settings of the extension.
 
 use std::ffi::CString;
+use std::time::Duration;
 
 use pgrx::datum::Interval;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
@@ -41,6 +42,9 @@ static BACKGROUND_WORKER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// `taskq.maintenance_interval`: how long the background worker sleeps at most, in milliseconds.
 static MAINTENANCE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+
+/// `taskq.shortest_sleep`: how soon a sleeping call looks again by itself for the first time, in milliseconds.
+static SHORTEST_SLEEP: GucSetting<i32> = GucSetting::<i32>::new(100);
 
 /// Declares the settings; called once, when the library is loaded.
 pub(crate) fn init() {
@@ -108,6 +112,16 @@ pub(crate) fn init() {
         &NOW,
         GucContext::Suset,
         GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"taskq.shortest_sleep",
+        c"How soon after a look a sleeping call looks again by itself.",
+        c"The sleeps that follow are longer and longer. Wake-ups do not depend on it.",
+        &SHORTEST_SLEEP,
+        10,
+        30_000,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
     );
     // A misspelt setting is an error.
     session::reserve_settings(c"taskq");
@@ -182,6 +196,11 @@ pub(crate) fn background_worker() -> bool {
 /// How many milliseconds the background worker sleeps at most.
 pub(crate) fn maintenance_interval() -> i32 {
     MAINTENANCE_INTERVAL.get()
+}
+
+/// How soon a sleeping call looks again by itself for the first time.
+pub(crate) fn shortest_sleep() -> Duration {
+    Duration::from_millis(SHORTEST_SLEEP.get().unsigned_abs().into())
 }
 
 /// The time that `taskq.now` replaces the clock with, if it does.

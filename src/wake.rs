@@ -2,32 +2,47 @@
 //!
 //! What is noted here is a hint: a note of a rolled-back savepoint wakes somebody for nothing, who looks
 //! and sleeps again. A transaction that is prepared (2PC) and committed later wakes nobody; waiters look
-//! again now and then for that case, see `verbs::wait`.
+//! again now and then for that case, see `verbs::pace`.
 //!
 //! **No wake-up is lost.** A waiter registers, resets its latch, looks, sleeps. What is committed before the look
 //! is seen by it, what is committed after it finds the registration. Of several waiters a commit wakes as many as
 //! it brought work for. So whoever leaves owes three things to those who go on sleeping: a wake-up that came after
 //! its last look; one for what is left, if it took all it could; and what it alone may have known, which is when
 //! the next thing is due. [`hand_on`] pays when a call ends, [`give_up`] when an error ends it.
+//!
+//! **Nobody is woken for nothing.** Of what is due later only those need to hear who would not look in time by
+//! themselves: all look within [`longest_sleep`], and those who look within [`SOON`] say so.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
 
 use crate::pg::board;
 use crate::pg::clock::{self, Time};
 use crate::pg::latch::{self, Channel};
-use crate::pg::transaction::{self, End, Levels};
+use crate::pg::lock::Key;
+use crate::pg::session;
+use crate::pg::transaction::{self, End, Levels, Listener};
 
 const READY: u8 = 1;
 pub(crate) const SETTLED: u8 = 2;
-pub(crate) const NEW_ACTION: u8 = 3;
-const TIMER: u8 = 4;
+const NEW_NUMBER: u8 = 3;
+pub(crate) const TIMER: u8 = 4;
+const SOON_UP: u8 = 5;
+const READY_ANY: u8 = 6;
 
 thread_local! {
     /// How many waiters of each channel this transaction's commit has to wake.
     static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
     /// What this transaction brings that is due by itself, the earliest of it.
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
+    /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
+    static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
+    /// Whom to wake as soon as the locks of the (sub)transaction that has ended are gone.
+    static OWED: RefCell<Vec<(Channel, usize)>> = const { RefCell::new(Vec::new()) };
+    /// Whether this look has passed over something that it might have had, had others not held it just then; `None` if
+    /// nobody is going to ask.
+    static PASSED_OVER: Cell<Option<bool>> = const { Cell::new(None) };
     /// How many waiters for each action this transaction's rollback has to wake.
     static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
     /// Ready tasks that this transaction has locked, and their actions.
@@ -39,23 +54,75 @@ thread_local! {
 }
 
 /// Waiters for tasks of this action.
-pub(crate) fn ready_channel(action_no: i32) -> Channel {
+fn ready_channel(action_no: i32) -> Channel {
     Channel { kind: READY, number: action_no as u64 }
 }
+
+/// Waiters for tasks of more actions than they may have locks for: they hear of all that becomes ready.
+const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
 
 /// Waiters for the end of this task.
 pub(crate) fn settled_channel(task_no: i64) -> Channel {
     Channel { kind: SETTLED, number: task_no as u64 }
 }
 
-/// Waiters for tasks, whose list of actions may just have got a new number.
-pub(crate) const NEW_ACTION_CHANNEL: Channel = Channel { kind: NEW_ACTION, number: 0 };
+/// Waiters for tasks of the action with this name, which may just have got a number (or one more).
+fn name_channel(name: &str) -> Channel {
+    Channel { kind: NEW_NUMBER, number: Key::new(&[name]).number() }
+}
 
 /// Waiters for tasks, whose next deadline to look after may have come nearer.
-pub(crate) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
+const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
+
+/// Waiters for tasks that look within [`SOON`] whether they are woken or not.
+const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
+
+/// Who sleeps no longer than that needs no wake-up for what is due later.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs: for
+/// COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.
+pub(crate) fn longest_sleep() -> Duration {
+    Duration::from_secs(if session::has_silent_commits() { 5 } else { 30 })
+}
+
+/// For how many actions one call is registered by name and by number: the server's lock table has room for
+/// `max_locks_per_transaction` locks for each connection, 64 if nothing else is set. Of more it hears by one lock for
+/// all.
+fn most_actions() -> usize {
+    session::max_locks_per_transaction() / 4
+}
+
+/// The channels on which news come that concern a claim for these names, whatever their numbers are.
+pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
+    let mut channels = vec![TIMER_CHANNEL];
+    if names.len() > most_actions() {
+        // Whoever hears of every ready task need not hear of a new number.
+        channels.push(ANY_READY_CHANNEL);
+    } else {
+        channels.extend(names.iter().map(|name| name_channel(name)));
+    }
+    channels
+}
+
+/// The channels on which tasks of these actions are announced to a claim for these names.
+pub(crate) fn channels_for_work(names: &[String], action_nos: &[i32]) -> Vec<Channel> {
+    if names.len() > most_actions() {
+        vec![]
+    } else if action_nos.len() > most_actions() {
+        vec![ANY_READY_CHANNEL]
+    } else {
+        action_nos.iter().map(|n| ready_channel(*n)).collect()
+    }
+}
 
 /// A task of this action is ready.
 pub(crate) fn ready(action_no: i32) {
+    note(ready_channel(action_no), 1);
+}
+
+/// There may be a task of this action that nobody can have before this transaction ends: one waiter looks then.
+pub(crate) fn ready_soon(action_no: i32) {
     note(ready_channel(action_no), 1);
 }
 
@@ -70,57 +137,115 @@ pub(crate) fn settled(task_no: i64) {
 }
 
 /// A new number stands for an action's name.
-pub(crate) fn new_action() {
-    note(NEW_ACTION_CHANNEL, usize::MAX);
+pub(crate) fn new_number(name: &str) {
+    note(name_channel(name), usize::MAX);
 }
 
-/// A deadline was added. One waiter is enough: it looks in time and frees what the deadline held.
-pub(crate) fn timer() {
-    note(TIMER_CHANNEL, 1);
+/// A deadline was added, or a schedule. One waiter is enough: it looks in time and frees what the deadline held.
+pub(crate) fn timer(due: Time) {
+    later(TIMER_CHANNEL, due);
+}
+
+/// A task of this action is ready then.
+pub(crate) fn ready_later(action_no: i32, due: Time) {
+    later(ready_channel(action_no), due);
+}
+
+fn later(channel: Channel, due: Time) {
+    if due == Time::INFINITY {
+        return;
+    }
+    transaction::listen(LISTENER);
+    // The transaction may stay open for long: what counts is how far off it is at the commit.
+    let ahead = Duration::from_micros(clock::now().until(due).max(0) as u64);
+    if let Some(at) = Instant::now().checked_add(ahead) {
+        LATER.with_borrow_mut(|later| {
+            later.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
+        });
+    }
+}
+
+/// Has one waiter woken for something that is due at that moment, unless there is one who looks in time anyway.
+fn wake_for(channel: Channel, due: Instant) {
+    let ahead = due.saturating_duration_since(Instant::now());
+    // Of those who look soon nobody knows for which actions.
+    let in_time =
+        ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
+    if !in_time {
+        owe(channel, 1);
+    }
+}
+
+/// To be called before a look that may be followed by a sleep.
+pub(crate) fn begin_look() {
+    PASSED_OVER.set(Some(false));
+}
+
+/// This look leaves something out that it might have had, had others not held it just then: a bucket, a slot, a lock
+/// that is only tried. If they let go of it without a change that wakes, nobody would hear of it.
+pub(crate) fn passed_over() {
+    PASSED_OVER.set(PASSED_OVER.get().map(|_| true));
+}
+
+/// Whether this call may sleep, and so wants to know what it has [`passed_over`].
+pub(crate) fn may_sleep() -> bool {
+    PASSED_OVER.get().is_some()
+}
+
+/// Ends what [`begin_look`] has begun; whether the look has [`passed_over`] anything.
+pub(crate) fn end_look() -> bool {
+    PASSED_OVER.take().unwrap_or(false)
 }
 
 /// Something that is due then: the background worker, if there is one, looks after it in time.
 pub(crate) fn due(time: Time) {
-    transaction::listen(on_end);
+    transaction::listen(LISTENER);
     DUE.set(DUE.get().min(time));
 }
 
 /// Somebody who waits for work is to look now, and so is the background worker: signals may be left that no commit
-/// counts. Unlike the notes this takes effect at once.
+/// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
 pub(crate) fn somebody_to_look() {
+    transaction::listen(LISTENER);
     board::tell(clock::wall());
-    latch::wake(TIMER_CHANNEL, 1);
+    owe(TIMER_CHANNEL, 1);
 }
 
-/// Up to `count` tasks of each of these actions were granted. If that is rolled back, they are there to be had
-/// again, and others have passed over them.
-pub(crate) fn taken(action_nos: &[i32], count: usize) {
-    if count > 0 {
-        transaction::listen(on_end);
+/// A ready task of each of these actions was taken: granted, moved, or made to ride on another. If that is rolled back,
+/// they are there to be had again, and others have passed over them.
+pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
+    let mut counts: BTreeMap<i32, usize> = BTreeMap::new();
+    for action_no in action_nos {
+        *counts.entry(action_no).or_default() += 1;
+    }
+    if !counts.is_empty() {
+        transaction::listen(LISTENER);
         let level = latch::nest_level();
-        TAKEN.with_borrow_mut(|taken| action_nos.iter().for_each(|n| taken.add(level, (*n, count))));
+        TAKEN.with_borrow_mut(|taken| counts.into_iter().for_each(|count| taken.add(level, count)));
     }
 }
 
 /// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
 pub(crate) fn held(task_no: i64, action_no: i32) {
-    transaction::listen(on_end);
+    transaction::listen(LISTENER);
     HELD.with_borrow_mut(|held| held.add(latch::nest_level(), (task_no, action_no)));
 }
 
 /// This transaction has removed the task from those that are ready: if it commits, there is nothing to wake for.
 pub(crate) fn gone(task_no: i64) {
-    transaction::listen(on_end);
+    transaction::listen(LISTENER);
     GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
 }
 
 fn note(channel: Channel, count: usize) {
-    transaction::listen(on_end);
+    transaction::listen(LISTENER);
     NOTES.with_borrow_mut(|notes| {
         let noted = notes.entry(channel).or_insert(0);
         *noted = noted.saturating_add(count);
     });
 }
+
+const LISTENER: Listener = Listener { ended: on_end, unlocked: pay };
 
 fn on_end(end: End) {
     match end {
@@ -129,8 +254,13 @@ fn on_end(end: End) {
             if !notes.is_empty() || due != Time::INFINITY {
                 board::tell(due);
             }
+            for (channel, due) in LATER.take() {
+                if !notes.contains_key(&channel) {
+                    wake_for(channel, due);
+                }
+            }
             for (channel, count) in notes {
-                latch::wake(channel, count);
+                owe(channel, count);
             }
             let gone: HashSet<i64> = GONE.with_borrow_mut(|gone| gone.take().collect());
             wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
@@ -162,6 +292,7 @@ fn on_end(end: End) {
 
 fn forget() {
     NOTES.take();
+    LATER.take();
     DUE.set(Time::INFINITY);
     TAKEN.set(Levels::new());
     HELD.set(Levels::new());
@@ -170,7 +301,7 @@ fn forget() {
 
 fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {
     for (action_no, count) in taken {
-        latch::wake(ready_channel(action_no), count);
+        owe(ready_channel(action_no), count);
     }
 }
 
@@ -181,7 +312,44 @@ fn wake_for_held(held: impl Iterator<Item = (i64, i32)>) {
         tasks.entry(action_no).or_default().insert(task_no);
     }
     for (action_no, tasks) in tasks {
-        latch::wake(ready_channel(action_no), tasks.len());
+        owe(ready_channel(action_no), tasks.len());
+    }
+}
+
+/// Has so many waiters woken when the locks of what has just ended are gone: who is woken before finds them held.
+fn owe(channel: Channel, count: usize) {
+    OWED.with_borrow_mut(|owed| owed.push((channel, count)));
+}
+
+fn pay() {
+    if OWED.with_borrow(Vec::is_empty) {
+        return;
+    }
+    for (channel, count) in OWED.take() {
+        wake(channel, count);
+    }
+}
+
+/// Wakes up to `limit` waiters of the channel; tasks that become ready are news for those, too, who wait for any.
+/// Returns how many.
+fn wake(channel: Channel, limit: usize) -> usize {
+    match channel.kind {
+        READY => {
+            let woken = latch::wake(channel, limit);
+            woken + latch::wake_highest(ANY_READY_CHANNEL, limit - woken)
+        }
+        READY_ANY => latch::wake_highest(channel, limit),
+        _ => latch::wake(channel, limit),
+    }
+}
+
+/// To be called by a waiter that was woken and has found nothing. If it hears of any action, it may have been woken for
+/// one that is not its own: it wakes the next of those who do. Each wakes one with a lower number than its own, so
+/// all get their turn, and that ends.
+pub(crate) fn pass_on() {
+    let any = REGISTERED.with_borrow(|registered| registered.iter().any(|(c, _)| *c == ANY_READY_CHANNEL));
+    if any {
+        latch::wake_next_lower(ANY_READY_CHANNEL);
     }
 }
 
@@ -192,15 +360,24 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Makes this backend findable under each of the channels.
-    pub(crate) fn new(channels: Vec<Channel>) -> Self {
-        transaction::listen(on_end);
-        let level = latch::nest_level();
+    /// Makes this backend findable under each of the channels, from the subtransaction of this level on.
+    pub(crate) fn new(channels: Vec<Channel>, level: i32) -> Self {
+        transaction::listen(LISTENER);
         for channel in &channels {
             latch::register(*channel);
             REGISTERED.with_borrow_mut(|registered| registered.push((*channel, level)));
         }
         Registration { channels }
+    }
+
+    /// Says that this backend looks soon whether it is woken or not. Given up before that look.
+    pub(crate) fn soon() -> Self {
+        Registration::new(vec![SOON_CHANNEL], latch::nest_level())
+    }
+
+    /// The channels.
+    pub(crate) fn channels(&self) -> &[Channel] {
+        &self.channels
     }
 }
 
@@ -238,8 +415,8 @@ fn give_up(level: i32) {
     for channel in &channels {
         latch::unregister(*channel);
     }
-    for channel in channels.into_iter().filter(|c| c.kind == READY || c.kind == TIMER) {
-        latch::wake(channel, 1);
+    for channel in channels.into_iter().filter(|c| [READY, READY_ANY, TIMER].contains(&c.kind)) {
+        owe(channel, 1);
     }
 }
 
@@ -255,15 +432,16 @@ pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> V
         for channel in channels {
             latch::wake(channel, 1);
         }
-    } else if channels.any(latch::anybody_asleep) {
+        latch::wake_highest(ANY_READY_CHANNEL, 1);
+    } else if channels.any(latch::anybody_asleep) || latch::anybody_asleep(ANY_READY_CHANNEL) {
         let mut left = left();
         left.sort_unstable();
         left.dedup();
         let any = left.first() == Some(&0);
-        let woken: usize = left.iter().filter(|n| **n != 0).map(|n| latch::wake(ready_channel(*n), 1)).sum();
+        let woken: usize = left.iter().filter(|n| **n != 0).map(|n| wake(ready_channel(*n), 1)).sum();
         // Whoever looks knows of all deadlines.
         if any && woken == 0 {
-            latch::wake(TIMER_CHANNEL, 1);
+            wake(TIMER_CHANNEL, 1);
         }
     }
 }

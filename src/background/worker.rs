@@ -79,8 +79,7 @@ fn live(database: pg_sys::Oid) {
         if has_silent_commits() {
             latest = latest.min(now.0 + PREPARED);
         }
-        let wakes_at = Time(due.0.min(latest));
-        slot.end_look(wakes_at);
+        let wakes_at = slot.end_look(Time(due.0.min(latest)));
         process::sleep(process::until(wakes_at));
         pause(slot, now);
     }

@@ -6,6 +6,7 @@ use super::Claim;
 use crate::flow::actions::Action;
 use crate::flow::rates::Bucket;
 use crate::flow::slots::{self, Ask, Limit, Seat};
+use crate::pg::session::in_transaction_block;
 use crate::wake;
 
 /// A bucket that this call has locked, or that another grant holds.
@@ -159,14 +160,16 @@ impl Allowances {
     }
 
     /// Writes down what was taken of rates. What others could not have while this call held it locked, they hear of at
-    /// the commit: slots that were not used after all, those that could not be made meanwhile, what is left of a rate.
+    /// the commit: slots that were not used after all, those that could not be made meanwhile, what is left of a rate. If
+    /// nothing is left, one of them has to hear that as well where the commit is still far: by then he may have stopped
+    /// asking every few moments, and only he would know when the rate lets the next task go.
     pub(super) fn settle(self, actions: &[&Action]) {
         let unused = self.free.iter().filter(|(_, free)| !free.is_empty()).map(|(limit, _)| limit);
         unused.chain(&self.made).for_each(slots::wake);
         for (name, rate) in &self.rates {
             let Some(bucket) = rate.bucket else { continue };
             bucket.take(name, rate.granted);
-            if rate.left() > 0 {
+            if rate.left() > 0 || in_transaction_block() {
                 actions.iter().filter(|a| a.name == *name).for_each(|a| wake::ready(a.action_no));
             }
         }

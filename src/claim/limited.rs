@@ -18,6 +18,7 @@ use crate::flow::actions::Action;
 use crate::flow::group_settings;
 use crate::flow::slots::{self, Limit};
 use crate::pg::session::check_for_interrupts;
+use crate::wake;
 
 /// How many entries are moved into lanes at first, once one is met that belongs there; twice as many the next time.
 const FIRST_MOVE: usize = 1_000;
@@ -49,7 +50,11 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
         let round = choose(claim, &next, room, &sources, &mut allowances);
         let chosen = round.chosen.len();
         let before = grants.len();
-        passed.extend(take(claim, round.chosen, &sources, &mut allowances, grants));
+        let in_vain = take(claim, round.chosen, &sources, &mut allowances, grants);
+        if !in_vain.is_empty() {
+            wake::passed_over();
+        }
+        passed.extend(in_vain);
         sweep::sweep(claim);
         close(&mut sources, &round.refused, &allowances);
         if chosen == 0 && round.refused.is_empty() {
@@ -166,6 +171,7 @@ fn take(
             taken.extend(statements::these(claim.request, &numbers, claim.base, claim.now, seated));
         }
     }
+    wake::taken(taken.iter().map(|g| g.action_no));
     let reserved: HashMap<i64, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
     let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
     let granted: HashSet<i64> = admitted.iter().map(|g| g.task_no).collect();

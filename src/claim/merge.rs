@@ -13,6 +13,7 @@ use crate::settle::Ending;
 use crate::state::Cause;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
+use crate::wake;
 
 static MAKE: Statement = Statement::new(
     c"INSERT INTO taskq.merge_key (group_id, key)
@@ -90,8 +91,8 @@ static RIDERS: Statement = Statement::new(
                                        WHERE r.task_no = t.task_no AND r.grantable AND r.nonce = 0
                                          FOR UPDATE SKIP LOCKED) AS r
                   WHERE t.merge_key = $2 AND COALESCE(t.group_id, '') = $1))
-        RETURNING d.task_no, d.position, d.tries, d.failures, d.dependencies)
-      SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM riders AS r",
+        RETURNING d.task_no, d.position, d.tries, d.failures, d.dependencies, d.action_no)
+      SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies, r.action_no FROM riders AS r",
     &[TEXTOID, TEXTOID],
 );
 
@@ -99,17 +100,21 @@ static RIDERS: Statement = Statement::new(
 /// grant it or to attach a dependency to it, is not waited for, and runs later.
 pub(super) fn gather_riders(group_id: &str, key: &str, leader: i64) {
     assign_transaction_id();
-    let riders: Vec<Parked> = RIDERS.query(args![group_id, key], |row| Parked {
-        freed: Freed {
-            task_no: row.need(1),
-            tries: row.need(3),
-            failures: row.need(4),
-            dependencies: row.need(5),
-            not_before: None,
-        },
-        position: row.need(2),
-        reason: Reason::Rides(leader),
-    });
+    let (riders, actions): (Vec<Parked>, Vec<i32>) = RIDERS
+        .query(args![group_id, key], |row| {
+            let freed = Freed {
+                task_no: row.need(1),
+                tries: row.need(3),
+                failures: row.need(4),
+                dependencies: row.need(5),
+                not_before: None,
+            };
+            (Parked { freed, position: row.need(2), reason: Reason::Rides(leader) }, row.need::<i32>(6))
+        })
+        .into_iter()
+        .unzip();
+    // Of other actions, too, whose waiters pass over them until this grant is committed or rolled back.
+    wake::taken(actions.into_iter());
     parked::park(&riders);
 }
 

@@ -33,6 +33,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::upkeep::leases;
+use crate::wake;
 
 /// What a call asks for.
 pub(crate) struct Request {
@@ -141,6 +142,7 @@ impl Claim<'_> {
             if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(&ranges, depth) < depth) {
                 break;
             }
+            wake::taken(taken.iter().map(|g| g.action_no));
             let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));
             grants.extend(self.admit(taken, &|_, _| false));
             sweep::sweep(self);

@@ -1,13 +1,15 @@
 //! Rate limits that hold over all sessions together: a bucket for each action that has one.
 //!
 //! It is a row that a grant takes with SKIP LOCKED and changes in its own transaction: a rolled-back grant has taken
-//! nothing, and no two grants take the same.
+//! nothing, and no two grants take the same. Whoever finds it locked passes over the action, and does not know what will
+//! be left: if he may sleep he comes back soon to ask for that.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{FLOAT8OID, TEXTOID, TIMESTAMPTZOID};
 
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
+use crate::wake;
 
 static LEVEL: Statement = Statement::new(
     c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1 FOR UPDATE SKIP LOCKED",
@@ -32,7 +34,11 @@ impl Bucket {
     /// before we do. With an earlier time the bucket would go back behind theirs, and what lies in between would refill
     /// it twice.
     pub(crate) fn lock(name: &str, limit: i32, period: Interval, began: Time) -> Option<Self> {
-        let (level, measured_at): (f64, Time) = LEVEL.first(args![name], |row| (row.need(1), row.need(2)))?;
+        let level: Option<(f64, Time)> = LEVEL.first(args![name], |row| (row.need(1), row.need(2)));
+        let Some((level, measured_at)) = level else {
+            wake::passed_over();
+            return None;
+        };
         let now = clock::now().max(began);
         Some(Bucket { level: refilled(level, measured_at, limit, period.as_micros() as f64, now), at: now })
     }

@@ -6,8 +6,11 @@
 //!
 //! **Slots of groups are made when they are needed**, by a claim that finds fewer rows than the limit. It makes them
 //! under a lock that it only tries, so that no claim waits for another's insert; whoever does not get the lock takes
-//! the limit for full in this call, and is woken by the commit of the one who has it. The holder of the lock counts
-//! the rows with a snapshot taken after he got it, so there are never more rows than the limit.
+//! the limit for full in this call, is woken when the one who has it lets go of it, and looks again by himself soon. The
+//! holder of the lock counts the rows with a snapshot taken after he got it, so there are never more rows than the limit.
+//! There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups holds
+//! no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance have
+//! to make slots one after the other.)
 
 use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
 
@@ -47,15 +50,18 @@ impl Limit {
 
     /// Held alone by whoever makes or removes slots of this limit.
     fn key(&self) -> Key {
-        Key::new(&["slots", &self.action, &self.group])
+        Key::new(&[&self.action, &self.group]).one_of(MOST_KEYS, "slots")
     }
 
     /// Shared by whoever makes slots of some groups of the action, or of groups of their own; held alone by whoever
     /// makes those of many.
     fn shared_key(action: &str) -> Key {
-        Key::new(&["slots of groups", action])
+        Key::new(&[action]).one_of(MOST_KEYS, "slots of groups")
     }
 }
+
+/// How many locks stand for all limits, and as many for all actions.
+const MOST_KEYS: u64 = 128;
 
 /// How many slots of a limit a call wants.
 pub(crate) struct Ask {
@@ -117,6 +123,17 @@ static MAKE: Statement = Statement::new(
     &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID],
 );
 
+/// Whether any of the limits has a slot that is free, as a snapshot shows it.
+static LOOKS_FREE: Statement = Statement::new(
+    c"SELECT true
+        FROM unnest($1, $2, $3) AS u(group_id, name, most)
+       WHERE (SELECT pg_catalog.count(*) FILTER (WHERE s.task_no IS NULL AND s.slot_no <= u.most)
+                     - pg_catalog.count(*) FILTER (WHERE s.task_no IS NOT NULL AND s.slot_no > u.most)
+                FROM taskq.slot s WHERE s.group_id = u.group_id AND s.name = u.name) > 0
+       LIMIT 1",
+    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID],
+);
+
 /// What [`lock_free`] came to.
 pub(crate) struct Locked {
     /// Free slots, locked by this transaction, for each of the asks.
@@ -130,6 +147,9 @@ pub(crate) struct Locked {
 pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
     let all: Vec<&Ask> = asks.iter().collect();
     let mut slots = free(&all);
+    if wake::may_sleep() {
+        note_passed_over(asks, &slots);
+    }
     let short: Vec<usize> = (0..asks.len())
         .filter(|i| asks[*i].limit.made_when_needed() && slots[*i].len() < asks[*i].wanted as usize)
         .collect();
@@ -144,6 +164,9 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
         .into_iter()
         .map(|n| lacking[n])
         .collect();
+    if making.len() < lacking.len() {
+        wake::passed_over();
+    }
     if making.is_empty() {
         return Locked { slots, made: Vec::new() };
     }
@@ -155,6 +178,19 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
         slots[*i] = found;
     }
     Locked { slots, made: made.iter().map(|ask| ask.limit.clone()).collect() }
+}
+
+/// Notes whether somebody else has locked a slot that this call could have used, and may not use it either.
+fn note_passed_over(asks: &[Ask], slots: &[Vec<i32>]) {
+    let none: Vec<&Ask> =
+        asks.iter().zip(slots).filter(|(_, slots)| slots.is_empty()).map(|(ask, _)| ask).collect();
+    if none.is_empty() {
+        return;
+    }
+    let (groups, names, most, _) = columns(&none);
+    if LOOKS_FREE.first(args![groups, names, most], |row| row.need::<bool>(1)).is_some() {
+        wake::passed_over();
+    }
 }
 
 fn free(asks: &[&Ask]) -> Vec<Vec<i32>> {

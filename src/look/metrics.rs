@@ -264,7 +264,7 @@ impl Metrics {
                     let channel = match count.action_no.and_then(|kind| u8::try_from(kind).ok()) {
                         Some(wake::SETTLED) => "end_of_task",
                         // Every call that waits for work is registered here, whatever its actions are.
-                        Some(wake::NEW_ACTION) => "work",
+                        Some(wake::TIMER) => "work",
                         _ => continue,
                     };
                     self.gauge("waiters", "").add([("for", channel)], number);

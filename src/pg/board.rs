@@ -4,11 +4,12 @@
 //! Every field is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and
 //! takes them back; a backend that finds its slot with another database in it looks for it again.
 //!
-//! **No wake-up is lost.** A worker sets `wakes_at` to infinity and resets its latch *before* it looks, and
-//! sets it to the time of its next look *after*. A backend that commits reads `wakes_at` when its commit is
-//! visible. Had the worker's look not seen the commit, then it began before, so infinity was written before
-//! it was read: the backend reads infinity, or the time that the worker means to sleep until, and sets the
-//! latch if what it committed is due earlier.
+//! **No wake-up is lost, and none is for nothing.** A backend that commits something with a time lowers `told` to it, and
+//! then reads `wakes_at`, both when its commit is visible; it sets the worker's latch if that is later. The worker sets
+//! `told` to infinity *before* it looks, and `wakes_at` so low that nobody wakes it meanwhile. *After* the look it sets
+//! `wakes_at` to the time that it means to sleep until, and then reads `told`. Had its look not seen a commit, then that
+//! lowers `told` after the worker has raised it: either before the worker reads it, who sleeps no longer than that; or
+//! the backend reads `wakes_at` after the worker has set it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -20,6 +21,9 @@ use super::clock::Time;
 
 /// For how many databases there is room. There are rarely more background workers than eight.
 const MOST_DATABASES: usize = 128;
+
+/// `wakes_at` of a worker that is at work, and whom nobody need wake.
+const AWAKE: i64 = i64::MIN;
 
 /// What is known of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub(crate) struct Slot {
     state: AtomicU32,
     latch: AtomicPtr<pg_sys::Latch>,
     wakes_at: AtomicI64,
+    /// The earliest time that a commit has brought since the last look began.
+    told: AtomicI64,
     away_until: AtomicI64,
 }
 
@@ -137,7 +143,12 @@ pub(crate) fn tell(due: Time) {
     let Some(board) = board() else { return };
     match my_slot() {
         Some(slot) => match slot.state() {
-            State::Running if due.0 < slot.wakes_at.load(SeqCst) => set(&slot.latch),
+            State::Running if due != Time::INFINITY => {
+                slot.told.fetch_min(due.0, SeqCst);
+                if due.0 < slot.wakes_at.load(SeqCst) {
+                    set(&slot.latch);
+                }
+            }
             State::Absent => {
                 slot.set_state(State::Unknown);
                 set(&board.launcher);
@@ -197,19 +208,22 @@ impl Slot {
         if self.latch.compare_exchange(ptr::null_mut(), my_latch(), SeqCst, SeqCst).is_err() {
             return false;
         }
-        self.wakes_at.store(Time::INFINITY.0, SeqCst);
+        self.wakes_at.store(AWAKE, SeqCst);
         true
     }
 
     /// To be called before looking what is due.
     pub(crate) fn begin_look(&self) {
-        self.wakes_at.store(Time::INFINITY.0, SeqCst);
+        self.wakes_at.store(AWAKE, SeqCst);
+        self.told.store(Time::INFINITY.0, SeqCst);
         super::latch::reset();
     }
 
-    /// The worker means to sleep until then.
-    pub(crate) fn end_look(&self, wakes_at: Time) {
+    /// The worker means to sleep until then. Returns until when it may: to what has come during the look, if that is
+    /// earlier.
+    pub(crate) fn end_look(&self, wakes_at: Time) -> Time {
         self.wakes_at.store(wakes_at.0, SeqCst);
+        wakes_at.min(Time(self.told.load(SeqCst)))
     }
 
     /// This process is the database's worker no more, if it was. The launcher hears of it, also one that has not started

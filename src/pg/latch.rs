@@ -76,22 +76,24 @@ pub(crate) fn is_set() -> bool {
     is_latch_set(unsafe { pg_sys::MyLatch })
 }
 
-/// Sleeps until a wake-up or the end of the time. Cancel, terminate, statement_timeout, shutdown and a
+/// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). Cancel, terminate, statement_timeout, shutdown and a
 /// client that has gone end the sleep with an error.
-pub(crate) fn sleep(time: Duration) {
+pub(crate) fn sleep(time: Duration) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: this backend's own latch; the timeout is not negative. The catalog snapshot is one that
     // Postgres keeps for itself and takes anew when needed; kept over a sleep it would hold back vacuum.
-    unsafe {
+    let ended_by = unsafe {
         pg_sys::InvalidateCatalogSnapshot();
         pg_sys::WaitLatch(
             pg_sys::MyLatch,
             events as i32,
-            time.as_millis().min(i32::MAX as u128) as std::ffi::c_long,
+            // Rounded up, so as not to wake a moment too early and look in vain.
+            time.as_micros().div_ceil(1000).min(i32::MAX as u128) as std::ffi::c_long,
             pg_sys::PG_WAIT_EXTENSION,
-        );
-    }
+        )
+    };
     pgrx::check_for_interrupts!();
+    ended_by & pg_sys::WL_LATCH_SET as i32 != 0
 }
 
 unsafe extern "C-unwind" {
@@ -126,12 +128,44 @@ pub(crate) fn check_client() {
 /// and our wake-up. So the list is made again: who is still in it will find its latch set, and in the place of
 /// one who is not in it any more we wake another.
 pub(crate) fn wake(channel: Channel, limit: usize) -> usize {
+    wake_among(limit, || {
+        let mut holders = holders(channel);
+        holders.reverse();
+        holders
+    })
+}
+
+/// The same in the order of the backends' numbers, from the highest on.
+pub(crate) fn wake_highest(channel: Channel, limit: usize) -> usize {
+    wake_among(limit, || in_order_of_number(holders(channel)))
+}
+
+/// Wakes the one of those registered under the channel whose number comes next below that of this backend.
+pub(crate) fn wake_next_lower(channel: Channel) -> usize {
+    let me = my_number();
+    wake_among(1, || {
+        let mut holders = in_order_of_number(holders(channel));
+        holders.retain(|holder| number(holder) < me);
+        holders
+    })
+}
+
+fn in_order_of_number(mut holders: Vec<pg_sys::VirtualTransactionId>) -> Vec<pg_sys::VirtualTransactionId> {
+    holders.sort_unstable_by_key(|holder| std::cmp::Reverse(number(holder)));
+    holders
+}
+
+/// Wakes up to `limit` of those whom `list` gives, the first ones first. See [`wake`].
+fn wake_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>) -> usize {
+    if limit == 0 {
+        return 0;
+    }
     let mut woken: Vec<pg_sys::VirtualTransactionId> = Vec::new();
     loop {
-        let holders = holders(channel);
+        let holders = list();
         let there = woken.iter().filter(|w| holders.iter().any(|h| same(h, w))).count();
         let before = woken.len();
-        for holder in holders.iter().rev() {
+        for holder in &holders {
             if limit != usize::MAX && there + woken.len() - before >= limit {
                 break;
             }
@@ -147,6 +181,11 @@ pub(crate) fn wake(channel: Channel, limit: usize) -> usize {
             return there;
         }
     }
+}
+
+/// Whether somebody is registered under the channel.
+pub(crate) fn anybody(channel: Channel) -> bool {
+    !holders(channel).is_empty()
 }
 
 /// Whether somebody is registered under the channel who has not been woken.
@@ -204,6 +243,32 @@ fn same(a: &pg_sys::VirtualTransactionId, b: &pg_sys::VirtualTransactionId) -> b
 #[cfg(not(any(feature = "pg17", feature = "pg18")))]
 fn same(a: &pg_sys::VirtualTransactionId, b: &pg_sys::VirtualTransactionId) -> bool {
     (a.backendId, a.localTransactionId) == (b.backendId, b.localTransactionId)
+}
+
+/// A number that no other backend has at the same time.
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+fn number(vxid: &pg_sys::VirtualTransactionId) -> i32 {
+    vxid.procNumber
+}
+
+/// A number that no other backend has at the same time.
+#[cfg(not(any(feature = "pg17", feature = "pg18")))]
+fn number(vxid: &pg_sys::VirtualTransactionId) -> i32 {
+    vxid.backendId
+}
+
+/// That of this backend.
+fn my_number() -> i32 {
+    // SAFETY: reads a variable.
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    unsafe {
+        pg_sys::MyProcNumber
+    }
+    // SAFETY: as above.
+    #[cfg(not(any(feature = "pg17", feature = "pg18")))]
+    unsafe {
+        pg_sys::MyBackendId
+    }
 }
 
 /// The shared structure of the backend that a virtual transaction id belongs to.

@@ -47,6 +47,17 @@ impl Key {
         }))
     }
 
+    /// The number, of 56 bits, for the channels of [`super::latch`].
+    pub(crate) fn number(self) -> u64 {
+        self.0 & ((1 << 56) - 1)
+    }
+
+    /// One of `n` keys that stand for all: where a transaction may need the locks of very many things. Two things that
+    /// share one keep each other busy, which its holders have to reckon with.
+    pub(crate) fn one_of(self, n: u64, what: &str) -> Key {
+        Key::new(&[what, &(self.0 % n).to_string()])
+    }
+
     fn tag(self) -> pg_sys::LOCKTAG {
         pg_sys::LOCKTAG {
             // SAFETY: reads a variable.
@@ -113,5 +124,16 @@ mod tests {
         assert_ne!(Key::new(&["a", "bc"]), Key::new(&["ab", "c"]));
         assert_ne!(Key::new(&["a", ""]), Key::new(&["", "a"]));
         assert_eq!(Key::new(&["a", "b"]), Key::new(&["a", "b"]));
+    }
+
+    #[test]
+    fn few_keys_stand_for_many_and_are_used_evenly() {
+        let keys: Vec<Key> =
+            (0..10_000).map(|n| Key::new(&["g", &n.to_string()]).one_of(16, "some")).collect();
+        for n in 0..16 {
+            let key = Key::new(&["some", &n.to_string()]);
+            let times = keys.iter().filter(|k| **k == key).count();
+            assert!((400..900).contains(&times), "{times} of 10,000");
+        }
     }
 }

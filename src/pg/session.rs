@@ -167,6 +167,37 @@ pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Resul
     }
 }
 
+/// Reads something, and gives up at once the locks on tables that reading takes. A transaction keeps them to its end
+/// otherwise, and whoever wants a table for himself waits for it; so does everybody who comes after him.
+pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
+    match all_or_nothing(|| Err::<std::convert::Infallible, T>(read())) {
+        Err(result) => result,
+        Ok(never) => match never {},
+    }
+}
+
+/// For how many locks of each connection the server's lock table has room.
+pub(crate) fn max_locks_per_transaction() -> usize {
+    // SAFETY: reads a variable that is set at server start.
+    usize::try_from(unsafe { pg_sys::max_locks_per_xact }).unwrap_or(0)
+}
+
+/// The transaction id that will be assigned next, if no transaction that has one is under way: whoever finds the same
+/// one to be next later on knows that nothing has been changed meanwhile, in the whole cluster.
+///
+/// To be called before a statement: the snapshot that is taken here holds vacuum back until the next one goes.
+pub(crate) fn next_transaction_id_if_quiet() -> Option<u64> {
+    // SAFETY: reads shared memory. A standby learns of transactions as it replays them.
+    if unsafe { pg_sys::RecoveryInProgress() } {
+        return None;
+    }
+    let next = next_transaction_id();
+    // SAFETY: a snapshot that is only looked at, before any other is taken.
+    let xmin = unsafe { (*pg_sys::GetLatestSnapshot()).xmin };
+    // An id that was assigned since then is not smaller; the same is asked again after the sleep.
+    (xmin.into_inner() == next as u32).then_some(next)
+}
+
 /// Ends the call if the user, a time-out or a shutdown asks for it.
 pub(crate) fn check_for_interrupts() {
     pgrx::check_for_interrupts!();

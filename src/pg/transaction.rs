@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-/// How a transaction ended.
+/// How a transaction ended. What others see of it is decided by then; its locks go a moment later, see [`Listener`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Committed, and visible to everybody.
@@ -56,7 +56,17 @@ impl<T> Levels<T> {
 }
 
 /// What hears of the ends. It may not raise an error: by then there is nothing that could be rolled back.
-type Listener = fn(End);
+#[derive(Clone, Copy)]
+pub(crate) struct Listener {
+    /// The (sub)transaction is over: what it changed is visible to everybody, or gone.
+    pub(crate) ended: fn(End),
+    /// Some locks were just released; those of every end that [`Listener::ended`] has been told are among them. Called
+    /// often: whoever has nothing to do should find that out fast.
+    ///
+    /// Postgres tells of the end first and releases the locks of its lock manager (not those on rows, which go with the
+    /// transaction's id) after that. Somebody who is woken in between would find them held, and nobody would wake him again.
+    pub(crate) unlocked: fn(),
+}
 
 thread_local! {
     static LISTENER: Cell<Option<Listener>> = const { Cell::new(None) };
@@ -70,28 +80,51 @@ pub(crate) fn listen(listener: Listener) {
         unsafe {
             pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
             pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
+            pg_sys::RegisterResourceReleaseCallback(Some(on_release), std::ptr::null_mut());
         }
+    }
+}
+
+fn tell(end: End) {
+    if let Some(listener) = LISTENER.get() {
+        without_errors(|| (listener.ended)(end));
     }
 }
 
 /// An error here would be one after the commit, for which Postgres has no answer but to end every session. None is known:
 /// if there is one, somebody is woken late, and the log says so.
-fn tell(end: End) {
-    let Some(listener) = LISTENER.get() else { return };
+fn without_errors(tell: impl FnOnce()) {
     // SAFETY: reads a variable. An error sets it to zero on its way, and whoever called us counts it down afterwards.
     let holdoff = unsafe { pg_sys::InterruptHoldoffCount };
     // SAFETY: reads a variable.
     let context = unsafe { pg_sys::CurrentMemoryContext };
-    if catch_unwind(AssertUnwindSafe(|| listener(end))).is_err() {
+    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
         // SAFETY: what an error of Postgres leaves to the abort that follows it elsewhere: the count is as it was, the
         // context is the one in which we were called, and no lock of the lightweight kind is held while a transaction is
-        // told of its end.
+        // told of its end, nor between the phases in which its owner releases what it has.
         unsafe {
             pg_sys::InterruptHoldoffCount = holdoff;
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::LWLockReleaseAll();
         }
         pgrx::warning!("taskq could not tell others of the end of this transaction");
+    }
+}
+
+/// The order is that of xact.c, for whole transactions and subtransactions alike: the event, then one phase after the
+/// other over the owner of the (sub)transaction and those within it. So the first call for the last phase after an
+/// event comes when all locks are released.
+#[pg_guard]
+unsafe extern "C-unwind" fn on_release(
+    phase: pg_sys::ResourceReleasePhase::Type,
+    _is_commit: bool,
+    _is_top_level: bool,
+    _arg: *mut std::ffi::c_void,
+) {
+    if phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS
+        && let Some(listener) = LISTENER.get()
+    {
+        without_errors(listener.unlocked);
     }
 }
 

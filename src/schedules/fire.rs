@@ -18,6 +18,7 @@ use crate::state::Condition;
 use crate::store::live::{self, Firmness};
 use crate::store::numbers;
 use crate::verbs::cancel::cancel_locked;
+use crate::wake;
 
 /// How late a run may be for `backfill => 'none'`.
 const GRACE: i64 = 60_000_000;
@@ -179,21 +180,29 @@ fn all_free(specs: &[TaskSpec]) -> bool {
     all.iter().filter(|n| !ended.contains(n)).all(|n| is_free(*n))
 }
 
-/// Whether the live row of a task could be locked without waiting for anybody.
+/// Whether the live row of a task could be locked without waiting for anybody. If the task is ready, others pass over it
+/// until this transaction ends, and hear of that.
 fn is_free(task_no: i64) -> bool {
     // Who finds its counter locked by us leaves the last look at its signals to us.
     commit::look_again(&[task_no], Touch::Locked);
-    FREE.first(args![task_no], |row| row.need::<i32>(1)) == Some(1)
+    let (free, ready): (i32, Option<i32>) =
+        FREE.first(args![task_no], |row| (row.need(1), row.get(2))).unwrap_or_default();
+    if let Some(action_no) = ready {
+        wake::held(task_no, action_no);
+    }
+    free == 1
 }
 
 /// Rows of the previous run that nobody else has locked.
 static FREE: Statement = Statement::new(
-    c"WITH r AS MATERIALIZED (SELECT FROM taskq.run r WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
+    c"WITH r AS MATERIALIZED (SELECT r.action_no, r.grantable FROM taskq.run r
+                               WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
            b AS MATERIALIZED (SELECT FROM taskq.blocked b WHERE b.task_no = $1 FOR UPDATE SKIP LOCKED),
            s AS MATERIALIZED (SELECT FROM taskq.scheduled s WHERE s.task_no = $1 FOR UPDATE SKIP LOCKED),
            p AS MATERIALIZED (SELECT FROM taskq.parked p WHERE p.task_no = $1 FOR UPDATE SKIP LOCKED)
       SELECT ((SELECT pg_catalog.count(*) FROM r) + (SELECT pg_catalog.count(*) FROM b)
-              + (SELECT pg_catalog.count(*) FROM s) + (SELECT pg_catalog.count(*) FROM p))::integer",
+              + (SELECT pg_catalog.count(*) FROM s) + (SELECT pg_catalog.count(*) FROM p))::integer,
+             (SELECT r.action_no FROM r WHERE r.grantable)",
     &[INT8OID],
 );
 

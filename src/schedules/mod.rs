@@ -122,7 +122,7 @@ fn schedule(
             row.need::<Time>(1)
         });
     Ok(next.filter(|next| *next != Time::INFINITY).and_then(|next| {
-        wake::timer();
+        wake::timer(next);
         wake::due(next);
         TimestampWithTimeZone::try_from(next.0).ok()
     }))
@@ -185,7 +185,7 @@ fn taskq_pause_schedule(name: Option<&str>) -> bool {
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
     or_throw(known(name).map(|name| match RESUME.first(args![name], |row| row.need::<Time>(1)) {
         Some(next) => {
-            wake::timer();
+            wake::timer(next);
             wake::due(next);
             true
         }

@@ -123,8 +123,9 @@ pub(crate) fn look_again(task_nos: &[i64], touch: Touch) {
 pub(crate) fn before_commit() {
     let mut signs = Signs::default();
     if last_look(&mut signs) == Look::GaveUp {
-        wake::timer();
-        wake::due(clock::now());
+        let now = clock::now();
+        wake::timer(now);
+        wake::due(now);
     }
     if PREPARING.take() {
         // They would last until COMMIT PREPARED, which may come in days.

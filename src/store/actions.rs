@@ -67,7 +67,7 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
                     SETTINGS.first(args![name], |row| (row.need(1), row.need(2))).unwrap_or((false, false));
                 numbers.insert(name.to_owned(), Interned { action_no, notify, gives_lanes });
             }
-            wake::new_action();
+            wake::new_number(name);
         }
     }
     numbers

@@ -90,7 +90,7 @@ static TO_SCHEDULED: Statement = Statement::new(
       SELECT u.task_no, u.due, t.action_no, u.tries, u.failures, u.dependencies, $6
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, due, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
-      RETURNING action_no",
+      RETURNING action_no, due",
     &[INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, BOOLOID],
 );
 
@@ -110,14 +110,16 @@ fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
     }
     let c = columns(&freed.iter().map(|(f, _)| *f).collect::<Vec<_>>());
     let due: Vec<Time> = freed.iter().map(|(_, due)| *due).collect();
-    let actions: Vec<i32> = TO_SCHEDULED
-        .query(args![c.task_nos, due, c.tries, c.failures, c.dependencies, held_back], |row| row.need(1));
+    let added: Vec<(i32, Time)> = TO_SCHEDULED
+        .query(args![c.task_nos, due, c.tries, c.failures, c.dependencies, held_back], |row| {
+            (row.need(1), row.need(2))
+        });
     if let Some(first) = freed.iter().map(|(_, due)| *due).min() {
         wake::due(first);
     }
-    for action_no in actions {
+    for (action_no, due) in added {
         // One waiter for this action has to learn of the new due time.
-        wake::ready(action_no);
+        wake::ready_later(action_no, due);
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn record(granted: &[(Time, i64)], base: i64) {
     }
     for (deadline, task_nos) in by_deadline {
         RECORD.execute(args![deadline, base, task_nos]);
-        wake::timer();
+        wake::timer(deadline);
         wake::due(deadline);
     }
 }

@@ -20,6 +20,7 @@ use crate::pg::session::{self, in_transaction_block};
 use crate::pg::statement::{Statement, args};
 use crate::schedules;
 use crate::settle::fold;
+use crate::wake;
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;
@@ -140,8 +141,8 @@ pub(crate) fn any_grantable(actions: &[&Action]) -> bool {
     }
 }
 
-/// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time: actions with
-/// scheduled tasks, and 0 for deadlines and schedules.
+/// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
+/// look by himself before: actions with scheduled tasks, and 0 for deadlines and schedules.
 static LEFT_BEHIND: Statement = Statement::new(
     c"SELECT a.action_no
         FROM unnest($4, $5, $6, $7) AS a(action_no, highest, lowest, start)
@@ -153,22 +154,36 @@ static LEFT_BEHIND: Statement = Statement::new(
        UNION ALL
       SELECT a.action_no
         FROM pg_catalog.unnest($1) AS a(action_no)
-       CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no
+       CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no AND s.due < $3
                             ORDER BY s.due LIMIT 1) AS s
-       WHERE $3
+       WHERE $3 IS NOT NULL
        UNION ALL
-      (SELECT 0 FROM taskq.lease l WHERE $3 ORDER BY l.deadline LIMIT 1)
+      (SELECT 0 FROM taskq.lease l WHERE l.deadline < $3 ORDER BY l.deadline LIMIT 1)
        UNION ALL
-      (SELECT 0 FROM taskq.schedule s WHERE $3 AND s.next_at < 'infinity' ORDER BY s.next_at LIMIT 1)",
-    &[INT4ARRAYOID, BOOLOID, BOOLOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
+      (SELECT 0 FROM taskq.schedule s WHERE s.next_at < $3 ORDER BY s.next_at LIMIT 1)",
+    &[INT4ARRAYOID, BOOLOID, TIMESTAMPTZOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
-/// something that is due one day (`later`); 0 stands for what is due in any action. What is `ready` is as the latest look
-/// has seen it: what has been committed since has woken somebody.
-pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: bool) -> Vec<i32> {
+/// something that is due before any sleeper looks again by himself (`later`, with the time it is now); 0 stands for what
+/// is due in any action. What is `ready` is as the latest look has seen it: what has been committed since has woken
+/// somebody.
+pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) -> Vec<i32> {
+    if action_nos.is_empty() && later.is_none() {
+        return Vec::new();
+    }
+    let horizon = later.map(|now| Time(now.0 + wake::longest_sleep().as_micros() as i64));
     let ranges = marks::ranges_of_look(action_nos).args();
-    LEFT_BEHIND.query(&[args![action_nos, ready, later], &ranges[..]].concat(), |row| row.need(1))
+    LEFT_BEHIND.query(&[args![action_nos, ready, horizon], &ranges[..]].concat(), |row| row.need(1))
+}
+
+/// Notes whether a look that has found nothing leaves out tasks that are ready as far as a snapshot can tell: others hold
+/// them. (What limits or lanes keep back is noted where they are asked.)
+pub(crate) fn note_passed_over(actions: &[Action]) {
+    let free = actions.iter().filter(|a| !a.paused && !a.is_chosen_from()).map(|a| a.action_no);
+    if !left_behind(&free.collect::<Vec<_>>(), true, None).is_empty() {
+        wake::passed_over();
+    }
 }
 
 static NEXT: Statement = Statement::new(

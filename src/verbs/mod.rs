@@ -11,6 +11,7 @@ mod filter;
 pub(crate) mod insert;
 pub(crate) mod maintain;
 pub(crate) mod own;
+mod pace;
 pub(crate) mod replace;
 pub(crate) mod report;
 pub(crate) mod retry;

@@ -18,7 +18,7 @@ use crate::spec::check_interval;
 use crate::store::tables;
 use crate::token::Token;
 use crate::upkeep::{self, Upkeep, retention};
-use crate::verbs::wait::{self, Waiter};
+use crate::verbs::wait::Waiter;
 use crate::wake;
 
 /// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
@@ -75,7 +75,7 @@ fn own_tasks(
     }
     check_interval("max_duration", max_duration)?;
     let mut waiter = match wait {
-        Some(wait) => Some(Waiter::new("wait", wait)?),
+        Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,
     };
     let (grants, expired) = look_until(&request, &mut waiter)?;
@@ -86,65 +86,145 @@ fn own_tasks(
     Ok(grants)
 }
 
+/// What a look has come to.
+struct Look {
+    grants: Vec<Grant>,
+    upkeep: Upkeep,
+    actions: Vec<Action>,
+    /// If nothing has come of it: when there will be something to do.
+    due: Option<Time>,
+}
+
+impl Look {
+    fn is_empty(&self) -> bool {
+        self.grants.is_empty() && !self.upkeep.changed
+    }
+
+    fn action_nos(&self) -> Vec<i32> {
+        self.actions.iter().map(|a| a.action_no).collect()
+    }
+}
+
 /// Looks, and looks again after each sleep, until there is something to return or the time is up. Also
 /// tells whether the last look left settled tasks whose retention is over.
 fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, bool)> {
     let mut looked_again = false;
-    if waiter.is_some() {
-        tables::hold();
-    }
     loop {
-        // Registering comes before looking, for the names as for the tasks: what is committed after the
-        // look finds us registered.
-        let names = waiter.as_mut().map(|w| w.register(wait::channels_for_names()));
-        let actions = actions::for_claim(&request.actions);
-        let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
-        let tasks = waiter.as_mut().map(|w| w.register_too(wait::channels_for_work(&action_nos)));
-        let (grants, upkeep) = match waiter {
-            Some(_) => attempt_without_trace(request, &actions),
-            None => attempt(request, &actions, false),
+        let look = match waiter {
+            Some(waiter) => look_without_trace(request, waiter),
+            None => look(request, None),
         };
-        if grants.is_empty() && upkeep.changed && !looked_again {
+        if look.grants.is_empty() && look.upkeep.changed && !looked_again {
             // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
             looked_again = true;
             continue;
         }
         // What upkeep and the gates have changed is not held back while we sleep: the call ends early.
-        let over = !grants.is_empty() || looked_again || request.max_tasks == 0;
-        let slept = match waiter.as_mut() {
-            Some(waiter) if !over => {
-                let due = upkeep::next_due(&action_nos);
-                let due = due.into_iter().chain(actions::next_grant(&actions, clock::now()));
-                waiter.sleep(due.min())
-            }
-            _ => false,
-        };
-        drop((names, tasks));
-        if !slept {
-            leave(&actions, &action_nos, waiter.as_ref(), grants.len(), request.max_tasks);
-            return Ok((grants, upkeep.expired));
+        let over = !look.grants.is_empty() || looked_again || request.max_tasks == 0;
+        if !waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(look.due)) {
+            leave(&look, waiter, request.max_tasks);
+            return Ok((look.grants, look.upkeep.expired));
         }
     }
 }
 
-/// What the call owes to others at its end, see [`wake`].
-fn leave(actions: &[Action], action_nos: &[i32], waiter: Option<&Waiter>, granted: usize, max_tasks: usize) {
-    wake::taken(action_nos, granted);
-    let full = granted > 0 && granted == max_tasks;
-    let slept = waiter.is_some_and(Waiter::slept);
-    if full || waiter.is_some() {
-        wake::hand_on(action_nos, waiter.is_some(), || {
-            let mut left = upkeep::left_behind(action_nos, full, slept);
-            if full {
-                left.extend(lanes::with_entries(actions.iter(), false));
-            }
-            // The actions are in the order of their numbers.
-            let action =
-                |n: i32| actions.binary_search_by_key(&n, |a| a.action_no).ok().map(|at| &actions[at]);
-            left.retain(|n| *n == 0 || action(*n).is_some_and(Action::lets_one_go_in_time));
-            left
-        });
+/// One look of a call that may go to sleep: if nothing comes of it, it is rolled back.
+///
+/// So nobody sleeps on a lock. A statement with SKIP LOCKED may lock a row and then leave it out: if another session has
+/// changed the row since the statement's snapshot (granted the task, say) and committed, its newest version is locked
+/// first and found unsuitable then. The lock stays. Asleep with it, we would make the return of that task wait for the
+/// end of our sleep; the end of the subtransaction gives it up. So it does with slots that were locked for entries which
+/// others took: those who are woken for the slots would find none. And so it does with the tables, which a VACUUM FULL or
+/// an upgrade may want for itself.
+fn look_without_trace(request: &Request, waiter: &mut Waiter) -> Look {
+    waiter.before_look();
+    let looked = session::all_or_nothing(|| {
+        tables::hold();
+        let look = look(request, Some(waiter));
+        if look.is_empty() { Err(look) } else { Ok(look) }
+    });
+    looked.unwrap_or_else(|mut look| {
+        // Signals that came while it had their counters locked were left to it.
+        let freed = session::all_or_nothing(|| if commit::look_now() { Ok(()) } else { Err(()) });
+        look.upkeep.changed |= freed.is_ok();
+        look
+    })
+}
+
+/// One look: upkeep, then the claim, and again while upkeep may have left something due behind.
+fn look(request: &Request, waiter: Option<&mut Waiter>) -> Look {
+    let actions = actions::for_claim(&request.actions);
+    let mut look = Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, due: None };
+    let action_nos = look.action_nos();
+    let waiting = waiter.is_some();
+    if let Some(waiter) = waiter {
+        waiter.register(wake::channels_for_work(&request.actions, &action_nos));
     }
+    attempt(request, &mut look, &action_nos, waiting);
+    if waiting && look.is_empty() {
+        let rates = actions::next_grant(&look.actions, clock::now());
+        look.due = upkeep::next_due(&action_nos).into_iter().chain(rates).min();
+        upkeep::note_passed_over(&look.actions);
+    }
+    look
+}
+
+fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], waiting: bool) {
+    let Look { grants, upkeep: total, actions, .. } = look;
+    loop {
+        let now = clock::now();
+        let room = request.max_tasks - grants.len();
+        let upkeep = upkeep::before_claim(action_nos, room, waiting, now);
+        total.changed |= upkeep.changed;
+        total.expired |= upkeep.expired;
+        total.changed |= claim(request, actions, now, grants);
+        if grants.len() >= request.max_tasks || !upkeep.more {
+            break;
+        }
+    }
+    if grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
+        // Signals that nobody had counted: what they have freed may be ours.
+        total.changed = true;
+        total.changed |= claim(request, actions, clock::now(), grants);
+    }
+    grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
+}
+
+/// What the call owes to others at its end, see [`wake`].
+fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) {
+    let (granted, waiting) = (look.grants.len(), waiter.is_some());
+    let full = granted > 0 && granted == max_tasks;
+    let slept = waiter.as_ref().is_some_and(Waiter::slept);
+    if let Some(waiter) = waiter {
+        waiter.leave(look.is_empty());
+    }
+    if !full && !waiting {
+        return;
+    }
+    let action_nos = look.action_nos();
+    wake::hand_on(&action_nos, waiting, || {
+        // When a rate lets a task go again only those know who have looked.
+        let rated: Vec<i32> = look.actions.iter().filter(|a| a.rate.is_some()).map(|a| a.action_no).collect();
+        let mut left = match full {
+            true => upkeep::left_behind(&action_nos, true, slept.then(clock::now)),
+            false => upkeep::left_behind(&rated, slept, None),
+        };
+        if slept && !full {
+            left.extend(upkeep::left_behind(&action_nos, false, Some(clock::now())));
+        }
+        if full {
+            left.extend(lanes::with_entries(look.actions.iter(), false));
+        }
+        // The actions are in the order of their numbers.
+        let action =
+            |n: i32| look.actions.binary_search_by_key(&n, |a| a.action_no).ok().map(|at| &look.actions[at]);
+        left.retain(|n| *n == 0 || action(*n).is_some_and(Action::lets_one_go_in_time));
+        // What limits allow is locked by this call until its commit.
+        let (limited, left): (Vec<i32>, Vec<i32>) =
+            left.into_iter().partition(|n| action(*n).is_some_and(Action::is_chosen_from));
+        limited.into_iter().for_each(wake::ready_soon);
+        left
+    });
 }
 
 fn check_max_tasks(max_tasks: i32) -> Result<usize> {
@@ -155,50 +235,6 @@ fn check_max_tasks(max_tasks: i32) -> Result<usize> {
 /// The names, none of which may be NULL.
 pub(crate) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>> {
     actions.into_iter().map(|action| required("actions", action)).collect()
-}
-
-/// One look of a call that may go to sleep: if nothing comes of it, it is rolled back.
-///
-/// A statement with SKIP LOCKED may lock a row and then leave it out: if another session has changed the row since
-/// the statement's snapshot (granted the task, say) and committed, its newest version is locked first and found
-/// unsuitable then. The lock stays. Asleep with it, we would make the return of that task wait for the end of
-/// our sleep; the end of the subtransaction gives it up. So it does with slots that were locked for entries which others
-/// took: those who are woken for the slots would find none.
-fn attempt_without_trace(request: &Request, actions: &[Action]) -> (Vec<Grant>, Upkeep) {
-    let looked = session::all_or_nothing(|| {
-        let (grants, upkeep) = attempt(request, actions, true);
-        if grants.is_empty() && !upkeep.changed { Err(upkeep) } else { Ok((grants, upkeep)) }
-    });
-    looked.unwrap_or_else(|mut upkeep| {
-        // Signals that came while it had their counters locked were left to it.
-        upkeep.changed |= commit::look_now();
-        (Vec::new(), upkeep)
-    })
-}
-
-/// One look: upkeep, then the claim, and again while upkeep may have left something due behind.
-fn attempt(request: &Request, actions: &[Action], waiting: bool) -> (Vec<Grant>, Upkeep) {
-    let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
-    let mut grants = Vec::new();
-    let mut total = Upkeep::default();
-    loop {
-        let now = clock::now();
-        let room = request.max_tasks - grants.len();
-        let upkeep = upkeep::before_claim(&action_nos, room, waiting, now);
-        total.changed |= upkeep.changed;
-        total.expired |= upkeep.expired;
-        total.changed |= claim(request, actions, now, &mut grants);
-        if grants.len() >= request.max_tasks || !upkeep.more {
-            break;
-        }
-    }
-    if grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
-        // Signals that nobody had counted: what they have freed may be ours.
-        total.changed = true;
-        total.changed |= claim(request, actions, clock::now(), &mut grants);
-    }
-    grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
-    (grants, total)
 }
 
 /// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;

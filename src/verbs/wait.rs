@@ -1,11 +1,12 @@
 //! `wait_for_task`, and the sleeping part of `own_tasks`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{INT8OID, TEXTOID};
 use pgrx::prelude::*;
 
+use super::pace::{self, Pace, Quiet, staggered};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
@@ -19,49 +20,74 @@ use crate::state::Outcome;
 use crate::store::tables;
 use crate::wake::{self, Registration};
 
-/// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs: for
-/// COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.
-fn slow_look() -> Duration {
-    Duration::from_secs(if session::has_silent_commits() { 5 } else { 30 })
-}
-
 /// How soon a waiter looks again at something overdue that another transaction is handling.
 const OVERDUE_LOOK: Duration = Duration::from_secs(1);
 
 /// A call that sleeps until something happens or its time is up.
+///
+/// It goes by the clock that nobody sets: a server's clock that goes back makes no sleep longer.
 pub(crate) struct Waiter {
-    until: Time,
+    /// `None`: for ever.
+    until: Option<Instant>,
     slept: bool,
+    /// A wake-up has ended the last sleep, and nothing has come of it yet.
+    woken: bool,
+    pace: Pace,
+    quiet: Quiet,
+    /// The subtransaction that the call is in, whatever it begins for its looks.
+    level: i32,
+    /// The actions, of a call that waits for work; and the channels on which all news come that concern them.
+    names: Option<(Vec<String>, Registration)>,
+    registered: Option<Registration>,
 }
 
 impl Waiter {
     /// Checks the time-out: it may not be negative. Zero looks once.
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
-        Ok(Waiter { until: clock::wall().plus(timeout), slept: false })
+        let now = clock::wall();
+        let micros = now.until(now.plus(timeout)).max(0) as u64;
+        Ok(Waiter {
+            until: Instant::now().checked_add(Duration::from_micros(micros)),
+            slept: false,
+            woken: false,
+            pace: Pace::of_session(),
+            quiet: Quiet::default(),
+            level: latch::nest_level(),
+            names: None,
+            registered: None,
+        })
     }
 
-    /// Makes this backend findable, and forgets earlier wake-ups. To be called before looking.
+    /// One that waits for work, and is found when there are news of it from now on.
+    pub(crate) fn for_work(argument: &str, timeout: Interval, names: &[String]) -> Result<Self> {
+        let mut waiter = Waiter::new(argument, timeout)?;
+        waiter.pace = pace::resume(names);
+        let registration = Registration::new(wake::channels_for_names(names), waiter.level);
+        waiter.names = Some((names.to_vec(), registration));
+        Ok(waiter)
+    }
+
+    /// Forgets earlier wake-ups. To be called before looking, by whoever is registered; what a look finds out about where
+    /// else to be registered comes before what it looks for.
     ///
     /// A client that has vanished is noticed here, since a grant must not go to nobody; not between the look and the
     /// sleep, since the check forgets wake-ups.
-    pub(crate) fn register(&mut self, channels: Vec<Channel>) -> Registration {
-        latch::check_client();
-        let registration = Registration::new(channels);
-        latch::reset();
-        registration
-    }
-
-    /// Forgets earlier wake-ups. To be called before looking again, by whoever is still registered.
-    pub(crate) fn look_again(&mut self) {
+    pub(crate) fn before_look(&mut self) {
         latch::check_client();
         latch::reset();
+        self.quiet = Quiet::before_look();
+        wake::begin_look();
     }
 
-    /// Makes this backend findable under more channels. What has come in since [`Waiter::register`] counts: it
-    /// may concern what was looked up in between.
-    pub(crate) fn register_too(&mut self, channels: Vec<Channel>) -> Registration {
-        Registration::new(channels)
+    /// Makes this backend findable under these channels, in the place of those before. What has come in since
+    /// [`Waiter::before_look`] counts: it may concern what was looked up in between.
+    pub(crate) fn register(&mut self, channels: Vec<Channel>) {
+        if self.registered.as_ref().is_none_or(|registered| registered.channels() != channels) {
+            // First the new ones: in between somebody may be looking for us.
+            let registered = Registration::new(channels, self.level);
+            self.registered = Some(registered);
+        }
     }
 
     /// Whether the call has slept.
@@ -69,42 +95,69 @@ impl Waiter {
         self.slept
     }
 
-    /// Sleeps until a wake-up, `due` (by the queue's clock), or a slow look is due; `false` if the time
-    /// of the call is up.
+    /// Sleeps until a wake-up, until `due` (by the queue's clock), or until it is time to look again; `false` if the
+    /// time of the call is up.
     pub(crate) fn sleep(&mut self, due: Option<Time>) -> bool {
-        let left = clock::wall().until(self.until);
-        if left <= 0 {
-            return false;
+        let passed_over = wake::end_look();
+        if std::mem::take(&mut self.woken) {
+            wake::pass_on();
         }
-        if !self.slept && session::in_transaction_block() {
-            // The forgotten autocommit of a driver.
-            notice(
-                "this call sleeps inside a transaction block",
-                "Until the transaction ends, what it has changed is not seen by others, and what it has locked is \
-                 held up.",
-                "Call it as a transaction of its own, with autocommit.",
-            );
+        loop {
+            let left =
+                self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            if !self.slept && session::in_transaction_block() {
+                // The forgotten autocommit of a driver.
+                notice(
+                    "this call sleeps inside a transaction block",
+                    "Until the transaction ends, what it has changed is not seen by others, and what it has locked is \
+                     held up.",
+                    "Call it as a transaction of its own, with autocommit.",
+                );
+            }
+            self.slept = true;
+            let pace = staggered(self.pace.next(passed_over));
+            let time = pace.min(left).min(due.map_or(Duration::MAX, time_until));
+            let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);
+            self.woken = latch::sleep(time);
+            drop(soon);
+            if self.woken {
+                self.pace.woken();
+            }
+            if self.woken || time != pace || passed_over {
+                return true;
+            }
+            // This may forget a wake-up. But then the id that its sender has committed with is seen now, or it was for
+            // something that the last look has seen.
+            latch::check_client();
+            if !self.quiet.still() {
+                return true;
+            }
         }
-        self.slept = true;
-        // What is overdue already is in somebody else's hands; it is looked at again a little later.
-        let due = due.map_or(i64::MAX, |due| clock::now().until(due));
-        let due = if due <= 0 { OVERDUE_LOOK.as_micros() as i64 } else { due };
-        let micros = left.min(due).min(slow_look().as_micros() as i64);
-        // Rounded up, so as not to wake a moment too early and look in vain.
-        latch::sleep(Duration::from_millis((micros as u64).div_ceil(1000)));
-        true
+    }
+
+    /// Gives up all registrations, as the call ends: with nothing, or with what it waited for.
+    pub(crate) fn leave(&mut self, empty: bool) {
+        wake::end_look();
+        self.registered = None;
+        if let Some((names, registration)) = self.names.take() {
+            drop(registration);
+            if empty {
+                pace::remember(&names, self.pace);
+            }
+        }
     }
 }
 
-/// The channels on which tasks of these actions are announced.
-pub(crate) fn channels_for_work(action_nos: &[i32]) -> Vec<Channel> {
-    action_nos.iter().map(|n| wake::ready_channel(*n)).collect()
-}
-
-/// The channels on which news come that concern a claim of any action: a new number of an action, a new
-/// deadline.
-pub(crate) fn channels_for_names() -> Vec<Channel> {
-    vec![wake::NEW_ACTION_CHANNEL, wake::TIMER_CHANNEL]
+/// How long to sleep for what is due then. What is overdue already is in somebody else's hands; it is looked at again a
+/// little later.
+fn time_until(due: Time) -> Duration {
+    match clock::now().until(due) {
+        micros @ 1.. => Duration::from_micros(micros as u64),
+        _ => OVERDUE_LOOK,
+    }
 }
 
 /// `taskq.wait_for_task(task_id, timeout) -> TABLE (…)`
@@ -148,14 +201,22 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
     let (number, inserter): (i64, i64) =
-        FIND.first(args![id], |row| (row.need(1), row.need(2))).ok_or_else(|| Refusal::no_such_task(id))?;
-    tables::hold();
+        session::keeping_no_locks(|| FIND.first(args![id], |row| (row.need(1), row.need(2))))
+            .ok_or_else(|| Refusal::no_such_task(id))?;
+    waiter.register(vec![wake::settled_channel(number)]);
     loop {
-        let registration = waiter.register(vec![wake::settled_channel(number)]);
-        if let Some(end) = look(id, number) {
-            return Ok(Some(end));
+        waiter.before_look();
+        let (end, exists) = session::keeping_no_locks(|| {
+            tables::hold();
+            let end = look(id, number);
+            let exists = end.is_some() || EXISTS.first(args![number], |row| row.need::<bool>(1)).is_some();
+            // It may have been settled and removed in between.
+            if exists { (end, true) } else { (look(id, number), false) }
+        });
+        if end.is_some() {
+            return Ok(end);
         }
-        if EXISTS.first(args![number], |row| row.need::<bool>(1)).is_none() && look(id, number).is_none() {
+        if !exists {
             return Err(Refusal::deleted_meanwhile(id));
         }
         if !waiter.slept() && session::is_own(inserter) {
@@ -168,7 +229,6 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
         if !waiter.sleep(None) {
             return Ok(None);
         }
-        drop(registration);
     }
 }
 

@@ -3,19 +3,23 @@
 //! Each ends its caller's transaction and sleeps in a new one that has no snapshot and no id. The look is a
 //! function of its own with the owner's rights, because a procedure that commits cannot have them.
 
+use std::collections::HashSet;
+
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{for_claim, next_grant};
-use crate::pg::clock;
+use crate::pg::clock::{self, Time};
 use crate::pg::procedure::{Call, procedure};
+use crate::pg::session;
 use crate::pg::statement::{Statement, args};
+use crate::spec::check_interval;
 use crate::store::{actions, numbers, tables};
 use crate::upkeep;
 use crate::verbs::own::check_actions;
-use crate::verbs::wait::{Waiter, channels_for_names, channels_for_work};
+use crate::verbs::wait::Waiter;
 use crate::wake;
 
 procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
@@ -39,13 +43,15 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
     call.leave_transaction("wait_for_tasks");
     // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
     // takes an id is not the one that is waited for.
-    let numbers: Vec<i64> = NUMBERS.query(args![ids], |row| row.need(1));
+    let numbers: Vec<i64> =
+        session::keeping_no_locks(|| NUMBERS.query(args![ids.clone()], |row| row.need(1)));
     // All are waited for: it is enough to be found under a few that are not over yet, and then under the
     // next few. A lock for each of many tasks would fill the server's lock table.
     let mut left = numbers.as_slice();
     loop {
         let (few, _) = left.split_at(left.len().min(MOST_CHANNELS));
-        let registration = waiter.register(few.iter().map(|n| wake::settled_channel(*n)).collect());
+        waiter.register(few.iter().map(|n| wake::settled_channel(*n)).collect());
+        waiter.before_look();
         if num_over(few) == few.len() {
             left = &left[few.len()..];
             if left.is_empty() {
@@ -56,7 +62,6 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
         if !waiter.sleep(None) {
             return call.result(num_over(&numbers) as i32);
         }
-        drop(registration);
     }
 }
 
@@ -64,68 +69,73 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
 const MOST_CHANNELS: usize = 16;
 
 fn num_over(numbers: &[i64]) -> usize {
-    LOOK_AT_TASKS.first(args![numbers], |row| row.need::<i32>(1)).unwrap_or(0) as usize
+    session::keeping_no_locks(|| LOOK_AT_TASKS.first(args![numbers], |row| row.need::<i32>(1))).unwrap_or(0)
+        as usize
 }
 
 /// `CALL taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean)`
 fn wait_for_work(call: &Call) -> pg_sys::Datum {
-    let (names, mut waiter) = or_throw((|| {
-        let names = check_actions(required("actions", call.argument(0))?)?;
-        Ok((names, waiter(call)?))
-    })());
+    let names = or_throw(required("actions", call.argument(0)).and_then(check_actions));
+    let timeout = or_throw(required("timeout", call.argument(1)));
+    or_throw(check_interval("timeout", Some(timeout)));
     call.leave_transaction("wait_for_work");
+    let mut waiter = or_throw(Waiter::for_work("timeout", timeout, &names));
     // Whether what time has made necessary is looked after before the look.
     let mut look_after = true;
     loop {
-        hold_tables();
-        let new_names = waiter.register(channels_for_names());
-        let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.clone()], |row| row.need(1));
-        let tasks = waiter.register_too(channels_for_work(&numbers));
-        let look = look_until(&mut waiter, &names, &numbers, &mut look_after);
-        drop((new_names, tasks));
-        match look {
+        waiter.before_look();
+        // What a look that finds nothing has read is locked no longer than it takes.
+        let looked = session::all_or_nothing(|| {
+            let look = look(&mut waiter, &names, look_after);
+            if look.found == NOTHING { Err(look) } else { Ok(look) }
+        });
+        let look = looked.unwrap_or_else(|look| look);
+        match look.found {
             // Others have to see it, and a sleeper has no locks and no transaction id. If others have all that is
             // due in their hands, that is for the look after the next sleep.
             CHANGED | BUSY => {
                 call.leave_transaction("wait_for_work");
-                look_after = look == CHANGED;
+                look_after = look.found == CHANGED;
             }
             // Under which channels to be found is to be looked up again.
             RENUMBERED => {}
-            _ => {
+            NOTHING if waiter.sleep(look.due) => look_after = true,
+            found => {
+                let slept = waiter.slept();
+                waiter.leave(found != READY);
                 // What is ready is for the call of own_tasks that follows, which passes on what it leaves.
-                wake::hand_on(&numbers, true, || match waiter.slept() {
-                    true => LEFT_BEHIND.query(args![numbers.as_slice()], |row| row.need(1)),
+                wake::hand_on(&look.numbers, true, || match slept {
+                    true => LEFT_BEHIND.query(args![look.numbers.as_slice()], |row| row.need(1)),
                     false => vec![],
                 });
-                return call.result(look == READY);
+                return call.result(found == READY);
             }
         }
     }
 }
 
-/// Looks, and looks again after each sleep, until there is something to be done or the time is up.
-fn look_until(waiter: &mut Waiter, names: &[String], numbers: &[i32], look_after: &mut bool) -> i32 {
-    loop {
-        let look = LOOK_FOR_WORK.first(args![names.to_vec(), *look_after, numbers], |row| row.need::<i32>(1));
-        if look != Some(NOTHING) {
-            return look.unwrap_or(NOTHING);
-        }
-        let due = match *look_after {
-            true => NEXT_DUE.first(args![names.to_vec()], |row| row.get(1)).flatten(),
-            false => Some(clock::now()),
-        };
-        if !waiter.sleep(due) {
-            return NOTHING;
-        }
-        waiter.look_again();
-        *look_after = true;
-    }
+/// What a look has come to.
+struct Look {
+    found: i32,
+    /// The numbers of the actions.
+    numbers: Vec<i32>,
+    /// If it has found nothing: when there will be something to do.
+    due: Option<Time>,
 }
 
-/// See [`tables::hold`]: what may read the tables is a function with the owner's rights, which does that first.
-fn hold_tables() {
-    ACTION_NUMBERS.execute(args![Vec::<String>::new()]);
+fn look(waiter: &mut Waiter, names: &[String], look_after: bool) -> Look {
+    // A function with the owner's rights, which locks the tables first.
+    let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.to_vec()], |row| row.need(1));
+    waiter.register(wake::channels_for_work(names, &numbers));
+    let found = LOOK_FOR_WORK
+        .first(args![names.to_vec(), look_after, numbers.as_slice()], |row| row.need::<i32>(1))
+        .unwrap_or(NOTHING);
+    let due = match (found, look_after) {
+        (NOTHING, true) => NEXT_DUE.first(args![names.to_vec()], |row| row.get(1)).flatten(),
+        (NOTHING, false) => Some(clock::now()),
+        _ => None,
+    };
+    Look { found, numbers, due }
 }
 
 /// What a look for work finds: nothing; something to own; something that time has made necessary and that has
@@ -182,7 +192,8 @@ fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
 fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos: Vec<Option<i32>>) -> i32 {
     let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
     let all: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
-    if !all.iter().all(|n| action_nos.contains(&Some(*n))) {
+    let known: HashSet<i32> = action_nos.into_iter().flatten().collect();
+    if !all.iter().all(|n| known.contains(n)) {
         return RENUMBERED;
     }
     let now = clock::now();
@@ -195,7 +206,10 @@ fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos:
         () if upkeep::any_grantable(&open) => READY,
         () if upkeep.changed => CHANGED,
         () if upkeep.tried => BUSY,
-        () => NOTHING,
+        () => {
+            upkeep::note_passed_over(&actions);
+            NOTHING
+        }
     }
 }
 
@@ -204,7 +218,7 @@ fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos:
 #[pg_extern(sql = "")]
 fn taskq_left_behind(action_nos: Vec<Option<i32>>) -> SetOfIterator<'static, i32> {
     let action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
-    SetOfIterator::new(upkeep::left_behind(&action_nos, false, true))
+    SetOfIterator::new(upkeep::left_behind(&action_nos, false, Some(clock::now())))
 }
 
 /// `taskq._next_due(actions text[]) -> timestamptz`: when there will be something to do.

@@ -13,6 +13,9 @@ use crate::session::Session;
 /// No test means to wait longer than this for one statement; a hang then fails with a name instead of stalling.
 const STATEMENT_TIMEOUT: &str = "120s";
 
+/// Sleeping calls do not look by themselves within a test: whoever is not woken sleeps on, and is seen to.
+const NO_LOOKS: &str = "30s";
+
 /// A database with the extension in it, dropped when this value goes.
 pub struct Db {
     name: String,
@@ -96,7 +99,9 @@ pub fn config() -> Config {
         .port(var("PGPORT", "5432").parse().expect("PGPORT is a number"))
         .user(&var("PGUSER", "postgres"))
         .application_name(&program())
-        .options(&format!("-c statement_timeout={STATEMENT_TIMEOUT} -c client_min_messages=warning"));
+        .options(&format!(
+            "-c statement_timeout={STATEMENT_TIMEOUT} -c client_min_messages=warning -c taskq.shortest_sleep={NO_LOOKS}"
+        ));
     config
 }
 

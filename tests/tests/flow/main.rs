@@ -20,6 +20,7 @@ mod merge_open;
 mod notify;
 mod pause;
 mod progress;
+mod prompt;
 mod rate;
 mod reset;
 mod schedules;

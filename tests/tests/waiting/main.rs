@@ -4,10 +4,15 @@
 mod ends;
 mod leaks;
 mod leaving;
+mod let_go;
 mod locked;
+mod looks;
+mod many;
 mod notify;
 mod prepared;
 mod several;
 mod sleeper;
 mod snapshot;
+mod tables;
+mod undisturbed;
 mod wakes;

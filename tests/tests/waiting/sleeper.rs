@@ -60,7 +60,13 @@ impl Sleeper {
 
     /// The answer, which must be the one of success and have come promptly after `what`.
     pub fn woken_by(self, what: &str) -> Session {
-        let (way, since) = (self.way.name, self.asleep_since);
+        let since = self.asleep_since;
+        self.woken_soon_after(since, what)
+    }
+
+    /// The same, with a moment after which it must have come promptly.
+    pub fn woken_soon_after(self, since: Instant, what: &str) -> Session {
+        let way = self.way.name;
         let (session, (answer, at)) = self.call.join();
         let answer = answer.unwrap_or_else(|error| panic!("{way}, {what}: {error:?}"));
         assert!(answer == "t" || answer == "1", "{way}, {what}: ended with {answer}");
@@ -86,4 +92,12 @@ fn value(messages: &[postgres::SimpleQueryMessage]) -> String {
             _ => None,
         })
         .unwrap_or_default()
+}
+
+/// How often a process has gone to sleep of its own accord since it began.
+#[cfg(target_os = "linux")]
+pub fn times_asleep(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|n| n.trim().parse().ok()).expect("the system counts that")
 }

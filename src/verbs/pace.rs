@@ -1,0 +1,173 @@
+//! How soon a sleeping call looks again by itself.
+//!
+//! Wake-ups are what ends a sleep. But one can get lost where nobody can help it: Postgres resets a backend's latch where
+//! it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be gone by its
+//! end; and a look passes over what others have locked, who may let go of it without a change. Both are over a moment
+//! later. So **each look is followed by a short sleep first**, and another look. What is still locked then is looked for
+//! after twice the time, and so on: nothing stays hidden for longer than it was locked. Otherwise the long sleeps follow,
+//! which double as well, up to that of [`wake::longest_sleep`].
+//!
+//! Looks cost something, and many sleep: a look that can find nothing new, since no transaction of the whole cluster has
+//! changed anything since the one before, is left out. A backend that calls again at once goes on where it was.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use crate::guc;
+use crate::pg::session;
+use crate::wake;
+
+/// The first long sleep, as a multiple of the short one.
+const FIRST_LONG: u32 = 4;
+
+/// How long after an empty call the next one passes for its continuation.
+const SAME_WAIT: Duration = Duration::from_secs(1);
+
+/// How long the sleeps of a call are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pace {
+    shortest: Duration,
+    longest: Duration,
+    /// The next long sleep.
+    long: Duration,
+    /// The sleep before the last look, if that was a short one.
+    short: Option<Duration>,
+}
+
+impl Pace {
+    fn new(shortest: Duration, longest: Duration) -> Self {
+        let shortest = shortest.min(longest);
+        Pace { shortest, longest, long: (shortest * FIRST_LONG).min(longest), short: None }
+    }
+
+    /// That of this server and session.
+    pub(super) fn of_session() -> Self {
+        Pace::new(guc::shortest_sleep(), wake::longest_sleep())
+    }
+
+    /// To be called when a wake-up has ended the sleep: the look that follows counts as the first one.
+    pub(super) fn woken(&mut self) {
+        self.short = None;
+    }
+
+    /// The sleep after a look, which has `passed_over` something that others held, or not.
+    pub(super) fn next(&mut self, passed_over: bool) -> Duration {
+        match self.short {
+            None => {
+                self.short = Some(self.shortest);
+                self.shortest
+            }
+            Some(last) if passed_over => {
+                let sleep = (last * 2).min(self.longest);
+                self.short = Some(sleep);
+                sleep
+            }
+            Some(_) => {
+                let sleep = self.long;
+                self.short = None;
+                self.long = (sleep * 2).min(self.longest);
+                sleep
+            }
+        }
+    }
+}
+
+/// Shorter by up to a quarter, by chance: those who were woken together need not look together for ever.
+pub(super) fn staggered(sleep: Duration) -> Duration {
+    let chance = (session::random_62_bits() & 0xffff) as u32;
+    sleep - sleep / 4 * chance / 0x1_0000
+}
+
+/// Whether anything can have changed since a look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Quiet(Option<u64>);
+
+impl Quiet {
+    /// To be taken before a look.
+    pub(super) fn before_look() -> Self {
+        Quiet(session::next_transaction_id_if_quiet())
+    }
+
+    /// Whether nothing can have changed. What the look did not see was committed, if at all, by a transaction that had
+    /// its id by the time of the look or has got it since: there is none of the first kind if this is known at all, and
+    /// none of the second while the next id is still the same.
+    pub(super) fn still(self) -> bool {
+        self.0.is_some_and(|next| next == session::next_transaction_id())
+    }
+}
+
+/// A call that has come back empty, for the one that follows.
+struct Before {
+    names: Vec<String>,
+    ended: Instant,
+    pace: Pace,
+}
+
+thread_local! {
+    static BEFORE: RefCell<Option<Before>> = const { RefCell::new(None) };
+}
+
+/// The pace with which a call for these actions begins.
+pub(super) fn resume(names: &[String]) -> Pace {
+    let fresh = Pace::of_session();
+    BEFORE.with_borrow_mut(|before| match before.take() {
+        Some(before) if before.names == names && before.ended.elapsed() < SAME_WAIT => {
+            Pace { long: before.pace.long.min(fresh.longest), ..fresh }
+        }
+        _ => fresh,
+    })
+}
+
+/// A call for these actions comes back with nothing.
+pub(super) fn remember(names: &[String], pace: Pace) {
+    BEFORE.set(Some(Before { names: names.to_vec(), ended: Instant::now(), pace }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace() -> Pace {
+        Pace::new(Duration::from_millis(100), Duration::from_secs(30))
+    }
+
+    fn sleeps(pace: &mut Pace, passed_over: bool, n: usize) -> Vec<u64> {
+        (0..n).map(|_| pace.next(passed_over).as_millis() as u64).collect()
+    }
+
+    #[test]
+    fn each_look_is_followed_by_a_short_sleep_and_the_long_ones_grow() {
+        let all = sleeps(&mut pace(), false, 18);
+        assert_eq!(
+            all,
+            [
+                100, 400, 100, 800, 100, 1600, 100, 3200, 100, 6400, 100, 12800, 100, 25600, 100, 30000, 100,
+                30000
+            ]
+        );
+    }
+
+    #[test]
+    fn what_others_hold_is_looked_for_after_twice_the_time() {
+        let mut pace = pace();
+        assert_eq!(sleeps(&mut pace, false, 2), [100, 400]);
+        assert_eq!(sleeps(&mut pace, true, 5), [100, 200, 400, 800, 1600]);
+        assert_eq!(sleeps(&mut pace, false, 2), [800, 100], "free again: on with the long ones");
+        assert_eq!(sleeps(&mut pace, true, 12)[8..], [30000; 4], "never longer than the longest");
+    }
+
+    #[test]
+    fn a_wake_up_makes_the_next_sleep_short_and_no_other() {
+        let mut pace = pace();
+        sleeps(&mut pace, false, 9);
+        pace.woken();
+        assert_eq!(sleeps(&mut pace, false, 2), [100, 6400]);
+    }
+
+    #[test]
+    fn short_is_never_longer_than_long() {
+        let mut pace = Pace::new(Duration::from_secs(30), Duration::from_secs(5));
+        assert_eq!(sleeps(&mut pace, false, 3), [5000, 5000, 5000]);
+        assert_eq!(sleeps(&mut pace, true, 3), [5000, 5000, 5000]);
+    }
+}

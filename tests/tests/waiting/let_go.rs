@@ -1,0 +1,61 @@
+//! What a transaction has taken and lets go of again wakes those who have passed over it meanwhile: by a rollback, or
+//! because it only wanted to know whether it is free.
+//!
+//! Why: whoever has looked in such a moment sleeps, and nothing that he would hear of happens any more.
+
+use taskq_tests::Db;
+
+use crate::sleeper::{Sleeper, WORK};
+
+struct Case {
+    name: &'static str,
+    before: &'static str,
+    open: &'static str,
+    end: &'static str,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "a grant",
+        before: "SELECT taskq.insert_task('a', 'x')",
+        open: "SELECT taskq.own_tasks('v', 1, '{x}')",
+        end: "ROLLBACK",
+    },
+    Case {
+        name: "riders of another action",
+        before: "SELECT taskq.insert_task('l', 'y', merge_key => 'k'), taskq.insert_task('a', 'x', merge_key => 'k')",
+        open: "SELECT taskq.own_tasks('v', 1, '{y}')",
+        end: "ROLLBACK",
+    },
+    Case {
+        name: "entries that were only moved",
+        before: "SELECT taskq.insert_task('a', 'x', workgroup => 'api'); SELECT taskq.delay_workgroup('api', '0.5 seconds')",
+        open: "SELECT taskq.own_tasks('v', 1, '{x}'), pg_sleep(1)",
+        end: "ROLLBACK",
+    },
+    Case {
+        name: "the run before that a schedule has found",
+        before: "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}', overlap => 'skip'); SELECT pg_sleep(1.1); \
+                 SELECT taskq._upkeep('schedules'), pg_sleep(1.1)",
+        open: "SELECT taskq._upkeep('schedules')",
+        end: "SELECT taskq.unschedule('s'); COMMIT",
+    },
+];
+
+#[test]
+fn what_a_transaction_lets_go_of_wakes_those_who_have_passed_over_it() {
+    let db = Db::new();
+    for case in CASES {
+        for way in WORK {
+            eprintln!("{}, {}", way.name, case.name); // shown only if the test fails
+            db.clear();
+            let (mut session, mut watcher) = (db.connect(), db.connect());
+            session.run(case.before);
+            session.run("BEGIN");
+            session.run(case.open);
+            let sleeper = Sleeper::start(&db, &mut watcher, way);
+            session.run(case.end);
+            drop(sleeper.woken_by(case.name));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Nobody is woken for nothing: neither by new names that he has not asked for, nor by deadlines that he would look after
+//! in time anyway.
+//!
+//! Why: a wake-up is a look, of half a millisecond. With a name for each tenant and three hundred workers the queue would
+//! be busy with itself. Seen in the number of times that a backend has gone to sleep, which the system counts.
+
+#![cfg(target_os = "linux")]
+
+use std::time::{Duration, Instant};
+
+use taskq_tests::{Db, until};
+
+use crate::sleeper::{Sleeper, WORK, times_asleep};
+
+/// Lets somebody sleep while something happens to tasks of other actions; how often he went back to sleep.
+fn disturbed(before: &str, event: &str) -> [u64; 2] {
+    let db = Db::new();
+    WORK.map(|way| {
+        let (mut session, mut watcher) = (db.connect(), db.connect());
+        // Names that are there already, and plans.
+        session.run("SELECT taskq.insert_task(NULL, 'y'); SELECT taskq.own_tasks('v', 1, '{y}', '1 hour')");
+        session.run(before);
+        let sleeper = Sleeper::start(&db, &mut watcher, way);
+        // Falling asleep counts as well.
+        std::thread::sleep(Duration::from_millis(200));
+        let before = times_asleep(sleeper.pid());
+        session.run(event);
+        let times = times_asleep(sleeper.pid()) - before;
+        let inserted = Instant::now();
+        session.run("SELECT taskq.insert_task(NULL, 'x')");
+        drop(sleeper.woken_soon_after(inserted, "an insert after it all"));
+        db.clear();
+        times
+    })
+}
+
+const TIMES: u64 = 100;
+
+#[test]
+fn a_new_name_wakes_nobody_who_did_not_ask_for_it() {
+    let times = disturbed(
+        "",
+        "DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM taskq.insert_task(NULL, 'new-' || clock_timestamp()); COMMIT; END LOOP; END $$",
+    );
+    assert!(times.iter().all(|n| *n <= 2), "{times:?} wake-ups of {TIMES}");
+}
+
+#[test]
+fn a_deadline_that_is_far_away_wakes_nobody() {
+    let times = disturbed(
+        "SELECT taskq.insert_task(NULL, 'y') FROM generate_series(1, 100)",
+        "DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM taskq.own_tasks('v', 1, '{y}', '1 hour'); COMMIT; END LOOP; END $$",
+    );
+    assert!(times.iter().all(|n| *n <= 2), "{times:?} wake-ups of {TIMES}");
+}
+
+#[test]
+fn a_task_that_is_due_much_later_wakes_nobody() {
+    let times = disturbed(
+        "",
+        "DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM taskq.insert_task(NULL, 'x', delay => '1 hour'); COMMIT; END LOOP; END $$",
+    );
+    assert!(times.iter().all(|n| *n <= 2), "{times:?} wake-ups of {TIMES}");
+}
+
+/// One who has been told of a near deadline, and looks again soon, need not hear of the next ones.
+#[test]
+fn near_deadlines_in_quick_succession_wake_one_sleeper_now_and_then() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task(NULL, 'y') FROM generate_series(1, 200)");
+    let mut caller = db.connect();
+    caller.run("SET taskq.shortest_sleep = '100ms'");
+    let sleeper = Sleeper::start_in(caller, &mut watcher, WORK[0]);
+    let before = times_asleep(sleeper.pid());
+    session.run(
+        "DO $$ BEGIN FOR n IN 1..200 LOOP PERFORM taskq.own_tasks('v', 1, '{y}', '9 seconds'); COMMIT; END LOOP; END $$",
+    );
+    let times = times_asleep(sleeper.pid()) - before;
+    assert!(times <= 60, "{times} wake-ups by 200 grants");
+    let inserted = Instant::now();
+    session.run("SELECT taskq.insert_task('a', 'x')");
+    drop(sleeper.woken_soon_after(inserted, "an insert after it all"));
+}
+
+/// The other side: whoever is not woken looks in time all the same. (Where transactions can be prepared, as here, every
+/// sleeper looks after five seconds at the latest.)
+#[test]
+fn a_deadline_for_which_nobody_was_woken_is_looked_after_in_time() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('a', 'z')");
+    // An abort at the deadline is what the sleeper sees to, whose actions are others.
+    session.run("SELECT taskq.set_action('z', on_timeout => 'abort')");
+    let sleeper = Sleeper::start(&db, &mut watcher, WORK[1]);
+    let before = times_asleep(sleeper.pid());
+    session.run("SELECT taskq.own_tasks('v', 1, '{z}', '6 seconds')");
+    assert!(times_asleep(sleeper.pid()) - before <= 1, "it was woken");
+    let granted = Instant::now();
+    until("the deadline is looked after", || (session.state("a") == "aborted").then_some(()));
+    let late = granted.elapsed().saturating_sub(Duration::from_secs(6));
+    assert!(late < Duration::from_secs(1), "the deadline was looked after {late:?} late");
+    let inserted = Instant::now();
+    session.run("SELECT taskq.insert_task('b', 'x')");
+    drop(sleeper.woken_soon_after(inserted, "an insert after it all"));
+}
