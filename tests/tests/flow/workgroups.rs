@@ -105,12 +105,9 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
     assert_eq!(numbers.len(), 7, "six kinds of tasks, and the age of one ready: {numbers:#?}");
     let why: Vec<String> = session.all("SELECT taskq.why('b')");
     assert!(why[0].contains("its workgroup \"api\" is held back until"), "{why:?}");
-    assert_eq!(
-        session.one::<bool>(
-            "SELECT not_before = taskq.clock() + interval '58 seconds' FROM taskq.tasks WHERE id = 'b'"
-        ),
-        true
-    );
+    assert!(session.one::<bool>(
+        "SELECT not_before = taskq.clock() + interval '58 seconds' FROM taskq.tasks WHERE id = 'b'"
+    ));
     // When its time is over everything is ready, again without anybody's claim.
     at(&mut session, 61.0);
     let (states, _, stats, groups, _) = look(&mut session);
