@@ -36,6 +36,13 @@ impl Refusal {
         Refusal { sqlstate, message, detail, hint: hint.to_owned() }
     }
 
+    /// The same with the return, counted from 1, that it came from.
+    pub(crate) fn of_return(mut self, n: usize, id: Option<&str>) -> Self {
+        let id = id.map(|id| format!(" (\"{}\")", shortened(id))).unwrap_or_default();
+        self.detail.push_str(&format!(" It belongs to return {n}{id} of the call."));
+        self
+    }
+
     /// Message and detail in one line, where a refusal is noted and not raised.
     pub(crate) fn summary(&self) -> String {
         format!("{} ({})", self.message, self.detail)

@@ -323,6 +323,10 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
     let retry_after = interval("retry_after", raw.retry_after)?;
     let delay_children = interval("delay_children", raw.delay_children)?;
     let delay_workgroup = interval("delay_workgroup", raw.delay_workgroup)?;
+    let children = raw
+        .children
+        .map_or(Ok(Vec::new()), |tasks| super::parse_children(tasks.get()))
+        .map_err(|refusal| refusal.of_return(n, task_id.as_deref()))?;
     Ok(ReturnSpec {
         token: raw
             .token
@@ -333,7 +337,7 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
         status: raw.status,
         result: raw.result.map(|value| JsonText(value.get().to_owned())),
         retry_after,
-        children: raw.children.map_or(Ok(Vec::new()), |tasks| super::parse_tasks(tasks.get()))?,
+        children,
         children_block: raw.children_block.unwrap_or(false),
         delay_children,
         delay_workgroup,

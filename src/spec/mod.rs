@@ -60,7 +60,16 @@ pub(crate) struct Reference {
 
 /// Reads a JSON array of tasks.
 pub(crate) fn parse_tasks(json: &str) -> Result<Vec<TaskSpec>> {
-    let elements: Vec<&RawValue> = elements(json, "tasks", Element::Task)?;
+    parse_all(json, "tasks")
+}
+
+/// The same, where the tasks are children.
+pub(crate) fn parse_children(json: &str) -> Result<Vec<TaskSpec>> {
+    parse_all(json, "children")
+}
+
+fn parse_all(json: &str, argument: &str) -> Result<Vec<TaskSpec>> {
+    let elements: Vec<&RawValue> = elements(json, argument, Element::Task)?;
     let mut cache = element::Intervals::default();
     let now = clock::now();
     elements

@@ -61,7 +61,7 @@ fn parse_children(
     delay: Option<Interval>,
 ) -> Result<Option<Children>> {
     let tasks = match children.and_then(JsonText::from_argument) {
-        Some(text) => spec::parse_tasks(&text.0)?,
+        Some(text) => spec::parse_children(&text.0)?,
         None => Vec::new(),
     };
     Children::new(tasks, block.unwrap_or(false), delay)
@@ -105,11 +105,13 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
         let mut idle = Idle::default();
         let returns = specs
             .into_iter()
-            .map(|spec: ReturnSpec| {
+            .enumerate()
+            .map(|(i, spec): (usize, ReturnSpec)| {
                 let code = spec.status_code.as_deref().unwrap_or("completed");
                 idle |= Idle::of(code, spec.result.is_some(), spec.retry_after.is_some());
-                let children = Children::new(spec.children, spec.children_block, spec.delay_children)?;
-                let ending = Return::parse(code, spec.status, spec.result, spec.retry_after, children)?;
+                let ending = Children::new(spec.children, spec.children_block, spec.delay_children)
+                    .and_then(|c| Return::parse(code, spec.status, spec.result, spec.retry_after, c))
+                    .map_err(|refusal| refusal.of_return(i + 1, spec.task_id.as_deref()))?;
                 Ok((spec.task_id, spec.token, ending))
             })
             .collect::<Result<Vec<_>>>()?;

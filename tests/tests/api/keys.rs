@@ -173,6 +173,28 @@ fn json_that_was_encoded_twice_is_told() {
 }
 
 #[test]
+fn what_is_wrong_with_one_of_many_returns_is_told_with_its_place() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (wrong, sqlstate, naming) in [
+        (json!({"status_code": "done"}), "22023", "status_code"),
+        (json!({"status_code": "pending", "children": [{"action": "x"}]}), "22023", "pending"),
+        (json!({"children": [{"action": "x"}, {"acton": "y"}]}), "TQ006", "acton"),
+        (json!({"children": {"action": "x"}}), "TQ006", "children"),
+    ] {
+        let mut returned = wrong.clone();
+        returned["task_id"] = json!("second");
+        let returns = json!([{"task_id": "first"}, returned]);
+        let error =
+            refused(&mut session, sqlstate, naming, "SELECT taskq.return_tasks($1::jsonb)", &[&returns]);
+        assert!(error.detail().unwrap().contains("return 2 (\"second\")"), "{wrong}: {error:?}");
+    }
+    // The argument is named that was given.
+    let children = "SELECT taskq.return_task('a', gen_random_uuid(), children => '{\"action\": \"x\"}')";
+    refused(&mut session, "TQ006", "children", children, &[]);
+}
+
+#[test]
 fn what_is_no_code_of_a_return_is_told_with_the_four_codes() {
     let db = Db::new();
     let mut session = db.connect();
