@@ -28,7 +28,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use pgrx::IntoDatum;
 use pgrx::pg_sys::Oid;
 
 use super::Grant;
@@ -140,9 +139,9 @@ impl Known {
     /// For `unnest(…) AS m(action_no, priority, start)`.
     pub(crate) fn args(&self) -> [Arg; 3] {
         [
-            self.action_nos.as_slice().into_datum(),
-            self.priorities.as_slice().into_datum(),
-            self.starts.as_slice().into_datum(),
+            Arg::new(self.action_nos.as_slice()),
+            Arg::new(self.priorities.as_slice()),
+            Arg::new(self.starts.as_slice()),
         ]
     }
 }
@@ -230,10 +229,10 @@ impl Ranges {
     /// For `unnest(…) AS a(action_no, highest, lowest, start)`.
     pub(crate) fn args(&self) -> [Arg; 4] {
         [
-            self.action_nos.as_slice().into_datum(),
-            self.highest.as_slice().into_datum(),
-            self.lowest.as_slice().into_datum(),
-            self.starts.as_slice().into_datum(),
+            Arg::new(self.action_nos.as_slice()),
+            Arg::new(self.highest.as_slice()),
+            Arg::new(self.lowest.as_slice()),
+            Arg::new(self.starts.as_slice()),
         ]
     }
 

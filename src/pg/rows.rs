@@ -26,7 +26,7 @@ macro_rules! columns {
             #[allow(nonstandard_style)]
             fn datums(self) -> Vec<Arg> {
                 let ($($name,)+) = self;
-                vec![$($name.into_datum()),+]
+                vec![$(Arg::new($name)),+]
             }
         }
     };
@@ -89,14 +89,24 @@ unsafe impl<T: Columns> BoxRet for Rows<T> {
                     pg_sys::CreateTupleDescCopy((*info).expectedDesc),
                 )
             });
-            let columns = (*descriptor).natts as usize;
+            // A domain is stored as the type that it is made of.
+            let expected: Vec<pg_sys::Oid> = (*descriptor)
+                .attrs
+                .as_slice((*descriptor).natts as usize)
+                .iter()
+                .map(|column| pg_sys::getBaseType(column.atttypid))
+                .collect();
             // One row's worth of memory at a time: bodies may be large.
             let mut of_row = PgMemoryContexts::new("taskq row");
             for row in self.0 {
                 let row = of_row.switch_to(|_| row.datums());
-                assert_eq!(row.len(), columns, "columns of a result");
-                let mut values: Vec<pg_sys::Datum> = row.iter().map(|c| c.unwrap_or(0.into())).collect();
-                let mut nulls: Vec<bool> = row.iter().map(Option::is_none).collect();
+                assert!(
+                    row.iter().map(|c| c.type_oid()).eq(expected.iter().copied()),
+                    "types of a result's columns"
+                );
+                let mut values: Vec<pg_sys::Datum> =
+                    row.iter().map(|c| c.datum.unwrap_or(0.into())).collect();
+                let mut nulls: Vec<bool> = row.iter().map(|c| c.datum.is_none()).collect();
                 pg_sys::tuplestore_putvalues(store, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
                 of_row.reset();
             }

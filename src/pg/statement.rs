@@ -12,20 +12,41 @@
 //! transaction's, as referential-integrity triggers do: a signal may not be lost because the edge it
 //! should travel along was committed after the caller's snapshot was taken.
 
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys;
 use pgrx::{FromDatum, IntoDatum};
 
+use super::clock::Time;
+use super::json::JsonText;
 use super::session;
 
-/// One argument: its datum, or `None` for NULL.
-pub(crate) type Arg = Option<pg_sys::Datum>;
+/// One argument of a statement, or one column of a result, with its type. To be used before the memory context goes in
+/// which it was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Arg {
+    /// `None` for NULL.
+    pub(super) datum: Option<pg_sys::Datum>,
+    /// Asked only where the answer is not known: the type of an array has to be looked up.
+    type_oid: fn() -> pg_sys::Oid,
+}
+
+impl Arg {
+    pub(crate) fn new<T: IntoDatum>(value: T) -> Self {
+        Arg { datum: value.into_datum(), type_oid: T::type_oid }
+    }
+
+    pub(super) fn type_oid(self) -> pg_sys::Oid {
+        (self.type_oid)()
+    }
+}
 
 /// Turns Rust values into the argument list of a [`Statement`].
 macro_rules! args {
-    ($($value:expr),* $(,)?) => { &[$(pgrx::IntoDatum::into_datum($value)),*] };
+    ($($value:expr),* $(,)?) => { &[$($crate::pg::statement::Arg::new($value)),*] };
 }
 pub(crate) use args;
 
@@ -52,13 +73,21 @@ pub(crate) struct Statement {
     sql: &'static std::ffi::CStr,
     types: &'static [pg_sys::Oid],
     plan: AtomicPtr<pg_sys::_SPI_plan>,
+    /// Where the types of the last arguments come from, if they were found to be right.
+    checked: AtomicPtr<Vec<usize>>,
     keep: bool,
 }
 
 impl Statement {
     /// A statement that will be planned on first use.
     pub(crate) const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid]) -> Self {
-        Statement { sql, types, plan: AtomicPtr::new(ptr::null_mut()), keep: true }
+        Statement {
+            sql,
+            types,
+            plan: AtomicPtr::new(ptr::null_mut()),
+            checked: AtomicPtr::new(ptr::null_mut()),
+            keep: true,
+        }
     }
 
     /// A statement that is planned at each call, for reports that read whole tables: there the best plan is
@@ -67,7 +96,7 @@ impl Statement {
         sql: &'static std::ffi::CStr,
         types: &'static [pg_sys::Oid],
     ) -> Self {
-        Statement { sql, types, plan: AtomicPtr::new(ptr::null_mut()), keep: false }
+        Statement { keep: false, ..Statement::new(sql, types) }
     }
 
     /// Runs the statement and returns how many rows it touched.
@@ -94,15 +123,15 @@ impl Statement {
     }
 
     fn run<T>(&self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
-        assert_eq!(args.len(), self.types.len(), "argument count of {:?}", self.sql);
+        self.check_types(args);
         let mut values: Vec<pg_sys::Datum> =
-            args.iter().map(|a| a.unwrap_or(pg_sys::Datum::from(0usize))).collect();
+            args.iter().map(|a| a.datum.unwrap_or(pg_sys::Datum::from(0usize))).collect();
         let nulls: Vec<std::ffi::c_char> =
-            args.iter().map(|a| if a.is_some() { b' ' } else { b'n' } as std::ffi::c_char).collect();
+            args.iter().map(|a| if a.datum.is_some() { b' ' } else { b'n' } as std::ffi::c_char).collect();
         // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it
-        // (`map` returns owned values: `Row::get` copies). If anything raises an error in between, the
-        // abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
-        // values and nulls are as long as its argument list, asserted above.
+        // (a `Row` does not outlive the call of `map`, and gives owned values only). If anything raises an error in
+        // between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
+        // values and nulls are as many as its arguments, and of their types, checked above.
         unsafe {
             if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
                 pgrx::error!("SPI_connect failed");
@@ -137,11 +166,30 @@ impl Statement {
             if !table.is_null() {
                 rows.reserve_exact(count as usize);
                 for i in 0..count as usize {
-                    rows.push(map(Row { tuple: *(*table).vals.add(i), tupdesc: (*table).tupdesc }));
+                    let (tuple, tupdesc) = (*(*table).vals.add(i), (*table).tupdesc);
+                    rows.push(map(Row { tuple, tupdesc, _result: PhantomData }));
                 }
             }
             pg_sys::SPI_finish();
             Done { count, rows, xmin }
+        }
+    }
+
+    /// Whether the arguments are as many as the statement takes, and of their types. The callers of a statement give it
+    /// the same types each time, so that mostly this compares addresses.
+    fn check_types(&self, args: &[Arg]) {
+        let from = || args.iter().map(|arg| arg.type_oid as usize);
+        // SAFETY: null, or a list that was put there below; this backend has one thread.
+        let checked = unsafe { self.checked.load(Ordering::Relaxed).as_ref() };
+        if checked.is_some_and(|checked| checked.iter().copied().eq(from())) {
+            return;
+        }
+        let types: Vec<pg_sys::Oid> = args.iter().map(|arg| arg.type_oid()).collect();
+        assert_eq!(types, self.types, "types of the arguments of {:?}", self.sql);
+        let before = self.checked.swap(Box::into_raw(Box::new(from().collect())), Ordering::Relaxed);
+        if !before.is_null() {
+            // SAFETY: made by `Box::into_raw`, and nobody else's any more.
+            drop(unsafe { Box::from_raw(before) });
         }
     }
 
@@ -184,17 +232,27 @@ struct Done<T> {
 
 /// A row of a result, valid while its statement's result is being mapped.
 #[derive(Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct Row<'r> {
     tuple: pg_sys::HeapTuple,
     tupdesc: pg_sys::TupleDesc,
+    _result: PhantomData<&'r ()>,
 }
 
-impl Row {
+/// What a column can be read as: types that own what they have, so that nothing points into a result that has gone.
+pub(crate) trait Column: FromDatum + IntoDatum {}
+
+macro_rules! columns {
+    ($($type:ty),* $(,)?) => { $(impl Column for $type {})* };
+}
+columns!(i8, i16, i32, i64, f64, bool, String, Time, JsonText, Interval, Uuid, pg_sys::Oid);
+columns!(Vec<i64>, Vec<Option<i64>>, Vec<Option<i32>>, Vec<Option<String>>);
+
+impl Row<'_> {
     /// Column `n`, counted from 1; `None` for NULL.
-    pub(crate) fn get<T: FromDatum + IntoDatum>(self, n: i32) -> Option<T> {
+    pub(crate) fn get<T: Column>(self, n: i32) -> Option<T> {
         // SAFETY: a `Row` exists only inside the closure that `Statement::run` calls while the result is
         // in memory. The type is compared before the datum is read as one, and by-reference values are
-        // copied by `from_datum` for the owned types used here.
+        // copied by `from_datum`, since a `Column` owns what it has.
         unsafe {
             let oid = pg_sys::SPI_gettypeid(self.tupdesc, n);
             assert!(T::is_compatible_with(oid), "column {n} has type {oid:?}");
@@ -205,7 +263,7 @@ impl Row {
     }
 
     /// Column `n`, which the statement never returns as NULL.
-    pub(crate) fn need<T: FromDatum + IntoDatum>(self, n: i32) -> T {
+    pub(crate) fn need<T: Column>(self, n: i32) -> T {
         match self.get(n) {
             Some(value) => value,
             None => pgrx::error!("column {n} of an internal statement is NULL"),

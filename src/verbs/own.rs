@@ -42,17 +42,17 @@ impl Columns for Grant {
     fn datums(self) -> Vec<Arg> {
         let deadline = (self.deadline != Time::INFINITY).then_some(self.deadline);
         vec![
-            self.id.into_datum(),
-            Token { task_no: self.task_no, nonce: self.nonce }.to_uuid().into_datum(),
-            self.action.into_datum(),
-            self.body.into_datum(),
-            self.tries.into_datum(),
-            self.failures.into_datum(),
-            deadline.into_datum(),
-            self.checkpoint.into_datum(),
-            self.results.into_datum(),
-            self.priority.into_datum(),
-            self.metadata.into_datum(),
+            Arg::new(self.id),
+            Arg::new(Token { task_no: self.task_no, nonce: self.nonce }.to_uuid()),
+            Arg::new(self.action),
+            Arg::new(self.body),
+            Arg::new(self.tries),
+            Arg::new(self.failures),
+            Arg::new(deadline),
+            Arg::new(self.checkpoint),
+            Arg::new(self.results),
+            Arg::new(self.priority),
+            Arg::new(self.metadata),
         ]
     }
 }

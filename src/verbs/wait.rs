@@ -178,11 +178,11 @@ struct End {
 impl Columns for End {
     fn datums(self) -> Vec<Arg> {
         vec![
-            self.id.into_datum(),
-            self.outcome.name().into_datum(),
-            self.status.into_datum(),
-            self.result.into_datum(),
-            self.settled_at.into_datum(),
+            Arg::new(self.id),
+            Arg::new(self.outcome.name()),
+            Arg::new(self.status),
+            Arg::new(self.result),
+            Arg::new(self.settled_at),
         ]
     }
 }
