@@ -7,10 +7,18 @@
 const SURFACE: &str = r#"
 function _action_channels(actions text[]) -> SETOF integer
 function _before_commit() -> void
+function _body_json(body text) -> jsonb
 function _chain(blocks jsonb) -> jsonb
+function _check_role(role regrole) -> void
 function _grant(part text, role regrole, give boolean) -> void
+function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_part(part text, role regrole) -> boolean
+function _is_inserter() -> boolean
 function _is_monitor() -> boolean
+function _is_narrowed_inserter() -> boolean
+function _is_narrowed_producer() -> boolean
+function _is_narrowed_worker() -> boolean
+function _is_operator() -> boolean
 function _is_producer() -> boolean
 function _is_untouched(relation regclass, row_version tid) -> boolean
 function _is_worker() -> boolean
@@ -21,6 +29,7 @@ function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer
 function _parallel(blocks jsonb) -> jsonb
+function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _upkeep(kind text) -> boolean
@@ -44,17 +53,20 @@ function dependency_results(task_id text) -> TABLE(task_id text, action text, st
 function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval) -> TABLE(task_id text, owned boolean)
 function forget_action(action text) -> void
+function grant_inserter(role regrole, actions text[] DEFAULT NULL::text[]) -> void
 function grant_monitor(role regrole) -> void
-function grant_producer(role regrole) -> void
-function grant_worker(role regrole) -> void
+function grant_operator(role regrole) -> void
+function grant_producer(role regrole, actions text[] DEFAULT NULL::text[]) -> void
+function grant_worker(role regrole, actions text[] DEFAULT NULL::text[]) -> void
 function graph(task_id text, format text DEFAULT 'text'::text, max_tasks integer DEFAULT 500, skip integer DEFAULT 0) -> text
+function insert_task(id text, action text, body jsonb, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
 function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
 function insert_tasks(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> SETOF text
 function insert_tasks_report(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> TABLE(task_id text, outcome text, existing_id text)
 function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
-function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb)
+function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb)
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint
@@ -70,7 +82,9 @@ function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAUL
 function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
+function revoke_inserter(role regrole) -> void
 function revoke_monitor(role regrole) -> void
+function revoke_operator(role regrole) -> void
 function revoke_producer(role regrole) -> void
 function revoke_worker(role regrole) -> void
 function run_schedule(name text) -> text
@@ -97,6 +111,7 @@ table group_tally
 table lease
 table merge_key
 table parked
+table part_action
 table progress
 table run
 table schedule
@@ -111,6 +126,7 @@ table workgroup
 type dependency_condition
 type named_only
 type status_code
+view _counts(action_no, state, number, first, recent)
 view _held_back(task_no, action_no, group_id)
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
@@ -120,7 +136,7 @@ view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json)
 view unique_keys(action, key, task_id, state, held, held_until)
 view workgroups(workgroup, not_before, held_back)
 "#;

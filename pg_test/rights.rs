@@ -115,7 +115,7 @@ mod tests {
 
     #[pg_test]
     fn granting_wants_a_role() {
-        for part in ["producer", "worker", "monitor"] {
+        for part in ["inserter", "producer", "worker", "operator", "monitor"] {
             for verb in ["grant", "revoke"] {
                 assert_eq!(refused(&format!("SELECT taskq.{verb}_{part}(NULL)")), "22004");
             }

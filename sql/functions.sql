@@ -1,7 +1,8 @@
 -- taskq: the functions. Everything here is code: a new version replaces it wholesale.
 --
--- All functions run with the rights of the extension's owner (SECURITY DEFINER), so that a role needs
--- EXECUTE on functions and nothing on tables; see grants.sql. The SET clauses make that safe (search_path)
+-- All functions run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
+-- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
+-- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The SET clauses make that safe (search_path)
 -- and leave the planner index scans and nested loops only: a kept plan that was made while a table was
 -- empty is still right when it holds a million rows.
 
@@ -30,17 +31,55 @@ CREATE FUNCTION taskq.insert_task(
         unique_by jsonb = NULL,
         retention_aborted interval = NULL)
     RETURNS text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
-COMMENT ON FUNCTION taskq.insert_task IS
+COMMENT ON FUNCTION taskq.insert_task(
+        text, text, text, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
+        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
     'insert one task; returns its id, or NULL where an existing one was left alone';
+
+-- A body without a type is text: this form has no default, and PostgreSQL prefers text for what it knows nothing of.
+CREATE FUNCTION taskq.insert_task(
+        id text,
+        action text,
+        body jsonb,
+        priority integer = 0,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        depends_on text[] = NULL,
+        to_signal_after text[] = NULL,
+        spontaneous boolean = false,
+        post_result boolean = false,
+        group_id text = NULL,
+        retention interval = NULL,
+        metadata jsonb = NULL,
+        backoff jsonb = NULL,
+        workgroup text = NULL,
+        merge_key text = NULL,
+        seed boolean = false,
+        on_conflict text = 'error',
+        if_missing text = 'error',
+        unique_by jsonb = NULL,
+        retention_aborted interval = NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_insert_task_jsonb_wrapper';
+COMMENT ON FUNCTION taskq.insert_task(
+        text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
+        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
+    'the same with a body that is JSON: a string is stored as it is, anything else as its JSON text';
 
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -50,7 +89,7 @@ COMMENT ON FUNCTION taskq.insert_tasks IS
 
 CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS TABLE (task_id text, outcome text, existing_id text)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -60,7 +99,7 @@ COMMENT ON FUNCTION taskq.insert_tasks_report IS
 
 CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
     RETURNS SETOF text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -78,7 +117,7 @@ CREATE FUNCTION taskq.update_tasks(
         body text = NULL,
         metadata jsonb = NULL)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -104,8 +143,9 @@ CREATE FUNCTION taskq.own_tasks(
         checkpoint jsonb,
         results jsonb,
         priority integer,
-        metadata jsonb)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+        metadata jsonb,
+        body_json jsonb)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -119,7 +159,7 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
         tokens uuid[],
         max_duration interval)
     RETURNS TABLE (task_id text, owned boolean)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -139,7 +179,7 @@ CREATE FUNCTION taskq.return_task(
         delay_children interval = NULL,
         delay_workgroup interval = NULL)
     RETURNS taskq.status_code
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -156,7 +196,7 @@ CREATE FUNCTION taskq.return_tasks(
         retry_after interval = NULL,
         delay_workgroup interval = NULL)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -166,7 +206,7 @@ COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interv
 
 CREATE FUNCTION taskq.return_tasks(returns jsonb)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 10
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -181,7 +221,7 @@ CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds
         status text,
         result jsonb,
         settled_at timestamptz)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100 ROWS 1
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 1
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -205,7 +245,7 @@ COMMENT ON PROCEDURE taskq.wait_for_work IS
 
 CREATE FUNCTION taskq._task_channels(task_ids text[])
     RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -271,7 +311,7 @@ CREATE FUNCTION taskq.add_dependencies(
         named_only anyenum = NULL::taskq.named_only,
         if_missing text = 'error')
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -285,7 +325,7 @@ CREATE FUNCTION taskq.add_dependencies(
         condition taskq.dependency_condition = 'completed',
         if_missing text = 'error')
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -301,7 +341,7 @@ CREATE FUNCTION taskq.cancel_tasks(
         status_like text = NULL,
         max_tasks integer = NULL)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -319,7 +359,7 @@ CREATE FUNCTION taskq.delete_tasks(
         settled_until timestamptz = NULL,
         max_tasks integer = NULL)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -334,7 +374,7 @@ CREATE FUNCTION taskq.report_status(
         progress double precision = NULL,
         checkpoint jsonb = NULL)
     RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -344,7 +384,7 @@ COMMENT ON FUNCTION taskq.report_status IS
 
 CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status text = NULL)
     RETURNS taskq.status_code
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -405,7 +445,7 @@ CREATE FUNCTION taskq.retry_tasks(
         settled_until timestamptz = NULL,
         max_tasks integer = NULL)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
 COMMENT ON FUNCTION taskq.retry_tasks IS
@@ -530,7 +570,7 @@ COMMENT ON FUNCTION taskq.set_group IS
 
 CREATE FUNCTION taskq.pause_group(group_id text)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -540,7 +580,7 @@ COMMENT ON FUNCTION taskq.pause_group IS
 
 CREATE FUNCTION taskq.resume_group(group_id text)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -550,7 +590,7 @@ COMMENT ON FUNCTION taskq.resume_group IS
 
 CREATE FUNCTION taskq.cancel_group(group_id text)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -560,7 +600,7 @@ COMMENT ON FUNCTION taskq.cancel_group IS
 
 CREATE FUNCTION taskq.delete_group(group_id text)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -570,7 +610,7 @@ COMMENT ON FUNCTION taskq.delete_group IS
 
 CREATE FUNCTION taskq.retry_group(group_id text)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -580,7 +620,7 @@ COMMENT ON FUNCTION taskq.retry_group IS
 
 CREATE FUNCTION taskq.reset_group(group_id text)
     RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -607,7 +647,7 @@ CREATE FUNCTION taskq.schedule(
         backfill text = 'one',
         max_backfill integer = NULL)
     RETURNS timestamptz
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -617,7 +657,7 @@ COMMENT ON FUNCTION taskq.schedule IS
 
 CREATE FUNCTION taskq.unschedule(name text)
     RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -627,7 +667,7 @@ COMMENT ON FUNCTION taskq.unschedule IS
 
 CREATE FUNCTION taskq.pause_schedule(name text)
     RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -637,7 +677,7 @@ COMMENT ON FUNCTION taskq.pause_schedule IS
 
 CREATE FUNCTION taskq.resume_schedule(name text)
     RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -647,7 +687,7 @@ COMMENT ON FUNCTION taskq.resume_schedule IS
 
 CREATE FUNCTION taskq.run_schedule(name text)
     RETURNS text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -705,6 +745,12 @@ CREATE FUNCTION taskq._is_untouched(relation regclass, row_version tid)
     AS 'MODULE_PATHNAME', 'taskq_is_untouched_wrapper';
 COMMENT ON FUNCTION taskq._is_untouched IS
     'internal: whether nobody has changed or deleted this version of a row, nor is doing so, whatever the snapshot shows';
+
+CREATE FUNCTION taskq._body_json(body text)
+    RETURNS jsonb
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10
+    AS 'MODULE_PATHNAME', 'taskq_body_json_wrapper';
+COMMENT ON FUNCTION taskq._body_json IS 'internal: a body as JSON, NULL if it is none';
 
 CREATE FUNCTION taskq.clock()
     RETURNS timestamptz

@@ -2,7 +2,8 @@
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
 
--- What each part may call, in one place. The views of the monitor run with the owner's rights.
+-- What each part may call, in one place. The views run with the owner's rights. A narrowed part has only what asks for
+-- the actions of the tasks that it is about (src/rights.rs): no views, and nothing that reports on all tasks.
 CREATE FUNCTION taskq._rights(part text)
     RETURNS TABLE (kind text, name text)
     LANGUAGE sql STABLE
@@ -11,37 +12,78 @@ CREATE FUNCTION taskq._rights(part text)
         SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, p.oid::regprocedure::text
           FROM pg_catalog.pg_proc AS p
          WHERE p.pronamespace = 'taskq'::regnamespace
-           AND (p.proname IN ('clock', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks', '_task_channels', '_num_settled',
-                                 'count_tasks', 'why', 'graph', 'ancestors',
-                                 'descendants', 'critical_path')
-                OR (part IN ('producer', 'worker')
-                    AND p.proname IN ('insert_task', 'insert_tasks', 'insert_tasks_report', 'replace_tasks', 'update_tasks', 'add_dependencies',
-                                      'cancel_tasks', 'delete_tasks', 'complete_task', 'retry_tasks',
-                                      'schedule', 'unschedule', 'pause_schedule', 'resume_schedule', 'run_schedule', 'delay_workgroup', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
-                                      'retry_group', 'reset_group', 'set_action', 'set_group', 'forget_action', 'pause_action', 'resume_action',
+           AND (p.proname = '_is_' OPERATOR(pg_catalog.||) part
+                -- Inserting.
+                OR (part IN ('inserter', 'producer', 'worker', 'narrowed_inserter', 'narrowed_producer', 'narrowed_worker')
+                    AND p.proname IN ('insert_task', 'insert_tasks', 'insert_tasks_report',
                                       'chain', '_chain', 'parallel', '_parallel', 'chord', 'map'))
-                OR (part = 'worker'
+                OR (part IN ('producer', 'worker', 'narrowed_producer', 'narrowed_worker') AND p.proname = 'replace_tasks')
+                -- Changing what is there.
+                OR (part IN ('producer', 'worker', 'operator', 'narrowed_producer', 'narrowed_worker')
+                    AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task',
+                                      'retry_tasks', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
+                                      'retry_group', 'reset_group'))
+                -- Performing.
+                OR (part IN ('worker', 'narrowed_worker')
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
-                                      'report_status', 'dependency_results', 'wait_for_work', '_action_channels',
-                                      '_look_for_work', '_left_behind', '_next_due', 'maintain'))
-                OR (part = 'monitor' AND p.proname IN ('check', 'metrics'))
-                OR p.proname = '_is_' OPERATOR(pg_catalog.||) part)
+                                      'report_status', 'wait_for_work', '_action_channels',
+                                      '_look_for_work', '_left_behind', '_next_due'))
+                -- Waiting for others.
+                OR (part NOT IN ('inserter', 'narrowed_inserter')
+                    AND p.proname IN ('clock', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',
+                                      '_task_channels', '_num_settled'))
+                -- Looking.
+                OR (part IN ('producer', 'worker', 'operator', 'monitor')
+                    AND p.proname IN ('_body_json', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants', 'critical_path',
+                                      'dependency_results'))
+                OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics'))
+                -- Administering.
+                OR (part IN ('worker', 'operator') AND p.proname = 'maintain')
+                OR (part = 'operator'
+                    AND p.proname IN ('set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
+                                      'delay_workgroup', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
+                                      'run_schedule')))
         UNION ALL
         SELECT 'TABLE', c.oid::regclass::text
           FROM pg_catalog.pg_class AS c
-         WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'v' AND c.relname NOT LIKE '\_%'
-           AND part IN ('producer', 'worker', 'monitor');
+         WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'v'
+           AND part IN ('producer', 'worker', 'operator', 'monitor');
     END;
 COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a part of the users may use';
 
 -- Which parts a role has: those whose marker it may call. Rights are dumped with the extension, so this
 -- survives a restore.
+CREATE FUNCTION taskq._is_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_inserter IS 'internal: whoever may call it was given the part of an inserter';
 CREATE FUNCTION taskq._is_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_producer IS 'internal: whoever may call it was given the part of a producer';
 CREATE FUNCTION taskq._is_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_worker IS 'internal: whoever may call it was given the part of a worker';
+CREATE FUNCTION taskq._is_operator() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_operator IS 'internal: whoever may call it was given the part of an operator';
 CREATE FUNCTION taskq._is_monitor() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_monitor IS 'internal: whoever may call it was given the part of a monitor';
+CREATE FUNCTION taskq._is_narrowed_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_narrowed_inserter IS
+    'internal: whoever may call it was given the part of an inserter for some actions';
+CREATE FUNCTION taskq._is_narrowed_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_narrowed_producer IS
+    'internal: whoever may call it was given the part of a producer for some actions';
+CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_narrowed_worker IS
+    'internal: whoever may call it was given the part of a worker for some actions';
+
+-- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
+-- the marker means nothing.
+CREATE TABLE taskq.part_action (
+    part text COLLATE "C" NOT NULL,
+    role regrole NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    CONSTRAINT part_action_pkey PRIMARY KEY (part, role, action),
+    CONSTRAINT part_action_part_check CHECK (part IN ('inserter', 'producer', 'worker'))
+);
+COMMENT ON TABLE taskq.part_action IS 'to which actions the parts of roles are narrowed';
+SELECT pg_catalog.pg_extension_config_dump('taskq.part_action', '');
 
 CREATE FUNCTION taskq._has_part(part text, role regrole)
     RETURNS boolean
@@ -63,16 +105,6 @@ DECLARE
     r record;
     other text;
 BEGIN
-    IF role IS NULL THEN
-        RAISE EXCEPTION 'argument "role" must not be NULL'
-            USING ERRCODE = '22004', DETAIL = 'NULL was given for "role".', HINT = 'Give the name of a role.';
-    END IF;
-    -- A regrole may be any number.
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS x WHERE x.oid = role) THEN
-        RAISE EXCEPTION 'role "%" does not exist', role
-            USING ERRCODE = '42704', DETAIL = 'A part is given to, and taken from, one role of the cluster.',
-                  HINT = 'Give the name of a role; pg_roles shows those there are.';
-    END IF;
     IF give THEN
         EXECUTE format('GRANT USAGE ON SCHEMA taskq TO %s', role);
     END IF;
@@ -82,7 +114,8 @@ BEGIN
     END LOOP;
     IF NOT give THEN
         -- The parts overlap: what the others contain is given back.
-        FOREACH other IN ARRAY ARRAY['producer', 'worker', 'monitor'] LOOP
+        FOREACH other IN ARRAY ARRAY['inserter', 'producer', 'worker', 'operator', 'monitor', 'narrowed_inserter',
+                                     'narrowed_producer', 'narrowed_worker'] LOOP
             IF taskq._has_part(other, role) THEN
                 PERFORM taskq._grant(other, role, true);
                 part := NULL;
@@ -96,34 +129,127 @@ END
 $$;
 COMMENT ON FUNCTION taskq._grant IS 'internal: gives or takes the rights of a part';
 
-CREATE FUNCTION taskq.grant_producer(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq._grant_part(part text, role regrole, actions text[])
+    RETURNS void
+    LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant('producer', role, true) $$;
-COMMENT ON FUNCTION taskq.grant_producer IS 'let a role insert, link, cancel, delete and wait for tasks';
+AS $$
+#variable_conflict use_variable
+DECLARE
+    narrowed text := 'narrowed_' || part;
+BEGIN
+    PERFORM taskq._check_role(role);
+    IF array_position(actions, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'argument "actions" must not be NULL'
+            USING ERRCODE = '22004', DETAIL = 'An element of "actions" is NULL.', HINT = 'Give names of actions.';
+    ELSIF cardinality(actions) = 0 OR '' = ANY (actions) THEN
+        RAISE EXCEPTION 'argument "actions" is out of range'
+            USING ERRCODE = '22023', DETAIL = 'It is empty, or has an empty name in it.',
+                  HINT = 'Name the actions, or leave the argument out for all of them.';
+    END IF;
+    -- One of the two, and the other one not: what is given last holds.
+    PERFORM taskq._grant(CASE WHEN actions IS NULL THEN part ELSE narrowed END, role, true);
+    IF taskq._has_part(CASE WHEN actions IS NULL THEN narrowed ELSE part END, role) THEN
+        PERFORM taskq._grant(CASE WHEN actions IS NULL THEN narrowed ELSE part END, role, false);
+    END IF;
+    DELETE FROM taskq.part_action AS x
+     WHERE (x.part = part AND x.role = role)
+        OR NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = x.role::oid);
+    INSERT INTO taskq.part_action SELECT DISTINCT part, role, u.action FROM unnest(actions) AS u(action);
+END
+$$;
+COMMENT ON FUNCTION taskq._grant_part IS 'internal: gives a part, for all actions or for some';
+
+CREATE FUNCTION taskq._revoke_part(part text, role regrole)
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM taskq._check_role(role);
+    IF part IN ('inserter', 'producer', 'worker') THEN
+        PERFORM taskq._grant('narrowed_' || part, role, false);
+        DELETE FROM taskq.part_action AS x WHERE x.part = part AND x.role = role;
+    END IF;
+    PERFORM taskq._grant(part, role, false);
+END
+$$;
+COMMENT ON FUNCTION taskq._revoke_part IS 'internal: takes a part back';
+
+CREATE FUNCTION taskq._check_role(role regrole)
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF role IS NULL THEN
+        RAISE EXCEPTION 'argument "role" must not be NULL'
+            USING ERRCODE = '22004', DETAIL = 'NULL was given for "role".', HINT = 'Give the name of a role.';
+    END IF;
+    -- A regrole may be any number.
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS x WHERE x.oid = role) THEN
+        RAISE EXCEPTION 'role "%" does not exist', role
+            USING ERRCODE = '42704', DETAIL = 'A part is given to, and taken from, one role of the cluster.',
+                  HINT = 'Give the name of a role; pg_roles shows those there are.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION taskq._check_role IS 'internal: refuses what is no role';
+
+CREATE FUNCTION taskq.grant_inserter(role regrole, actions text[] = NULL) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant_part('inserter', role, actions) $$;
+COMMENT ON FUNCTION taskq.grant_inserter IS
+    'let a role insert tasks, and nothing else; with actions, only with tasks of these';
+
+CREATE FUNCTION taskq.revoke_inserter(role regrole) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('inserter', role) $$;
+COMMENT ON FUNCTION taskq.revoke_inserter IS 'take back what grant_inserter gave';
+
+CREATE FUNCTION taskq.grant_producer(role regrole, actions text[] = NULL) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant_part('producer', role, actions) $$;
+COMMENT ON FUNCTION taskq.grant_producer IS
+    'let a role insert, link, change, cancel, delete and wait for tasks; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_producer(role regrole) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant('producer', role, false) $$;
+    AS $$ SELECT taskq._revoke_part('producer', role) $$;
 COMMENT ON FUNCTION taskq.revoke_producer IS 'take back what grant_producer gave';
 
-CREATE FUNCTION taskq.grant_worker(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.grant_worker(role regrole, actions text[] = NULL) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant('worker', role, true) $$;
-COMMENT ON FUNCTION taskq.grant_worker IS 'let a role own, extend and return tasks, and all that a producer may';
+    AS $$ SELECT taskq._grant_part('worker', role, actions) $$;
+COMMENT ON FUNCTION taskq.grant_worker IS
+    'let a role own, extend and return tasks, and all that a producer may; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_worker(role regrole) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant('worker', role, false) $$;
+    AS $$ SELECT taskq._revoke_part('worker', role) $$;
 COMMENT ON FUNCTION taskq.revoke_worker IS 'take back what grant_worker gave';
+
+CREATE FUNCTION taskq.grant_operator(role regrole) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._check_role(role); SELECT taskq._grant('operator', role, true) $$;
+COMMENT ON FUNCTION taskq.grant_operator IS
+    'let a role administer the queue: settings, groups, workgroups, schedules, upkeep, and tasks that are there';
+
+CREATE FUNCTION taskq.revoke_operator(role regrole) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('operator', role) $$;
+COMMENT ON FUNCTION taskq.revoke_operator IS 'take back what grant_operator gave';
 
 CREATE FUNCTION taskq.grant_monitor(role regrole) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant('monitor', role, true) $$;
-COMMENT ON FUNCTION taskq.grant_monitor IS 'let a role look at the views, count, check and wait';
+    AS $$ SELECT taskq._check_role(role); SELECT taskq._grant('monitor', role, true) $$;
+COMMENT ON FUNCTION taskq.grant_monitor IS
+    'let a role look at the views, count, check and wait';
 
 CREATE FUNCTION taskq.revoke_monitor(role regrole) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant('monitor', role, false) $$;
+    AS $$ SELECT taskq._revoke_part('monitor', role) $$;
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
 -- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:

@@ -59,7 +59,8 @@ SELECT t.id,
             ELSE 'ready' END AS state,
        t.unique_key,
        t.retention_aborted,
-       (SELECT l.id FROM taskq.task AS l WHERE l.task_no = COALESCE(s.leader_no, k.leader_no)) AS merged_into
+       (SELECT l.id FROM taskq.task AS l WHERE l.task_no = COALESCE(s.leader_no, k.leader_no)) AS merged_into,
+       taskq._body_json(t.body) AS body_json
   FROM taskq.task AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
   LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
@@ -89,37 +90,71 @@ SELECT after.id AS after,
   JOIN taskq.task AS run ON run.task_no = d.run_no;
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
+-- What there is, read from the narrow tables only; the first task of each kind was inserted first. What is blocked or
+-- parked has its action in its task, and is looked up one by one.
+CREATE VIEW taskq._counts AS
+WITH held AS MATERIALIZED (SELECT h.task_no FROM taskq._held_back AS h)
+SELECT r.action_no,
+       CASE WHEN r.nonce <> 0 THEN 'in-progress' WHEN h.task_no IS NOT NULL THEN 'scheduled' ELSE 'ready' END AS state,
+       count(*) AS number,
+       min(r.task_no) AS first,
+       0::bigint AS recent
+  FROM taskq.run AS r LEFT JOIN held AS h ON h.task_no = r.task_no
+ GROUP BY 1, 2
+UNION ALL
+SELECT d.action_no, CASE WHEN d.due > taskq.clock() OR h.task_no IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
+       count(*), min(d.task_no), 0
+  FROM taskq.scheduled AS d LEFT JOIN held AS h ON h.task_no = d.task_no
+ GROUP BY 1, 2
+UNION ALL
+SELECT t.action_no, CASE WHEN h.task_no IS NOT NULL THEN 'scheduled' ELSE 'ready' END, count(*), min(k.task_no), 0
+  FROM taskq.parked AS k
+ CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
+  LEFT JOIN held AS h ON h.task_no = k.task_no
+ GROUP BY 1, 2
+UNION ALL
+SELECT t.action_no, 'blocked', count(*), NULL, 0
+  FROM taskq.blocked AS b
+ CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = b.task_no OFFSET 0) AS t
+ GROUP BY 1
+UNION ALL
+-- What is left of a replaced task is not a task.
+SELECT s.action_no, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, count(*), NULL,
+       count(*) FILTER (WHERE s.settled_at > taskq.clock() - interval '1 minute')
+  FROM taskq.settled AS s WHERE s.cause <> 'r'
+ GROUP BY 1, 2;
+COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state';
+
+-- The percentiles are worked out only if their columns are asked for: they read every settled task.
 CREATE VIEW taskq.stats AS
-SELECT a.name AS action,
-       count(*) FILTER (WHERE x.state = 'blocked') AS blocked,
-       count(*) FILTER (WHERE x.state = 'scheduled') AS scheduled,
-       count(*) FILTER (WHERE x.state = 'ready') AS ready,
-       count(*) FILTER (WHERE x.state = 'in-progress') AS "in-progress",
-       count(*) FILTER (WHERE x.state = 'completed') AS completed,
-       count(*) FILTER (WHERE x.state = 'aborted') AS aborted,
-       min(x.inserted_at) FILTER (WHERE x.state = 'ready') AS oldest_ready,
-       count(*) FILTER (WHERE x.settled_at > taskq.clock() - interval '1 minute') AS settled_last_minute,
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY x.granted_at - x.inserted_at) AS waiting_p50,
-       percentile_cont(0.99) WITHIN GROUP (ORDER BY x.granted_at - x.inserted_at) AS waiting_p99,
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY x.settled_at - x.granted_at) AS running_p50,
-       percentile_cont(0.99) WITHIN GROUP (ORDER BY x.settled_at - x.granted_at) AS running_p99
-  FROM (SELECT t.action_no, t.inserted_at, s.granted_at, s.settled_at,
-               CASE WHEN s.code = 'c' THEN 'completed'
-                    WHEN s.code = 'a' THEN 'aborted'
-                    WHEN r.nonce <> 0 THEN 'in-progress'
-                    WHEN h.task_no IS NOT NULL THEN 'scheduled'
-                    WHEN r.nonce = 0 THEN 'ready'
-                    WHEN d.due > taskq.clock() THEN 'scheduled'
-                    WHEN d.due IS NOT NULL OR k.task_no IS NOT NULL THEN 'ready'
-                    ELSE 'blocked' END AS state
-          FROM taskq.task AS t
-          LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
-          LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
-          LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
-          LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
-          LEFT JOIN taskq._held_back AS h ON h.task_no = t.task_no) AS x
-  JOIN taskq.action AS a ON a.action_no = x.action_no
- GROUP BY a.name;
+SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, n.aborted, n.oldest_ready,
+       n.settled_last_minute,
+       p.waiting[1] * interval '1 second' AS waiting_p50,
+       p.waiting[2] * interval '1 second' AS waiting_p99,
+       p.running[1] * interval '1 second' AS running_p50,
+       p.running[2] * interval '1 second' AS running_p99
+  FROM (SELECT a.name AS action,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'scheduled'), 0)::bigint AS scheduled,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
+               min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
+                   FILTER (WHERE c.state = 'ready') AS oldest_ready,
+               sum(c.recent)::bigint AS settled_last_minute
+          FROM taskq._counts AS c
+          JOIN taskq.action AS a ON a.action_no = c.action_no
+         GROUP BY a.name) AS n
+  LEFT JOIN (SELECT a.name,
+                    percentile_cont('{0.5,0.99}'::double precision[])
+                        WITHIN GROUP (ORDER BY date_part('epoch', s.granted_at - t.inserted_at)) AS waiting,
+                    percentile_cont('{0.5,0.99}'::double precision[])
+                        WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at)) AS running
+               FROM taskq.settled AS s
+               JOIN taskq.task AS t ON t.task_no = s.task_no
+               JOIN taskq.action AS a ON a.action_no = s.action_no
+              GROUP BY a.name) AS p ON p.name = n.action;
 COMMENT ON VIEW taskq.stats IS
     'per action: tasks per state, the oldest ready one, how many settled in the last minute, and how long those kept have waited and run';
 
@@ -213,30 +248,32 @@ SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
+-- Each part has the id in it, so that a condition on that gets to the tables.
 CREATE VIEW taskq.attempts AS
-SELECT t.id AS task_id, x.num_try, x.actor_id, x.started_at, x.ended_at, x.outcome, x.status
-  FROM (SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
-          FROM taskq.attempt AS h
-         -- A late return under the same token tells more than the deadline that had passed.
-         WHERE h.outcome <> 'timeout'
-            OR NOT EXISTS (SELECT FROM taskq.attempt AS l
-                            WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
-                           UNION ALL
-                           SELECT FROM taskq.settled AS l
-                            WHERE l.task_no = h.task_no AND l.granted_at = h.started_at)
-        UNION ALL
-        SELECT s.task_no, s.tries, s.actor_id, s.granted_at, s.settled_at,
-               CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
-                    WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
-               s.status
-          FROM taskq.settled AS s
-         WHERE s.granted_at IS NOT NULL
-        UNION ALL
-        SELECT r.task_no, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress', p.status
-          FROM taskq.run AS r
-          LEFT JOIN taskq.progress AS p ON p.task_no = r.task_no
-         WHERE r.nonce <> 0 AND NOT r.grantable) AS x
-  JOIN taskq.task AS t ON t.task_no = x.task_no;
+SELECT t.id AS task_id, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
+  FROM taskq.attempt AS h
+  JOIN taskq.task AS t ON t.task_no = h.task_no
+ -- A late return under the same token tells more than the deadline that had passed.
+ WHERE h.outcome <> 'timeout'
+    OR NOT EXISTS (SELECT FROM taskq.attempt AS l
+                    WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
+                   UNION ALL
+                   SELECT FROM taskq.settled AS l
+                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at)
+UNION ALL
+SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
+       CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
+            WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
+       s.status
+  FROM taskq.settled AS s
+  JOIN taskq.task AS t ON t.task_no = s.task_no
+ WHERE s.granted_at IS NOT NULL
+UNION ALL
+SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress', p.status
+  FROM taskq.run AS r
+  JOIN taskq.task AS t ON t.task_no = r.task_no
+  LEFT JOIN taskq.progress AS p ON p.task_no = r.task_no
+ WHERE r.nonce <> 0 AND NOT r.grantable;
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
 
 CREATE VIEW taskq.dead_ends AS
@@ -253,15 +290,14 @@ SELECT t.id AS task_id,
        t.inserted_at,
        s.settled_at,
        NULLIF(s.expires_at, 'infinity') AS kept_until,
-       h.attempts
+       -- Worked out only if it is asked for.
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+                   'num_try', x.num_try, 'actor_id', x.actor_id, 'started_at', x.started_at, 'ended_at', x.ended_at,
+                   'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]')
+          FROM taskq.attempts AS x WHERE x.task_id = t.id) AS attempts
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no = s.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
- CROSS JOIN LATERAL (
-       SELECT COALESCE(jsonb_agg(jsonb_build_object(
-                  'num_try', x.num_try, 'actor_id', x.actor_id, 'started_at', x.started_at, 'ended_at', x.ended_at,
-                  'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]') AS attempts
-         FROM taskq.attempts AS x WHERE x.task_id = t.id) AS h
  WHERE s.code = 'a';
 COMMENT ON VIEW taskq.dead_ends IS 'tasks that have aborted: why, and what became of each try';
 
@@ -306,10 +342,30 @@ CREATE FUNCTION taskq.count_tasks(
         groups text[] = NULL,
         states text[] = NULL)
     RETURNS TABLE (action text, state text, count bigint)
-    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 1000 ROWS 20
-    SET search_path = pg_catalog, pg_temp
-    BEGIN ATOMIC
-        SELECT t.action, t.state, pg_catalog.count(*)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER COST 1000 ROWS 20
+    SET search_path = pg_catalog, pg_temp SET jit = off SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    known CONSTANT text[] := '{blocked,scheduled,ready,in-progress,completed,aborted}';
+    wrong text := (SELECT u.state FROM unnest(states) AS u(state) WHERE u.state <> ALL (known) LIMIT 1);
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'argument "states" is out of range'
+            USING ERRCODE = '22023', DETAIL = format('"%s" is no state.', wrong),
+                  HINT = 'Use blocked, scheduled, ready, in-progress, completed or aborted.';
+    END IF;
+    IF ids IS NULL AND groups IS NULL THEN
+        RETURN QUERY
+        SELECT a.name, c.state, sum(c.number)::bigint
+          FROM taskq._counts AS c
+          JOIN taskq.action AS a ON a.action_no = c.action_no
+         WHERE (actions IS NULL OR a.name = ANY (actions)) AND (states IS NULL OR c.state = ANY (states))
+         GROUP BY a.name, c.state
+         ORDER BY a.name, c.state;
+    ELSE
+        RETURN QUERY
+        SELECT t.action, t.state, count(*)
           FROM taskq.tasks AS t
          WHERE (actions IS NULL OR t.action = ANY (actions))
            AND (ids IS NULL OR t.id = ANY (ids))
@@ -317,7 +373,9 @@ CREATE FUNCTION taskq.count_tasks(
            AND (states IS NULL OR t.state = ANY (states))
          GROUP BY t.action, t.state
          ORDER BY t.action, t.state;
-    END;
+    END IF;
+END
+$$;
 COMMENT ON FUNCTION taskq.count_tasks IS
     'number of tasks per action and state; a NULL argument does not filter';
 

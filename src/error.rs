@@ -3,6 +3,8 @@
 //! This is the only file with codes. Messages are lower case without a full stop and name the thing,
 //! details and hints are sentences, as in Postgres' own style.
 
+use std::collections::BTreeSet;
+
 use crate::pg::throw::throw;
 use crate::spec::Element;
 
@@ -204,6 +206,29 @@ impl Refusal {
             format!("{kind} \"{}\" does not exist", shortened(name)),
             format!("Nothing in the queue has the {kind} \"{}\".", shortened(name)),
             "Check the name; the views of schema taskq show what there is.",
+        )
+    }
+
+    /// `42501`: the role may do this with tasks of other actions only.
+    pub(crate) fn not_his_action(action: &str, allowed: &BTreeSet<String>) -> Self {
+        const SHOWN: usize = 10;
+        let names: Vec<String> =
+            allowed.iter().take(SHOWN).map(|name| format!("\"{}\"", shortened(name))).collect();
+        let more = if allowed.len() > SHOWN {
+            format!(" and {} more", allowed.len() - SHOWN)
+        } else {
+            String::new()
+        };
+        let detail = if names.is_empty() {
+            "The role may do this with tasks of no action any more.".to_owned()
+        } else {
+            format!("The role may do this with tasks of {}{more}.", names.join(", "))
+        };
+        Refusal::new(
+            "42501",
+            format!("permission denied for tasks of action \"{}\"", shortened(action)),
+            detail,
+            "Ask whoever administers the queue to name this action, too, when the part is granted.",
         )
     }
 

@@ -16,6 +16,7 @@
 //! - `insert`: the stages of inserting and replacing tasks; cycle detection.
 //! - `returns`: the end of performances: settling, giving back, children.
 //! - `graph`: directed graphs: an order, or a cycle.
+//! - `rights`: what the caller may do, where his part is narrowed to some actions.
 //! - `revive`: aborted tasks that come back.
 //! - `schedules`: tasks that come when a cron expression says so.
 //! - `look`: graphs, paths, reasons and metrics, read-only.
@@ -52,6 +53,7 @@ mod look;
 mod pg;
 mod returns;
 mod revive;
+mod rights;
 mod schedules;
 mod settle;
 mod spec;

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::insert::{Waits, add_waits, lock_for_change};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::revive::{Unrevivable, lock_neighbours, place, revive};
+use crate::rights::{self, Doing};
 use crate::settle::fold;
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Live};
@@ -22,47 +23,50 @@ use crate::verbs::delete::delete_locked;
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_pause_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).map(|group| if set_paused(group, true) { pending(group) } else { 0 }))
+    rights::for_caller(|| {
+        known(group_id).map(|group| if set_paused(group, true) { pending(group) } else { 0 })
+    })
 }
 
 /// `taskq.resume_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_resume_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).map(resume))
+    rights::for_caller(|| known(group_id).map(resume))
 }
 
 /// `taskq.cancel_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
-    or_throw(
+    rights::for_caller(|| {
         known(group_id)
-            .and_then(|group| restartable(|| Ok(cancel_locked(&lock_for_change(&members(group)), None)))),
-    )
+            .and_then(|group| restartable(|| Ok(cancel_locked(&lock_for_change(&members(group)), None))))
+    })
 }
 
 /// `taskq.delete_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_delete_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| {
+    rights::for_caller(|| {
+        let group = known(group_id)?;
         // Before the rows of tasks, as whoever sets the group has it.
         LOCK.execute(args![group]);
         restartable(|| delete(group))
-    }))
+    })
 }
 
 /// `taskq.retry_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_retry_group(group_id: Option<&str>) -> i64 {
-    or_throw(
+    rights::for_caller(|| {
         known(group_id)
-            .and_then(|group| restartable(|| revive(&members(group), Unrevivable::Leave, clock::now()))),
-    )
+            .and_then(|group| restartable(|| revive(&members(group), Unrevivable::Leave, clock::now())))
+    })
 }
 
 /// `taskq.reset_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_reset_group(group_id: Option<&str>) -> i64 {
-    or_throw(known(group_id).and_then(|group| restartable(|| reset(group, clock::now()))))
+    rights::for_caller(|| known(group_id).and_then(|group| restartable(|| reset(group, clock::now()))))
 }
 
 static KNOWN: Statement = Statement::new(
@@ -75,9 +79,17 @@ static KNOWN: Statement = Statement::new(
 fn known(group_id: Option<&str>) -> Result<&str> {
     let group = required("group_id", group_id)?;
     match KNOWN.first(args![group], |row| row.need::<bool>(1)) {
-        Some(true) => Ok(group),
+        Some(true) => {
+            rights::check_tasks(Doing::Change, members_of_interest(group))?;
+            Ok(group)
+        }
         _ => Err(Refusal::no_such("group", group)),
     }
+}
+
+/// What a caller is asked about whose part is narrowed. It is not looked up for others.
+fn members_of_interest(group: &str) -> impl Iterator<Item = i64> {
+    std::iter::once_with(|| members(group)).flatten()
 }
 
 static MEMBERS: Statement = Statement::new(

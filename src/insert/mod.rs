@@ -19,6 +19,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::claim::merge;
 use crate::error::{Refusal, Result};
 use crate::pg::clock::{self, Time};
+use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
@@ -118,6 +119,7 @@ pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Strin
 /// Keys come first in the global order, and a call that begins anew locks what it has seen before anything else:
 /// so the keys of one that may do so are locked before it begins.
 fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
+    rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
     let unique = specs.iter().filter_map(|spec| spec.unique.as_deref()).any(Unique::locks_holder);
     if !unique && !locks_stored(&specs, options) {
         return run(specs, options);
@@ -254,6 +256,8 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
         merge::make_keys(&keys.into_iter().collect::<Vec<_>>());
     }
     let edges = edges::resolve(&tasks, &mut stored, options.ignore_missing)?;
+    // Tasks of the queue at either end. (Those of this call have actions that were looked at above.)
+    rights::check_tasks(Doing::Insert, edges.edges.iter().flat_map(|edge| [edge.after, edge.run]))?;
     cycle::check(&tasks, &edges, &stored)?;
     edges::store(&edges);
     edges::block_stored_runs(&edges, &tasks, &stored);

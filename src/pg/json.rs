@@ -1,7 +1,7 @@
 //! jsonb values to and from their text, without a tree in between: numbers stay exact.
 
 use pgrx::datum::AnyElement;
-use pgrx::{FromDatum, IntoDatum, direct_function_call, pg_sys};
+use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
 
 /// A jsonb value as its JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,5 +56,43 @@ impl JsonText {
         let datum = self.into_datum()?;
         // SAFETY: a jsonb datum made just now, with its type.
         unsafe { AnyElement::from_polymorphic_datum(datum, false, pg_sys::JSONBOID) }
+    }
+}
+
+/// A jsonb value, in the memory context that was current when it was made.
+pub(crate) struct Json(pg_sys::Datum);
+
+impl Json {
+    /// What Postgres reads in this text; `None` if that is no JSON, or none that it can store.
+    pub(crate) fn parse(text: &str) -> Option<Json> {
+        // Most texts that are no JSON are not worth an error.
+        serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
+        let text = std::ffi::CString::new(text).ok()?;
+        PgTryBuilder::new(|| {
+            // SAFETY: jsonb_in takes a C string. It reads no tables and takes no locks, so an error caught here (a number
+            // out of range, "\u0000", a string that is too long) leaves nothing behind that needs a rollback.
+            unsafe {
+                direct_function_call::<pg_sys::Datum>(pg_sys::jsonb_in, &[text.as_c_str().into_datum()])
+            }
+        })
+        .catch_others(|_| None)
+        .execute()
+        .map(Json)
+    }
+
+    /// As a result that the SQL surface declares as jsonb.
+    pub(crate) fn into_result(self) -> Option<AnyElement> {
+        // SAFETY: a jsonb datum made just now, with its type.
+        unsafe { AnyElement::from_polymorphic_datum(self.0, false, pg_sys::JSONBOID) }
+    }
+}
+
+impl IntoDatum for Json {
+    fn into_datum(self) -> Option<pg_sys::Datum> {
+        Some(self.0)
+    }
+
+    fn type_oid() -> pg_sys::Oid {
+        pg_sys::JSONBOID
     }
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod board;
+pub(crate) mod caller;
 pub(crate) mod clock;
 pub(crate) mod digest;
 pub(crate) mod json;

@@ -22,6 +22,7 @@ use crate::insert::{guard, unique};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Live};
@@ -115,6 +116,8 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
             Return::GiveBack { .. } => None,
         })
     };
+    let tokens = returns.iter().filter_map(|(_, token, _)| Token::from_uuid(token.as_ref()?));
+    rights::check_tasks(Doing::Work, tokens.map(|token| token.task_no))?;
     let codes = if children().next().is_none() {
         return_once(&returns)?
     } else {

@@ -12,6 +12,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{all_or_nothing, check_for_interrupts};
 use crate::pg::statement::{Statement, args};
+use crate::rights;
 use crate::settle::commit::{self, Touch};
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
@@ -69,6 +70,11 @@ struct Due {
 /// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns
 /// whether there were any.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
+    // Whoever calls, it is not his doing.
+    rights::whoever_calls(|| fire_some(bound, now))
+}
+
+fn fire_some(bound: i32, now: Time) -> bool {
     let due: Vec<Due> = DUE.query(args![now, bound], |row| Due {
         name: row.need(1),
         cron: row.need(2),

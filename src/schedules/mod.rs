@@ -15,10 +15,11 @@ use pgrx::datum::{AnyElement, TimestampWithTimeZone};
 use pgrx::pg_sys::{INT4OID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::spec::{self, MAX_NAME};
 use crate::verbs::insert::json;
 use crate::wake;
@@ -44,7 +45,7 @@ fn taskq_schedule(
     backfill: Option<&str>,
     max_backfill: Option<i32>,
 ) -> Option<TimestampWithTimeZone> {
-    or_throw(schedule(name, cron, task, timezone, overlap, backfill, max_backfill))
+    rights::for_caller(|| schedule(name, cron, task, timezone, overlap, backfill, max_backfill))
 }
 
 /// Waits for whoever is changing the same schedule.
@@ -106,6 +107,8 @@ fn schedule(
              becomes of it while the one before is under way",
         ));
     }
+    rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
+    his_schedule(name)?;
     let calendar = Calendar::parse(cron, timezone).map_err(|(argument, what)| {
         let hint = match argument {
             "cron" => "Give five fields (minute, hour, day of month, month, day of week), or six with seconds first.",
@@ -141,13 +144,14 @@ static REMOVE: Statement = Statement::new(c"DELETE FROM taskq.schedule s WHERE s
 /// `taskq.unschedule(name) -> void`
 #[pg_extern(sql = "")]
 fn taskq_unschedule(name: Option<&str>) {
-    or_throw((|| {
+    rights::for_caller(|| {
         let name = required("name", name)?;
+        his_schedule(name)?;
         if REMOVE.execute(args![name]) == 0 {
             return Err(Refusal::no_such("schedule", name));
         }
         Ok(())
-    })());
+    });
 }
 
 /// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
@@ -165,11 +169,22 @@ static RESUME: Statement = Statement::new(
 static KNOWN: Statement =
     Statement::new(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)", &[TEXTOID]);
 
+static ACTION: Statement = Statement::new(
+    c"SELECT s.task OPERATOR(pg_catalog.->>) 'action' FROM taskq.schedule s WHERE s.name = $1",
+    &[TEXTOID],
+);
+
+/// Refuses a schedule whose tasks have an action that the caller has nothing to do with.
+fn his_schedule(name: &str) -> Result<()> {
+    let action: Option<String> = ACTION.first(args![name], |row| row.get(1)).flatten();
+    rights::check_actions(Doing::Insert, action.as_deref())
+}
+
 /// A schedule that there is.
 fn known(name: Option<&str>) -> Result<&str> {
     let name = required("name", name)?;
     match KNOWN.first(args![name], |row| row.need::<bool>(1)) {
-        Some(true) => Ok(name),
+        Some(true) => his_schedule(name).map(|()| name),
         _ => Err(Refusal::no_such("schedule", name)),
     }
 }
@@ -177,24 +192,24 @@ fn known(name: Option<&str>) -> Result<&str> {
 /// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
-    or_throw(known(name).map(|name| PAUSE.execute(args![name]) > 0))
+    rights::for_caller(|| known(name).map(|name| PAUSE.execute(args![name]) > 0))
 }
 
 /// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has it.
 #[pg_extern(sql = "")]
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
-    or_throw(known(name).map(|name| match RESUME.first(args![name], |row| row.need::<Time>(1)) {
-        Some(next) => {
+    rights::for_caller(|| {
+        let next = RESUME.first(args![known(name)?], |row| row.need::<Time>(1));
+        if let Some(next) = next {
             wake::timer(next);
             wake::due(next);
-            true
         }
-        None => false,
-    }))
+        Ok(next.is_some())
+    })
 }
 
 /// `taskq.run_schedule(name) -> text`
 #[pg_extern(sql = "")]
 fn taskq_run_schedule(name: Option<&str>) -> String {
-    or_throw(required("name", name).and_then(|name| run_now(name, clock::now())))
+    rights::for_caller(|| run_now(required("name", name)?, clock::now()))
 }

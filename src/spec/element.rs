@@ -180,6 +180,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawRetention<'a> {
     }
 }
 
+/// How a body that is given as JSON is stored; `None` for JSON null.
+pub(super) fn body_of(json: &str) -> Option<String> {
+    serde_json::from_str::<Option<&RawValue>>(json).ok().flatten().map(text_of)
+}
+
 /// A string as it is, anything else as its JSON text.
 fn text_of(value: &RawValue) -> String {
     serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned())

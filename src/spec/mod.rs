@@ -131,6 +131,11 @@ pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Resul
     unique::parse(json, body, &mut element::Intervals::default())
 }
 
+/// How a body that is given as JSON is stored: a string as it is, null as none, anything else as its text.
+pub(crate) fn body_of(json: &str) -> Option<String> {
+    element::body_of(json)
+}
+
 /// One element of an array of returns.
 pub(crate) use element::ReturnSpec;
 

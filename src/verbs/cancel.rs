@@ -6,9 +6,10 @@ use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks};
-use crate::error::{Result, or_throw};
+use crate::error::Result;
 use crate::pg::clock;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Firmness, Live};
@@ -24,10 +25,10 @@ fn taskq_cancel_tasks(
     status_like: Option<&str>,
     max_tasks: Option<i32>,
 ) -> i64 {
-    or_throw((|| {
+    rights::for_caller(|| {
         let max_tasks = check_max_tasks(max_tasks)?;
         cancel(Filter { task_ids, actions, groups, status_like, max_tasks, ..Filter::default() }, status)
-    })())
+    })
 }
 
 /// Walks all that is not settled; those that were inserted first come first.
@@ -54,12 +55,14 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     if let Some(ids) = filter.only_ids()? {
         return restartable(|| {
             let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
+            rights::check_tasks(Doing::Change, rows.keys().copied())?;
             Ok(cancel_locked(&rows, status.clone()))
         });
     }
     let Filter { task_ids, actions, groups, status_like, max_tasks, .. } = filter;
     let task_nos: Vec<i64> =
         MATCHING.query(args![task_ids, actions, groups, status_like, max_tasks], |row| row.need(1));
+    rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| Ok(cancel_locked(&live::lock(&task_nos, Firmness::Change), status.clone())))
 }
 

@@ -3,9 +3,10 @@
 use pgrx::datum::AnyElement;
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
+use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Firmness, Place};
@@ -13,7 +14,9 @@ use crate::store::live::{self, Firmness, Place};
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
 #[pg_extern(sql = "")]
 fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status: Option<String>) -> String {
-    or_throw(complete(task_id, result.and_then(JsonText::from_argument), status)).name().to_owned()
+    rights::for_caller(|| complete(task_id, result.and_then(JsonText::from_argument), status))
+        .name()
+        .to_owned()
 }
 
 /// Completes a task that nothing blocks and nobody owns. Its row, the only one it waits for, is locked first: an actor that is granted the task meanwhile keeps it.
@@ -21,6 +24,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
     let id = required("task_id", task_id)?;
     let (numbers, rows) = live::lock_by_id(&[id], Firmness::Change);
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
+    rights::check_tasks(Doing::Change, [number])?;
     let refuse =
         |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
     let Some(row) = rows.get(&number) else {

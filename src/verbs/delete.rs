@@ -8,11 +8,12 @@ use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks, stored_causes, time};
 use crate::claim::merge;
-use crate::error::{Refusal, Result, or_throw};
+use crate::error::{Refusal, Result};
 use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::settle::{fold, forget_progress, propagate, release_or_complete, store};
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Live, Place};
@@ -34,7 +35,7 @@ fn taskq_delete_tasks(
     settled_until: Option<TimestampWithTimeZone>,
     max_tasks: Option<i32>,
 ) -> i64 {
-    or_throw((|| {
+    rights::for_caller(|| {
         let filter = Filter {
             task_ids,
             actions,
@@ -49,10 +50,11 @@ fn taskq_delete_tasks(
             Some(ids) => restartable(|| delete(&ids, clock::now())),
             None => {
                 let matching = matching(filter);
+                rights::check_tasks(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
                 restartable(|| Ok(delete_matching(&matching, clock::now())))
             }
         }
-    })())
+    })
 }
 
 /// Walks all tasks that nobody owns, and tells which are settled; those that were inserted first come first.
@@ -117,6 +119,7 @@ fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {
 /// and so on. Each wave is locked in the global order before it is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let (tasks, rows, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
+    rights::check_tasks(Doing::Change, tasks.values().copied())?;
     if let Some((id, _)) = tasks.iter().find(|(_, n)| rows.get(n).is_some_and(Live::in_progress)) {
         return Err(Refusal::state(
             id,

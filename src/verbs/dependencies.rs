@@ -6,13 +6,14 @@ use pgrx::datum::AnyElement;
 use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::insert::{
     Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, guard, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::pg::clock;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::{Cause, Condition, Signal};
@@ -28,11 +29,11 @@ fn taskq_add_dependencies_json(
     _named_only: Option<AnyElement>,
     if_missing: Option<&str>,
 ) -> i64 {
-    or_throw((|| {
+    rights::for_caller(|| {
         let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
         let dependencies = spec::parse_dependencies(&json("dependencies", dependencies)?)?;
         restartable(|| add(&dependencies, ignore_missing))
-    })())
+    })
 }
 
 /// `taskq.add_dependencies(after text[], run text[], condition, if_missing text) -> bigint`
@@ -43,7 +44,7 @@ fn taskq_add_dependencies(
     condition: Option<&str>,
     if_missing: Option<&str>,
 ) -> i64 {
-    or_throw((|| {
+    rights::for_caller(|| {
         let (after, run) = (required("after", after)?, required("run", run)?);
         let name = required("condition", condition)?;
         let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
@@ -65,7 +66,7 @@ fn taskq_add_dependencies(
             })
             .collect::<Result<Vec<_>>>()?;
         restartable(|| add(&dependencies, ignore_missing))
-    })())
+    })
 }
 
 /// Every stored edge between the given ends, with its condition.
@@ -87,6 +88,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     let now = clock::now();
     let ids: Vec<&str> = dependencies.iter().flat_map(|d| [d.after.as_str(), d.run.as_str()]).collect();
     let (numbers, rows, outcomes) = live::lock_any(&ids, Firmness::Change, Firmness::Hold);
+    rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
 

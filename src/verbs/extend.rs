@@ -7,11 +7,12 @@ use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use crate::claim::merge;
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::clock::{self, Time};
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::numbers;
 use crate::token::{Token, nonce};
@@ -25,7 +26,7 @@ fn taskq_extend_tasks_ownership(
     tokens: Option<Vec<Option<Uuid>>>,
     max_duration: Option<Interval>,
 ) -> Rows<(Option<String>, bool)> {
-    Rows(or_throw(extend(actor_id, task_ids, tokens, max_duration)))
+    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration)))
 }
 
 /// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
@@ -56,6 +57,7 @@ fn extend(
         return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
     }
     let held = valid(&pairs);
+    rights::check_tasks(Doing::Work, held.values().map(|token| token.task_no))?;
     let deadline = clock::now().plus(max_duration);
     let mut extended: HashMap<i64, i64> = if held.is_empty() {
         HashMap::new()

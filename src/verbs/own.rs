@@ -1,18 +1,19 @@
 //! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
 //! [`crate::claim`].
 
-use pgrx::datum::Interval;
+use pgrx::datum::{AnyElement, Interval};
 use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use crate::claim::{Grant, Request, claim, lanes};
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::flow::actions::{self, Action};
 use crate::pg::clock::{self, Time};
-use crate::pg::json::JsonText;
+use crate::pg::json::{Json, JsonText};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::{Arg, Statement, args};
+use crate::rights::{self, Doing};
 use crate::settle::commit;
 use crate::spec::check_interval;
 use crate::store::tables;
@@ -31,15 +32,18 @@ fn taskq_own_tasks(
     wait: Option<Interval>,
     with_results: Option<bool>,
 ) -> Rows<Grant> {
-    let mut grants = or_throw(own_tasks(actor_id, max_tasks, actions, max_duration, wait));
-    if with_results.unwrap_or(false) {
-        fetch_results(&mut grants);
-    }
-    Rows(grants)
+    Rows(rights::for_caller(|| {
+        let mut grants = own_tasks(actor_id, max_tasks, actions, max_duration, wait)?;
+        if with_results.unwrap_or(false) {
+            fetch_results(&mut grants);
+        }
+        Ok(grants)
+    }))
 }
 
 impl Columns for Grant {
     fn datums(self) -> Vec<Arg> {
+        let body_json = Arg::new(self.body.as_deref().and_then(body_json));
         let deadline = (self.deadline != Time::INFINITY).then_some(self.deadline);
         vec![
             Arg::new(self.id),
@@ -53,8 +57,20 @@ impl Columns for Grant {
             Arg::new(self.results),
             Arg::new(self.priority),
             Arg::new(self.metadata),
+            body_json,
         ]
     }
+}
+
+/// A body as JSON, if it is that.
+fn body_json(body: &str) -> Option<Json> {
+    Json::parse(body)
+}
+
+/// `taskq._body_json(body text) -> jsonb`
+#[pg_extern(sql = "")]
+fn taskq_body_json(body: &str) -> Option<AnyElement> {
+    body_json(body).and_then(Json::into_result)
 }
 
 fn own_tasks(
@@ -74,6 +90,7 @@ fn own_tasks(
         return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
     }
     check_interval("max_duration", max_duration)?;
+    rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
     let mut waiter = match wait {
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,

@@ -7,6 +7,7 @@ use crate::error::{Refusal, Result};
 use crate::insert::Stored;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::settle::{Ending, forget_progress, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Firmness, Live};
@@ -45,6 +46,7 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     if old.is_empty() {
         return Ok(());
     }
+    rights::check_tasks(Doing::Insert, old.iter().map(|(_, number, _)| *number))?;
     if let Some((id, ..)) = old.iter().find(|(_, _, live)| live.as_ref().is_some_and(Live::in_progress)) {
         return Err(Refusal::state(
             id,

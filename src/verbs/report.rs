@@ -4,9 +4,10 @@ use pgrx::datum::{AnyElement, Uuid};
 use pgrx::pg_sys::{FLOAT8OID, INT8OID, JSONBOID, TEXTOID};
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::store::numbers;
 use crate::token::Token;
 
@@ -19,7 +20,9 @@ fn taskq_report_status(
     progress: Option<f64>,
     checkpoint: Option<AnyElement>,
 ) {
-    or_throw(report(task_id, token, status, progress, checkpoint.and_then(JsonText::from_argument)));
+    rights::for_caller(|| {
+        report(task_id, token, status, progress, checkpoint.and_then(JsonText::from_argument))
+    });
 }
 
 /// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
@@ -55,6 +58,7 @@ fn report(
         ));
     }
     let number = *numbers::by_id(&[id]).get(id).ok_or_else(|| Refusal::no_such_task(id))?;
+    rights::check_tasks(Doing::Work, [number])?;
     let token = Token::from_uuid(&token)
         .filter(|t| t.task_no == number && t.nonce != 0)
         .ok_or_else(|| Refusal::stale_token(id))?;

@@ -5,10 +5,11 @@ use pgrx::pg_sys::{CHARARRAYOID, INT4OID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID}
 use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks, stored_causes, time};
-use crate::error::{Result, or_throw};
+use crate::error::Result;
 use crate::pg::clock;
 use crate::pg::statement::{Statement, args};
 use crate::revive::{Unrevivable, revive};
+use crate::rights::{self, Doing};
 use crate::store::numbers;
 use crate::store::order::restartable;
 
@@ -26,7 +27,7 @@ fn taskq_retry_tasks(
     settled_until: Option<TimestampWithTimeZone>,
     max_tasks: Option<i32>,
 ) -> i64 {
-    or_throw((|| {
+    rights::for_caller(|| {
         retry(Filter {
             task_ids,
             actions,
@@ -37,7 +38,7 @@ fn taskq_retry_tasks(
             until: time(settled_until),
             max_tasks: check_max_tasks(max_tasks)?,
         })
-    })())
+    })
 }
 
 /// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
@@ -74,6 +75,7 @@ fn retry(filter: Filter) -> Result<i64> {
     let now = clock::now();
     if let Some(ids) = filter.only_ids()? {
         let task_nos: Vec<i64> = numbers::by_id(&ids).into_values().collect();
+        rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
         return restartable(|| revive(&task_nos, Unrevivable::Refuse, now));
     }
     let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = filter;
@@ -81,5 +83,6 @@ fn retry(filter: Filter) -> Result<i64> {
         .query(args![task_ids, actions, groups, status_like, causes, since, until, max_tasks], |row| {
             row.need(1)
         });
+    rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| revive(&task_nos, Unrevivable::Leave, now))
 }

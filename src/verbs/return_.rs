@@ -4,13 +4,14 @@ use pgrx::datum::{AnyElement, Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::extend::pairs;
-use crate::error::{NO_SUCH_TASK, Refusal, Result, or_throw, required};
+use crate::error::{NO_SUCH_TASK, Refusal, Result, required};
 use crate::flow::workgroups::{self, Delayed};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
 use crate::returns::{Children, Given, Return, return_all};
+use crate::rights;
 use crate::spec::{self, ReturnSpec, check_interval};
 use crate::token::Token;
 use crate::verbs::insert::json;
@@ -31,7 +32,7 @@ fn taskq_return_task(
     delay_children: Option<Interval>,
     delay_workgroup: Option<Interval>,
 ) -> String {
-    or_throw((|| {
+    rights::for_caller(|| {
         let task_id = required("task_id", task_id)?;
         let token = required("token", token)?;
         check_interval("delay_workgroup", delay_workgroup)?;
@@ -52,7 +53,7 @@ fn taskq_return_task(
             Some(Given { code: Err(NO_SUCH_TASK), .. }) => Err(Refusal::no_such_task(&task_id)),
             _ => Err(Refusal::stale_token(&task_id)),
         }
-    })())
+    })
 }
 
 fn parse_children(
@@ -81,7 +82,7 @@ fn taskq_return_tasks(
     retry_after: Option<Interval>,
     delay_workgroup: Option<Interval>,
 ) -> Outcomes {
-    outcomes(or_throw((|| {
+    outcomes(rights::for_caller(|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
         let code = required("status_code", status_code)?;
         let result = result.and_then(JsonText::from_argument);
@@ -93,13 +94,13 @@ fn taskq_return_tasks(
         delay_workgroups(&given, delays)?;
         idle.tell();
         Ok(given)
-    })()))
+    }))
 }
 
 /// `taskq.return_tasks(returns jsonb) -> TABLE (…)`
 #[pg_extern(sql = "")]
 fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
-    outcomes(or_throw((|| {
+    outcomes(rights::for_caller(|| {
         let specs = spec::parse_returns(&json("returns", returns)?)?;
         let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
         let mut idle = Idle::default();
@@ -119,7 +120,7 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
         delay_workgroups(&given, delays)?;
         idle.tell();
         Ok(given)
-    })()))
+    }))
 }
 
 /// Which arguments of a call do nothing beside the code that the task is returned with.

@@ -14,11 +14,12 @@ use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INTERVALOID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
@@ -49,7 +50,7 @@ fn taskq_update_tasks(
     body: Option<String>,
     metadata: Option<AnyElement>,
 ) -> i64 {
-    or_throw((|| {
+    rights::for_caller(|| {
         let ids = required("task_ids", task_ids)?
             .into_iter()
             .map(|id| required("task_ids", id))
@@ -64,7 +65,7 @@ fn taskq_update_tasks(
         };
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         restartable(|| update(&ids, &change, clock::now()))
-    })())
+    })
 }
 
 fn time(not_before: Option<TimestampWithTimeZone>, delay: Option<Interval>) -> Result<Option<Time>> {
@@ -107,6 +108,7 @@ fn update(ids: &[&str], change: &Change, now: Time) -> Result<i64> {
     refuse_begun(ids, &found)?;
     let (found, rows) = live::lock_by_id(ids, Firmness::Change);
     refuse_missing(ids, &found)?;
+    rights::check_tasks(Doing::Change, found.values().copied())?;
     if rows.len() < found.len() || rows.values().any(Live::in_progress) {
         refuse_begun(ids, &found)?;
     }

@@ -7,7 +7,7 @@ use pgrx::pg_sys::{INT8OID, TEXTOID};
 use pgrx::prelude::*;
 
 use super::pace::{self, Pace, Quiet, staggered};
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
@@ -15,6 +15,7 @@ use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::{Arg, Statement, args};
 use crate::pg::throw::notice;
+use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::state::Outcome;
 use crate::store::tables;
@@ -163,7 +164,7 @@ fn time_until(due: Time) -> Duration {
 /// `taskq.wait_for_task(task_id, timeout) -> TABLE (…)`
 #[pg_extern(sql = "")]
 fn taskq_wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Rows<End> {
-    Rows(or_throw(wait_for_task(task_id, timeout)).into_iter().collect())
+    Rows(rights::for_caller(|| wait_for_task(task_id, timeout)).into_iter().collect())
 }
 
 /// How a task ended.
@@ -203,6 +204,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     let (number, inserter): (i64, i64) =
         session::keeping_no_locks(|| FIND.first(args![id], |row| (row.need(1), row.need(2))))
             .ok_or_else(|| Refusal::no_such_task(id))?;
+    session::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
     waiter.register(vec![wake::settled_channel(number)]);
     loop {
         waiter.before_look();

@@ -15,6 +15,7 @@ use crate::pg::clock::{self, Time};
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
 use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::{actions, numbers, tables};
 use crate::upkeep;
@@ -154,14 +155,15 @@ fn waiter(call: &Call) -> Result<Waiter> {
 /// `taskq._task_channels(task_ids text[]) -> SETOF bigint`: the numbers of tasks that must exist.
 #[pg_extern(sql = "")]
 fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, i64> {
-    tables::hold();
-    let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
-    let numbers = numbers::by_id(&ids);
-    let numbers = ids
-        .iter()
-        .map(|id| numbers.get(*id).copied().ok_or_else(|| Refusal::no_such_task(id)))
-        .collect::<Result<Vec<i64>>>();
-    SetOfIterator::new(or_throw(numbers))
+    SetOfIterator::new(rights::for_caller(|| {
+        tables::hold();
+        let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
+        let numbers = numbers::by_id(&ids);
+        rights::check_tasks(Doing::Look, numbers.values().copied())?;
+        ids.iter()
+            .map(|id| numbers.get(*id).copied().ok_or_else(|| Refusal::no_such_task(id)))
+            .collect::<Result<Vec<i64>>>()
+    }))
 }
 
 /// `taskq._action_channels(actions text[]) -> SETOF integer`: the numbers that stand for the names now.

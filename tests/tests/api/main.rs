@@ -6,6 +6,7 @@
 
 mod in_the_way;
 mod keys;
+mod looks;
 mod names;
 mod notices;
 mod nulls;

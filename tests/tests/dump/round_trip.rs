@@ -30,11 +30,14 @@ fn fill(session: &mut Session) -> Vec<Grant> {
     session.give_with("done", done.token, "completed", "status => 'fine', result => '{\"n\": 1}'").unwrap();
     session.perform("d", "aborted");
     session.perform("b", "pending");
+    session.run(
+        "SELECT taskq.schedule('paused', '0 0 1 1 *', '{\"action\": \"x\"}'), taskq.pause_schedule('paused')",
+    );
     session.own("worker", 2, &["h"]).unwrap()
 }
 
 fn snapshot(session: &mut Session) -> Vec<String> {
-    ["tasks", "dependencies", "actors", "unique_keys", "actions", "groups"]
+    ["tasks", "dependencies", "actors", "unique_keys", "actions", "groups", "schedules"]
         .iter()
         .flat_map(|view| {
             session.all::<String>(&format!("SELECT to_jsonb(v)::text FROM taskq.{view} v ORDER BY 1"))
@@ -122,6 +125,37 @@ fn an_archive_carries_everything() {
 #[test]
 fn plain_sql_carries_everything() {
     there_and_back(plain);
+}
+
+/// Rights of every part come along, and so does what they are narrowed to.
+#[test]
+fn parts_and_their_actions_come_along() {
+    for (kind, transfer) in [("archive", archive as fn(&Db, &Db)), ("plain", plain)] {
+        let (source, target) = (Db::new(), Db::empty());
+        let role = format!("t dump {kind} {}", process::id());
+        let mut session = source.connect();
+        session.run(&format!("CREATE ROLE \"{role}\" LOGIN"));
+        session.run(&format!(
+            "SELECT taskq.grant_inserter('\"{role}\"', '{{x}}'), taskq.grant_operator('\"{role}\"'), taskq.pause_action('y')"
+        ));
+        transfer(&source, &target);
+        let mut restored = target.connect();
+        let mut limited = target.connect_as(&role);
+        limited.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+        let error = limited.insert(json!([{"action": "y"}])).unwrap_err();
+        assert_eq!(taskq_tests::sqlstate(&error), "42501");
+        limited.run("SELECT taskq.resume_action('y')");
+        // In the copy a grant can be taken back and given anew as in the original.
+        for (session, db) in [(&mut restored, &target), (&mut session, &source)] {
+            session.run(&format!("SELECT taskq.grant_inserter('\"{role}\"', '{{y}}')"));
+            db.connect_as(&role).insert(json!([{"action": "y"}])).unwrap();
+            session.run(&format!(
+                "SELECT taskq.revoke_inserter('\"{role}\"'), taskq.revoke_operator('\"{role}\"')"
+            ));
+        }
+        drop(limited);
+        session.run(&format!("DROP ROLE \"{role}\""));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod dependencies;
+mod json_bodies;
 mod modes;
 mod settled;
 mod shapes;

@@ -5,6 +5,7 @@
 
 mod forbidden;
 mod install;
+mod narrowed;
 mod roles;
 
 use std::process;

@@ -15,7 +15,21 @@ const PRODUCE: &[&str] = &[
     "SELECT taskq.task_channel('again')",
     "SELECT taskq.cancel_tasks('{again}')",
     "SELECT taskq.delete_tasks('{again}')",
+    "SELECT taskq.retry_tasks('{again}')",
+];
+
+const OPERATE: &[&str] = &[
+    "SELECT taskq.set_action('y', max_tries => 3)",
+    "SELECT taskq.pause_action('y')",
+    "SELECT taskq.resume_action('y')",
+    "SELECT taskq.forget_action('z')",
     "SELECT taskq.set_group('g', max_concurrency => 2)",
+    "SELECT taskq.delay_workgroup('w', '0')",
+    r#"SELECT taskq.schedule('s', '0 0 1 1 *', '{"action": "y"}')"#,
+    "SELECT taskq.pause_schedule('s')",
+    "SELECT taskq.resume_schedule('s')",
+    "SELECT taskq.run_schedule('s')",
+    "SELECT taskq.unschedule('s')",
 ];
 
 const WORK: &[&str] = &[
@@ -75,8 +89,52 @@ fn a_producer_can_produce_and_not_work() {
     for call in PRODUCE {
         assert_allowed(&mut producer, call);
     }
-    for call in &WORK[..2] {
+    for call in WORK[..2].iter().chain(OPERATE) {
         assert_denied(&mut producer, call);
+    }
+}
+
+#[test]
+fn an_operator_administers_and_neither_inserts_nor_works() {
+    let role = Role::new("operator");
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "group_id": "g"}])).unwrap();
+    boss.run(&format!("SELECT taskq.grant_operator('{}')", role.name));
+    let mut operator = db.connect_as(&role.name);
+    for call in OPERATE.iter().chain(MONITOR).chain(&PRODUCE[3..]) {
+        assert_allowed(&mut operator, call);
+    }
+    for call in
+        ["maintain()", "update_tasks('{a}', priority => 1)", "cancel_group('g')", "metrics()", "check()"]
+    {
+        operator.run(&format!("SELECT taskq.{call}"));
+    }
+    for call in PRODUCE[..3].iter().chain(WORK) {
+        assert_denied(&mut operator, call);
+    }
+    boss.run(&format!("SELECT taskq.revoke_operator('{}')", role.name));
+    for call in OPERATE.iter().chain(MONITOR) {
+        assert_denied(&mut operator, call);
+    }
+    boss.run(&format!("DROP ROLE \"{}\"", role.name));
+}
+
+#[test]
+fn results_are_for_all_who_may_read_the_tasks() {
+    let role = Role::new("reader");
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}]))
+        .unwrap();
+    let grant = boss.own_one("x");
+    boss.give_with("a", grant.token, "completed", "result => '42'").unwrap();
+    for part in ["producer", "worker", "operator", "monitor"] {
+        boss.run(&format!("SELECT taskq.grant_{part}('{}')", role.name));
+        let mut session = db.connect_as(&role.name);
+        let result: serde_json::Value = session.one("SELECT result FROM taskq.dependency_results('b')");
+        assert_eq!(result, json!(42), "{part}");
+        boss.run(&format!("SELECT taskq.revoke_{part}('{}')", role.name));
     }
 }
 
@@ -92,7 +150,7 @@ fn a_monitor_can_look_and_do_nothing() {
         monitor.run(call);
     }
     assert_eq!(monitor.task("a").unwrap().state, "ready");
-    for call in WORK.iter().chain(&PRODUCE[..5]).chain(&PRODUCE[7..]) {
+    for call in WORK.iter().chain(OPERATE).chain(&PRODUCE[..5]).chain(&PRODUCE[7..]) {
         assert_denied(&mut monitor, call);
     }
 }

@@ -1,0 +1,97 @@
+//! Who calls, and acting with the rights of the queue's owner.
+//!
+//! Functions that are SECURITY DEFINER cannot tell who calls them: Postgres has switched to the owner before they begin,
+//! and neither the session's user nor the role of SET ROLE is who calls where another such function lies in between. So
+//! those that have to know run with the caller's rights, and switch themselves, as Postgres would have.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::SysCacheIdentifier::{AUTHMEMMEMROLE, AUTHOID, NAMESPACEOID, PROCOID};
+
+/// A role of the cluster.
+pub(crate) type Role = pg_sys::Oid;
+
+/// While this is there the backend has the rights of the owner.
+pub(crate) struct AsOwner {
+    caller: Role,
+    context: std::ffi::c_int,
+}
+
+impl AsOwner {
+    /// Switches to the owner of the schema, who owns all that is in it.
+    pub(crate) fn begin() -> Self {
+        let mut caller = pg_sys::InvalidOid;
+        let mut context = 0;
+        // SAFETY: two reads of variables, a look-up in the system cache whose tuple is released, and a change of the
+        // variables as `fmgr_security_definer` makes it. An abort of the (sub)transaction puts back what was there
+        // when that began, so that an error leaves nothing switched.
+        unsafe {
+            pg_sys::GetUserIdAndSecContext(&mut caller, &mut context);
+            let owner = owner();
+            pg_sys::SetUserIdAndSecContext(
+                owner,
+                context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as std::ffi::c_int,
+            );
+        }
+        AsOwner { caller, context }
+    }
+
+    /// Who calls.
+    pub(crate) fn caller(&self) -> Role {
+        self.caller
+    }
+}
+
+impl Drop for AsOwner {
+    fn drop(&mut self) {
+        // SAFETY: sets variables to what they were.
+        unsafe { pg_sys::SetUserIdAndSecContext(self.caller, self.context) }
+    }
+}
+
+/// # Safety
+/// To be called in a transaction.
+unsafe fn owner() -> Role {
+    // SAFETY: the schema exists while a function in it runs; the tuple is of pg_namespace, and is read before it is
+    // released.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
+        let tuple = pg_sys::SearchSysCache1(NAMESPACEOID as std::ffi::c_int, pg_sys::Datum::from(schema));
+        if tuple.is_null() {
+            pgrx::error!("cache lookup failed for schema taskq");
+        }
+        let owner = (*pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_namespace>(tuple)).nspowner;
+        pg_sys::ReleaseSysCache(tuple);
+        owner
+    }
+}
+
+thread_local! {
+    /// How often rights may have changed since this backend first asked.
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
+    static LISTENING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A number that is another one as soon as the rights on a function, a role or a membership have changed, as far as this
+/// backend has heard.
+pub(crate) fn rights_version() -> u64 {
+    if !LISTENING.replace(true) {
+        for cache in [PROCOID, AUTHOID, AUTHMEMMEMROLE] {
+            // SAFETY: once per backend and cache; the callback lives as long as the library, which is never unloaded.
+            unsafe {
+                pg_sys::CacheRegisterSyscacheCallback(
+                    cache as std::ffi::c_int,
+                    Some(rights_changed),
+                    pg_sys::Datum::from(0usize),
+                );
+            }
+        }
+    }
+    CHANGES.get()
+}
+
+/// Runs wherever Postgres takes note of changes: it touches nothing but a number.
+unsafe extern "C-unwind" fn rights_changed(_: pg_sys::Datum, _: std::ffi::c_int, _: pg_sys::uint32) {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+}

@@ -1,0 +1,198 @@
+//! What the caller may do, where his part is narrowed to some actions.
+//!
+//! That a role may call a function at all is its right on that function, and Postgres' business. Here is what functions
+//! cannot tell: that it may do so with tasks of some actions only. Which parts a role has is the right to call a marker
+//! function (see `sql/grants.sql`); which actions a narrowed part has is in `part_action`.
+//!
+//! **Who has nothing narrowed pays a look into a table of this backend.** What is in it is thrown away whenever rights,
+//! roles or memberships change. The actions of a narrowed part are read anew by each call.
+//!
+//! **What follows by itself is nobody's call.** Dependents are signalled, deadlines and schedules looked after whatever
+//! their actions are: only what the caller names or inserts is asked about.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use pgrx::pg_sys::{INT8ARRAYOID, OIDOID};
+
+use crate::error::{Refusal, Result, or_throw};
+use crate::pg::caller::{AsOwner, Role, rights_version};
+use crate::pg::session::keeping_no_locks;
+use crate::pg::statement::{Statement, args};
+
+/// What is done with tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Inserting them, and linking them to others.
+    Insert,
+    /// Changing and ending those there are.
+    Change,
+    /// Waiting for them.
+    Look,
+    /// Performing them.
+    Work,
+}
+
+/// The actions to which what a role does is narrowed; `None` where it is not.
+#[derive(Clone, Default)]
+struct Access {
+    insert: Option<Rc<BTreeSet<String>>>,
+    change: Option<Rc<BTreeSet<String>>>,
+    look: Option<Rc<BTreeSet<String>>>,
+    work: Option<Rc<BTreeSet<String>>>,
+}
+
+impl Access {
+    fn of(&self, doing: Doing) -> Option<&Rc<BTreeSet<String>>> {
+        match doing {
+            Doing::Insert => self.insert.as_ref(),
+            Doing::Change => self.change.as_ref(),
+            Doing::Look => self.look.as_ref(),
+            Doing::Work => self.work.as_ref(),
+        }
+    }
+}
+
+/// Which markers a role may call, as bits: inserter, producer, worker, operator, monitor; then the narrowed ones of the
+/// first three.
+type Parts = i32;
+const INSERTER: Parts = 1;
+const PRODUCER: Parts = 2;
+const WORKER: Parts = 4;
+const OPERATOR: Parts = 8;
+const MONITOR: Parts = 16;
+const NARROWED: u32 = 5;
+
+thread_local! {
+    /// The parts of roles, and as of when.
+    static KNOWN: RefCell<(u64, HashMap<Role, Parts>)> = RefCell::default();
+    /// What the call under way may do.
+    static CURRENT: RefCell<Rc<Access>> = RefCell::default();
+    /// Whether what happens now is somebody else's doing.
+    static SUSPENDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does what the caller asks for, with the owner's rights and within the caller's.
+pub(crate) fn for_caller<R>(work: impl FnOnce() -> Result<R>) -> R {
+    let owner = AsOwner::begin();
+    let _before = Before(CURRENT.replace(Rc::new(access(owner.caller()))));
+    or_throw(work())
+}
+
+/// What another call around this one may do; put back at the end, whichever way it ends.
+struct Before(Rc<Access>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.clone());
+    }
+}
+
+/// Does what is due whoever calls.
+pub(crate) fn whoever_calls<R>(work: impl FnOnce() -> R) -> R {
+    struct Resume(bool);
+    impl Drop for Resume {
+        fn drop(&mut self) {
+            SUSPENDED.set(self.0);
+        }
+    }
+    let _resume = Resume(SUSPENDED.replace(true));
+    work()
+}
+
+static PARTS: Statement = Statement::new(
+    c"SELECT pg_catalog.has_function_privilege($1, 'taskq._is_inserter()', 'EXECUTE')::integer
+             + pg_catalog.has_function_privilege($1, 'taskq._is_producer()', 'EXECUTE')::integer * 2
+             + pg_catalog.has_function_privilege($1, 'taskq._is_worker()', 'EXECUTE')::integer * 4
+             + pg_catalog.has_function_privilege($1, 'taskq._is_operator()', 'EXECUTE')::integer * 8
+             + pg_catalog.has_function_privilege($1, 'taskq._is_monitor()', 'EXECUTE')::integer * 16
+             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_inserter()', 'EXECUTE')::integer * 32
+             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_producer()', 'EXECUTE')::integer * 64
+             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_worker()', 'EXECUTE')::integer * 128",
+    &[OIDOID],
+);
+
+/// The actions of narrowed parts that a role has, itself or as a member of another, and that were not taken back.
+static ACTIONS: Statement = Statement::new(
+    c"SELECT CASE p.part WHEN 'inserter' THEN 1 WHEN 'producer' THEN 2 ELSE 4 END, p.action
+        FROM taskq.part_action p
+       WHERE pg_catalog.pg_has_role($1, p.role::pg_catalog.oid, 'USAGE')
+         AND pg_catalog.has_function_privilege(p.role::pg_catalog.oid, 'taskq._is_narrowed_' || p.part || '()', 'EXECUTE')",
+    &[OIDOID],
+);
+
+fn access(role: Role) -> Access {
+    let parts = parts(role);
+    if parts >> NARROWED == 0 {
+        return Access::default();
+    }
+    // The call may go to sleep.
+    let actions: Vec<(Parts, String)> =
+        keeping_no_locks(|| ACTIONS.query(args![role], |row| (row.need(1), row.need(2))));
+    // What a part contains that is not narrowed is not narrowed, whatever the others say.
+    let narrowed = |whole: Parts, narrow: Parts| {
+        let is_narrowed = parts & whole == 0 && (parts >> NARROWED) & narrow != 0;
+        is_narrowed.then(|| {
+            Rc::new(actions.iter().filter(|(part, _)| part & narrow != 0).map(|(_, a)| a.clone()).collect())
+        })
+    };
+    Access {
+        insert: narrowed(INSERTER | PRODUCER | WORKER, INSERTER | PRODUCER | WORKER),
+        change: narrowed(PRODUCER | WORKER | OPERATOR, PRODUCER | WORKER),
+        look: narrowed(PRODUCER | WORKER | OPERATOR | MONITOR, PRODUCER | WORKER),
+        work: narrowed(WORKER, WORKER),
+    }
+}
+
+fn parts(role: Role) -> Parts {
+    let version = rights_version();
+    let known = KNOWN.with_borrow_mut(|(of, known)| {
+        if *of != version {
+            known.clear();
+            *of = version;
+        }
+        known.get(&role).copied()
+    });
+    known.unwrap_or_else(|| {
+        let parts = PARTS.first(args![role], |row| row.need(1)).unwrap_or(0);
+        // If rights have changed meanwhile, the next call finds another version and asks again.
+        KNOWN.with_borrow_mut(|(_, known)| known.insert(role, parts));
+        parts
+    })
+}
+
+/// The actions to which the caller is narrowed, unless he is not.
+fn allowed(doing: Doing) -> Option<Rc<BTreeSet<String>>> {
+    if SUSPENDED.get() {
+        return None;
+    }
+    CURRENT.with_borrow(|access| access.of(doing).cloned())
+}
+
+/// Refuses actions that the caller has nothing to do with.
+pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let Some(allowed) = allowed(doing) else { return Ok(()) };
+    match actions.into_iter().find(|action| !allowed.contains(*action)) {
+        Some(action) => Err(Refusal::not_his_action(action, &allowed)),
+        None => Ok(()),
+    }
+}
+
+static ACTIONS_OF: Statement = Statement::new(
+    c"SELECT DISTINCT a.name
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a",
+    &[INT8ARRAYOID],
+);
+
+/// Refuses tasks of such actions. A number is that of one task for ever: what is locked afterwards is what was asked about.
+pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = i64>) -> Result<()> {
+    if allowed(doing).is_none() {
+        return Ok(());
+    }
+    let task_nos: Vec<i64> = task_nos.into_iter().collect();
+    let actions: Vec<String> = ACTIONS_OF.query(args![task_nos], |row| row.need(1));
+    check_actions(doing, actions.iter().map(String::as_str))
+}
