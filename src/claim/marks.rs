@@ -5,19 +5,13 @@
 //! time. So a backend keeps, for each action and priority that it has been granted tasks of, the position before which
 //! there is nothing to be had: not now, and never again. Nothing is stored, and an abort leaves nothing wrong.
 //!
-//! **No entry is missed.** Every position comes from one sequence, is taken by a transaction that has its id by then,
-//! and is the greatest so far. A look reads the last position that was taken, L, and after that the next transaction id
-//! that nobody has yet, X. So whoever took a position up to L has an id before X. A look, this one or a later one, whose
-//! snapshot has an xmin of X or beyond sees all of them as ended: what they inserted is in its snapshot, or will never
-//! be. L is the *bound* then. Of the entries up to the bound that look sees each one, as grantable or as granted. One that it sees
-//! as granted was granted by a transaction that has committed, and such an entry comes back at a new position, if at
-//! all. So nothing can be had before the first that it sees as grantable, locked or not, nor, if it sees none, up to
-//! the bound: the mark moves up to there. Taking the snapshot's xmax for X, or an id that was assigned after the
-//! position, would lose tasks.
+//! **No entry is missed.** Up to the bound of a look (see [`decided`](crate::store::decided)) it sees each entry, as
+//! grantable or as granted. One that it sees as granted was granted by a transaction that has committed, and such an
+//! entry comes back at a new position, if at all. So nothing can be had before the first that it sees as grantable,
+//! locked or not, nor, if it sees none, up to the bound: the mark moves up to there.
 //!
-//! A transaction that has an id already moves no marks: a grant or a deletion of its own may be undone by a savepoint,
-//! and comes back at the old position then. A transaction that holds an id for long, anywhere in the cluster, keeps
-//! the bound where it is, and claims pass what comes behind it as if there were no marks. Who only reads does not.
+//! A transaction that holds an id for long, anywhere in the cluster, keeps the bound where it is, and claims pass what
+//! comes behind it as if there were no marks. Who only reads does not.
 //!
 //! Where marks cannot move, a call still walks once only: its claim and what comes after it begin at the first entry
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
@@ -28,11 +22,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use pgrx::pg_sys::Oid;
 
 use super::Grant;
-use crate::pg::session;
 use crate::pg::statement::Arg;
+use crate::store::decided::{Decided, Look};
 
 /// How many priorities of an action have marks; of more, those that tasks were granted of last.
 const MOST_PRIORITIES: usize = 8;
@@ -65,24 +58,18 @@ pub(crate) struct Known {
 pub(crate) struct Seen {
     /// Of each mark asked for, in their order, the first position from there on that is grantable in the snapshot.
     pub(crate) firsts: Vec<Option<i64>>,
-    /// The last position that was taken from the sequence, read by the same statement.
-    pub(crate) last_position: i64,
-    /// The file that the entries are in: another after TRUNCATE, and in another incarnation of the extension.
-    pub(crate) file: Oid,
-    /// All transactions before this one had ended when the snapshot was taken.
-    pub(crate) xmin: u64,
+    pub(crate) look: Look,
+    /// How many pages it has read.
+    pub(crate) pages: u64,
 }
 
 #[derive(Default)]
 struct Marks {
-    file: Oid,
-    /// Up to here every position is decided, for a snapshot whose xmin is `bound_from` or beyond.
-    bound: i64,
-    bound_from: u64,
-    /// A position that will be the bound, and from which xmin on.
-    pending: Option<(i64, u64)>,
+    decided: Decided,
     /// By action and priority.
     marks: HashMap<i32, BTreeMap<i32, Mark>>,
+    /// How many looks, and how many grants, there were so far.
+    looks: u64,
     grants: u64,
 }
 
@@ -90,8 +77,8 @@ struct Marks {
 struct Mark {
     /// Nothing is to be had before this position.
     start: i64,
-    /// Nothing was to be had before this position when the latest look was taken.
-    seen: i64,
+    /// Nothing was to be had before this position when the look of this number was taken.
+    seen: (i64, u64),
     /// When the last grant of this priority was, in grants.
     last_grant: u64,
 }
@@ -105,9 +92,10 @@ pub(crate) fn ranges(action_nos: &[i32]) -> Ranges {
     MARKS.with_borrow(|marks| marks.ranges(action_nos, |mark| mark.start))
 }
 
-/// Where entries of these actions were when this call looked: for what follows the look in the same call.
+/// Where entries of these actions were when this call looked: for what follows the look in the same call. What that
+/// look did not include is walked from its mark.
 pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
-    MARKS.with_borrow(|marks| marks.ranges(action_nos, |mark| mark.start.max(mark.seen)))
+    MARKS.with_borrow(|marks| marks.ranges_of_look(action_nos))
 }
 
 /// The marks of these actions, to be looked after.
@@ -118,10 +106,10 @@ pub(crate) fn known(action_nos: &[i32]) -> Known {
 /// Moves the marks up, as far as a look at them allows.
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with_borrow_mut(|marks| {
-        marks.note(known, seen);
-        if !session::has_transaction_id() {
-            // After the position of `seen` was read: see X above.
-            marks.advance(known, seen, session::next_transaction_id());
+        if marks.note(known, seen)
+            && let Some(bound) = marks.decided.bound(&seen.look)
+        {
+            marks.advance(known, seen, bound);
         }
     });
 }
@@ -174,31 +162,32 @@ impl Marks {
         known
     }
 
-    /// Forgets all if positions are not what they were; else remembers what the look has seen.
-    fn note(&mut self, known: &Known, seen: &Seen) {
-        if seen.file != self.file || seen.last_position < self.bound {
-            *self = Marks { file: seen.file, ..Marks::default() };
-        }
-        self.each(known, seen, |mark, first| mark.seen = first.unwrap_or(seen.last_position + 1));
+    fn ranges_of_look(&self, action_nos: &[i32]) -> Ranges {
+        let seen = |mark: &Mark| if mark.seen.1 == self.looks { mark.seen.0 } else { 0 };
+        self.ranges(action_nos, |mark| mark.start.max(seen(mark)))
     }
 
-    fn advance(&mut self, known: &Known, seen: &Seen, next: u64) {
-        // The latest if nobody is in the middle of anything, else the one that was noted before.
-        let latest = Some((seen.last_position, next));
-        if let Some((position, from)) =
-            [latest, self.pending].into_iter().flatten().find(|b| seen.xmin >= b.1)
-        {
-            (self.bound, self.bound_from, self.pending) = (position, from, None);
+    /// Remembers what the look has seen; or, if positions are not what they were, that nothing is known.
+    fn note(&mut self, known: &Known, seen: &Seen) -> bool {
+        self.looks += 1;
+        let holds = self.decided.holds(&seen.look);
+        if holds {
+            self.decided.has_cost(&seen.look, seen.pages);
+            let nothing_before = seen.look.last_position + 1;
+            let look = self.looks;
+            self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
+        } else {
+            // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
+            self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(|mark| mark.start = 0);
         }
-        if seen.xmin >= self.bound_from {
-            let behind = self.bound + 1;
-            self.each(known, seen, |mark, first| {
-                mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
-            });
-        }
-        if self.pending.is_none() && seen.last_position > self.bound {
-            self.pending = latest;
-        }
+        holds
+    }
+
+    fn advance(&mut self, known: &Known, seen: &Seen, bound: i64) {
+        let behind = bound + 1;
+        self.each(known, seen, |mark, first| {
+            mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
+        });
     }
 
     /// Each mark that was asked for, with the first position that was seen.
@@ -251,15 +240,29 @@ impl Ranges {
 
 #[cfg(test)]
 mod tests {
+    use pgrx::pg_sys::Oid;
+
     use super::*;
+    use crate::pg::clock::Time;
 
     /// What a look sees of the marks of action 1: the first grantable position of each priority.
     fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xmin: u64, next: u64) {
-        let known = marks.known(&[1]);
+        look_at(marks, &[1], firsts, Look { last_position, files: files(7, 8), xmin, at: Time(0) }, next);
+    }
+
+    fn look_at(marks: &mut Marks, actions: &[i32], firsts: &[(i32, Option<i64>)], look: Look, next: u64) {
+        let known = marks.known(actions);
         let firsts = known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1));
-        let seen = Seen { firsts: firsts.collect(), last_position, file: Oid::from(7), xmin };
-        marks.note(&known, &seen);
-        marks.advance(&known, &seen, next);
+        let seen = Seen { firsts: firsts.collect(), look, pages: 1 };
+        if marks.note(&known, &seen)
+            && let Some(bound) = marks.decided.bound_before(&look, next)
+        {
+            marks.advance(&known, &seen, bound);
+        }
+    }
+
+    fn files(rows: u32, sequence: u32) -> (Oid, Oid) {
+        (Oid::from(rows), Oid::from(sequence))
     }
 
     fn start(marks: &Marks, priority: i32) -> i64 {
@@ -267,8 +270,10 @@ mod tests {
     }
 
     fn fresh() -> Marks {
-        let mut marks = Marks { file: Oid::from(7), ..Marks::default() };
+        let mut marks = Marks::default();
         marks.learn(1, 0);
+        // The first look learns which files there are, and nothing else.
+        look(&mut marks, &[(0, Some(1))], 1, 1, 1);
         marks
     }
 
@@ -277,9 +282,9 @@ mod tests {
         let mut marks = fresh();
         // Positions up to 100 were taken by transactions before 50; one of them, 40, is open.
         look(&mut marks, &[(0, Some(90))], 100, 40, 50);
-        assert_eq!(start(&marks, 0), 1, "nothing is known to be decided");
+        assert_eq!(start(&marks, 0), 0, "nothing is known to be decided");
         look(&mut marks, &[(0, Some(95))], 120, 49, 60);
-        assert_eq!(start(&marks, 0), 1, "49 may have taken position 94");
+        assert_eq!(start(&marks, 0), 0, "49 may have taken position 94");
         look(&mut marks, &[(0, Some(95))], 130, 50, 61);
         assert_eq!(start(&marks, 0), 95);
         look(&mut marks, &[(0, None)], 130, 60, 62);
@@ -308,11 +313,11 @@ mod tests {
     #[test]
     fn what_follows_a_look_begins_where_that_has_seen_something() {
         let mut marks = fresh();
-        let starts = |marks: &Marks| marks.ranges(&[1], |mark| mark.start.max(mark.seen)).starts;
+        let starts = |marks: &Marks| marks.ranges_of_look(&[1]).starts;
         look(&mut marks, &[(0, Some(90))], 100, 40, 50);
-        assert_eq!((start(&marks, 0), starts(&marks)), (1, vec![0, 90, 0]));
+        assert_eq!((start(&marks, 0), starts(&marks)), (0, vec![0, 90, 0]));
         look(&mut marks, &[(0, None)], 110, 40, 50);
-        assert_eq!((start(&marks, 0), starts(&marks)), (1, vec![0, 111, 0]));
+        assert_eq!((start(&marks, 0), starts(&marks)), (0, vec![0, 111, 0]));
         look(&mut marks, &[(0, Some(95))], 110, 40, 50);
         assert_eq!(starts(&marks), [0, 95, 0], "it was committed late");
     }
@@ -339,17 +344,55 @@ mod tests {
     }
 
     #[test]
+    fn what_a_look_did_not_include_is_walked_from_its_mark() {
+        let mut marks = fresh();
+        marks.learn(2, 0);
+        let at = |last_position, xmin| Look { last_position, files: files(7, 8), xmin, at: Time(0) };
+        // 40 is open; what comes behind it is only known to have been seen.
+        look_at(&mut marks, &[1, 2], &[(0, Some(90))], at(100, 40), 50);
+        look_at(&mut marks, &[2], &[(0, Some(95))], at(110, 40), 55);
+        let starts = marks.ranges_of_look(&[1, 2]).starts;
+        assert_eq!(starts, [0, 0, 0, 0, 95, 0], "40 may have committed position 30 of action 1 meanwhile");
+    }
+
+    #[test]
     fn marks_are_forgotten_when_positions_are_not_what_they_were() {
-        for (file, last_position) in [(8, 200), (7, 99)] {
+        let same = Look { last_position: 100, files: files(7, 8), xmin: 60, at: Time(0) };
+        for (what, look) in [
+            ("TRUNCATE of the rows", Look { last_position: 200, files: files(6, 8), ..same }),
+            ("RESTART of the sequence", Look { last_position: 200, files: files(7, 9), ..same }),
+            ("setval", Look { last_position: 99, ..same }),
+            ("a while", Look { last_position: 200, at: Time(10_000_000), ..same }),
+        ] {
             let mut marks = fresh();
-            look(&mut marks, &[(0, None)], 100, 50, 50);
-            look(&mut marks, &[(0, None)], 100, 51, 51);
-            let known = marks.known(&[1]);
-            let seen = Seen { firsts: vec![None], last_position, file: Oid::from(file), xmin: 60 };
-            marks.note(&known, &seen);
-            marks.advance(&known, &seen, 60);
-            assert_eq!(marks.known(&[1]), Known::default());
+            super::tests::look(&mut marks, &[(0, None)], 100, 50, 50);
+            super::tests::look(&mut marks, &[(0, None)], 100, 51, 51);
+            assert_eq!(start(&marks, 0), 101);
+            look_at(&mut marks, &[1], &[(0, Some(120))], same, 60);
+            assert_eq!(start(&marks, 0), 101, "nothing has changed");
+            look_at(&mut marks, &[1], &[(0, Some(120))], look, 60);
+            assert_eq!(marks.ranges_of_look(&[1]).starts, [0, 0, 0], "after {what}");
+            look_at(&mut marks, &[1], &[(0, Some(3))], look, 60);
+            assert_eq!(start(&marks, 0), 3, "after {what}");
         }
+    }
+
+    #[test]
+    fn what_was_found_out_at_great_cost_is_kept_for_longer() {
+        let mut marks = fresh();
+        look(&mut marks, &[(0, None)], 100, 50, 50);
+        let known = marks.known(&[1]);
+        let at = |seconds| Look {
+            last_position: 100,
+            files: files(7, 8),
+            xmin: 50,
+            at: Time(seconds * 1_000_000),
+        };
+        let seen = |seconds, pages| Seen { firsts: vec![None], look: at(seconds), pages };
+        assert!(marks.note(&known, &seen(5, 600_000)), "one minute for 600,000 pages");
+        assert!(marks.note(&known, &seen(64, 3)));
+        assert!(!marks.note(&known, &seen(65, 3)));
+        assert!(marks.note(&known, &seen(66, 3)));
     }
 
     #[test]

@@ -36,6 +36,19 @@ pub(crate) fn has_transaction_id() -> bool {
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
 }
 
+/// Whether this server replays what another one has written.
+pub(crate) fn in_recovery() -> bool {
+    // SAFETY: reads shared memory.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// How many pages this backend has looked at so far.
+pub(crate) fn pages_read() -> u64 {
+    // SAFETY: reads counters of this process.
+    let usage = unsafe { pg_sys::pgBufferUsage };
+    (usage.shared_blks_hit + usage.shared_blks_read).unsigned_abs()
+}
+
 /// The transaction id that will be assigned next, with its epoch: all that are assigned by now are smaller.
 pub(crate) fn next_transaction_id() -> u64 {
     // SAFETY: reads shared memory, under the lock that assigning takes.

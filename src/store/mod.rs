@@ -3,6 +3,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod attempts;
+pub(crate) mod decided;
 pub(crate) mod live;
 pub(crate) mod numbers;
 pub(crate) mod order;

@@ -15,12 +15,13 @@ use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, Oid, TIMESTAMPT
 use crate::claim::marks::Seen;
 use crate::claim::{lanes, marks};
 use crate::flow::actions::Action;
-use crate::pg::clock::Time;
+use crate::pg::clock::{self, Time};
 use crate::pg::session::{self, in_transaction_block};
 use crate::pg::statement::{Statement, args};
 use crate::schedules;
 use crate::settle::fold;
 use crate::wake;
+use crate::store::decided::Look;
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;
@@ -53,8 +54,9 @@ static PROBE: Statement = Statement::new(
                               AND c.position >= m.start AND c.grantable
                             ORDER BY c.position LIMIT 1)
                      FROM unnest($3, $4, $5) AS m(action_no, priority, start)),
-             (SELECT p.last_value FROM taskq.position_seq p),
-             pg_catalog.pg_relation_filenode('taskq.run'::pg_catalog.regclass)",
+             (SELECT p.last_value - (NOT p.is_called)::integer FROM taskq.position_seq p),
+             pg_catalog.pg_relation_filenode('taskq.run'::pg_catalog.regclass),
+             pg_catalog.pg_relation_filenode('taskq.position_seq'::pg_catalog.regclass)",
     &[INT4ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
@@ -90,16 +92,18 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
 /// Whether there is something of each kind; moves the marks on the way.
 fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
     let known = marks::known(action_nos);
+    let before = session::pages_read();
     let probed = PROBE.first_with_xmin(&[args![action_nos, now], &known.args()[..]].concat(), |row| {
         (
             [1, 2, 3, 4, 5].map(|n| row.need(n)),
             row.need::<Vec<Option<i64>>>(6),
             row.need::<i64>(7),
-            row.need::<Oid>(8),
+            (row.need::<Oid>(8), row.need::<Oid>(9)),
         )
     });
-    let Some(((there, firsts, last_position, file), xmin)) = probed else { return [false; 5] };
-    marks::advance(&known, &Seen { firsts, last_position, file, xmin });
+    let Some(((there, firsts, last_position, files), xmin)) = probed else { return [false; 5] };
+    let look = Look { last_position, files, xmin, at: clock::wall() };
+    marks::advance(&known, &Seen { firsts, look, pages: session::pages_read() - before });
     there
 }
 

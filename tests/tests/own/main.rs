@@ -4,6 +4,7 @@ mod exclusive;
 mod exhaustion;
 mod lease;
 mod marks;
+mod marks_disturbed;
 mod open_transactions;
 mod order;
 mod tries;

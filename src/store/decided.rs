@@ -1,0 +1,111 @@
+//! Up to which position everything is decided: what the low-water marks rest on.
+//!
+//! Every position comes from one sequence, is taken by a transaction that has its id by then, and is the greatest so
+//! far. A look reads the last position that was taken, L, and after that the next transaction id that nobody has yet,
+//! X. So whoever took a position up to L has an id before X. A look, this one or a later one, whose snapshot has an
+//! xmin of X or beyond sees all of them as ended: what they inserted is in its snapshot, or will never be. L is the
+//! *bound* then. Taking the snapshot's xmax for X, or an id that was assigned after the position, would lose tasks.
+//!
+//! A sequence that has not been used yet says 1 as if that were taken; who reads L has to subtract it.
+//!
+//! **On a standby** nothing of this is so: what is replayed of the sequence is up to 32 ahead, and the next id lags
+//! behind. Bounds are not found there, so that none outlives the promotion.
+//!
+//! **Positions that are not what they were.** After TRUNCATE the rows are in another file, after RESTART the sequence
+//! is. What nobody can see is `setval` to an earlier position, if the sequence is beyond the bound again by the next
+//! look, or old rows copied in below it. Neither belongs into a live queue; it is made up for all the same: a bound is
+//! good for ten seconds, and what was concluded from it is found out anew then. Where that takes long, because much is
+//! to be walked over, the time grows with it.
+
+use pgrx::pg_sys::Oid;
+
+use crate::pg::clock::Time;
+use crate::pg::session;
+
+/// What one statement, with one snapshot, has read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// The last position that was taken from the sequence.
+    pub(crate) last_position: i64,
+    /// The files of the rows and of the sequence.
+    pub(crate) files: (Oid, Oid),
+    /// All transactions before this one had ended when the snapshot was taken.
+    pub(crate) xmin: u64,
+    /// When, by the server's clock.
+    pub(crate) at: Time,
+}
+
+/// How long conclusions from a bound are good for, in microseconds.
+const LIFETIME: i64 = 10_000_000;
+
+/// How much longer for each page that was read to come to them, in microseconds: some hundred times as long as it takes.
+const PER_PAGE: i64 = 100;
+
+/// What this backend knows of the positions.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    files: (Oid, Oid),
+    /// Up to here every position is decided, for a snapshot whose xmin is `bound_from` or beyond.
+    bound: i64,
+    bound_from: u64,
+    /// A position that will be the bound, and from which xmin on.
+    pending: Option<(i64, u64)>,
+    /// When all is to be found out anew.
+    until: Time,
+}
+
+impl Default for Decided {
+    fn default() -> Self {
+        Decided {
+            files: (Oid::INVALID, Oid::INVALID),
+            bound: 0,
+            bound_from: 0,
+            pending: None,
+            until: Time::INFINITY,
+        }
+    }
+}
+
+impl Decided {
+    /// Whether what was concluded before this look still holds. If not all is forgotten: the caller forgets what it has
+    /// concluded, too, and nothing is to be concluded from this look.
+    pub(crate) fn holds(&mut self, look: &Look) -> bool {
+        if look.files == self.files && look.last_position >= self.bound && look.at < self.until {
+            return true;
+        }
+        *self = Decided { files: look.files, until: Time(look.at.0 + LIFETIME), ..Decided::default() };
+        false
+    }
+
+    /// What was concluded has cost so many pages: it is good for longer.
+    pub(crate) fn has_cost(&mut self, look: &Look, pages: u64) {
+        let pages = i64::try_from(pages).unwrap_or(i64::MAX);
+        self.until = self.until.max(Time(look.at.0.saturating_add(pages.saturating_mul(PER_PAGE))));
+    }
+
+    /// Takes note of a look, and tells up to which position all is decided in its snapshot, if that is known.
+    ///
+    /// Not for a transaction that has an id already: a grant or a deletion of its own may be undone by a savepoint, and
+    /// comes back at the old position then.
+    pub(crate) fn bound(&mut self, look: &Look) -> Option<i64> {
+        if session::has_transaction_id() || session::in_recovery() {
+            return None;
+        }
+        // After the position was read: see X above.
+        self.bound_before(look, session::next_transaction_id())
+    }
+
+    /// The same, with the id that nobody has had.
+    pub(crate) fn bound_before(&mut self, look: &Look, next: u64) -> Option<i64> {
+        // The latest if nobody is in the middle of anything, else the one that was noted before.
+        let latest = Some((look.last_position, next));
+        let reached = [latest, self.pending].into_iter().flatten().find(|b| look.xmin >= b.1);
+        if let Some((position, from)) = reached {
+            (self.bound, self.bound_from, self.pending) = (position, from, None);
+        }
+        if self.pending.is_none() && look.last_position > self.bound {
+            self.pending = latest;
+        }
+        (look.xmin >= self.bound_from).then_some(self.bound)
+    }
+}
