@@ -2,9 +2,8 @@
 --
 -- All functions run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
 -- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
--- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The SET clauses make that safe (search_path)
--- and leave the planner index scans and nested loops only: a kept plan that was made while a table was
--- empty is still right when it holds a million rows.
+-- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The SET clauses make that safe (search_path).
+-- What the planner may do is not said here: it belongs to the plans, see src/pg/statement.rs.
 
 CREATE FUNCTION taskq.insert_task(
         id text,
@@ -33,8 +32,6 @@ CREATE FUNCTION taskq.insert_task(
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, text, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
@@ -69,8 +66,6 @@ CREATE FUNCTION taskq.insert_task(
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_insert_task_jsonb_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
@@ -81,8 +76,6 @@ CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_m
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks IS
     'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
@@ -91,8 +84,6 @@ CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error
     RETURNS TABLE (task_id text, outcome text, existing_id text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_report_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks_report IS
     'insert a JSON array of tasks, all or none; tells of each element what became of it, in the order given';
@@ -101,8 +92,6 @@ CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_replace_tasks_wrapper';
 COMMENT ON FUNCTION taskq.replace_tasks IS
     'insert tasks in place of those with the same ids, which end as aborted';
@@ -119,8 +108,6 @@ CREATE FUNCTION taskq.update_tasks(
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
 COMMENT ON FUNCTION taskq.update_tasks IS
     'change tasks that have yet to begin, in place; NULL leaves as it is; returns how many they are';
@@ -147,8 +134,6 @@ CREATE FUNCTION taskq.own_tasks(
         body_json jsonb)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
     'grant up to max_tasks ready tasks of these actions to an actor; with wait, sleep until there are some';
@@ -161,8 +146,6 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
     RETURNS TABLE (task_id text, owned boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
     'move the deadlines of tasks still held to now + max_duration; tells which are held';
@@ -181,8 +164,6 @@ CREATE FUNCTION taskq.return_task(
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
 COMMENT ON FUNCTION taskq.return_task IS
     'end a performance: completed, aborted, or pending for another try; returns the code the task really got';
@@ -198,8 +179,6 @@ CREATE FUNCTION taskq.return_tasks(
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
 COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval) IS
     'end many performances alike; a bad token spoils only its own row';
@@ -208,8 +187,6 @@ CREATE FUNCTION taskq.return_tasks(returns jsonb)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_json_wrapper';
 COMMENT ON FUNCTION taskq.return_tasks(jsonb) IS
     'end many performances, each in its own way; a bad token spoils only its own row';
@@ -223,8 +200,6 @@ CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds
         settled_at timestamptz)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 1
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_wait_for_task_wrapper';
 COMMENT ON FUNCTION taskq.wait_for_task IS
     'sleep until the task is settled and tell how it ended; no row on time-out';
@@ -247,8 +222,6 @@ CREATE FUNCTION taskq._task_channels(task_ids text[])
     RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_task_channels_wrapper';
 COMMENT ON FUNCTION taskq._task_channels IS
     'internal: the look of wait_for_tasks';
@@ -257,8 +230,6 @@ CREATE FUNCTION taskq._action_channels(actions text[])
     RETURNS SETOF integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_action_channels_wrapper';
 COMMENT ON FUNCTION taskq._action_channels IS
     'internal: the look of wait_for_work';
@@ -267,8 +238,6 @@ CREATE FUNCTION taskq._num_settled(task_nos bigint[])
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_num_settled_wrapper';
 COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
@@ -277,8 +246,6 @@ CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
 COMMENT ON FUNCTION taskq._look_for_work IS
     'internal: the look of wait_for_work';
@@ -287,8 +254,6 @@ CREATE FUNCTION taskq._left_behind(action_nos integer[])
     RETURNS SETOF integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
 COMMENT ON FUNCTION taskq._left_behind IS
     'internal: what wait_for_work leaves to other waiters';
@@ -297,8 +262,6 @@ CREATE FUNCTION taskq._next_due(actions text[])
     RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
 COMMENT ON FUNCTION taskq._next_due IS
     'internal: the look of wait_for_work';
@@ -313,8 +276,6 @@ CREATE FUNCTION taskq.add_dependencies(
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_json_wrapper';
 COMMENT ON FUNCTION taskq.add_dependencies(jsonb, anyenum, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
@@ -327,8 +288,6 @@ CREATE FUNCTION taskq.add_dependencies(
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_wrapper';
 COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], taskq.dependency_condition, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
@@ -343,8 +302,6 @@ CREATE FUNCTION taskq.cancel_tasks(
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
 COMMENT ON FUNCTION taskq.cancel_tasks IS
     'abort those of the tasks that meet all the filters and are not settled, in progress or not; returns how many';
@@ -361,8 +318,6 @@ CREATE FUNCTION taskq.delete_tasks(
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
 COMMENT ON FUNCTION taskq.delete_tasks IS
     'remove tasks that meet all the filters, and what is left with nothing to wait for; returns how many went';
@@ -376,8 +331,6 @@ CREATE FUNCTION taskq.report_status(
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_report_status_wrapper';
 COMMENT ON FUNCTION taskq.report_status IS
     'say how a performance is getting on, and save a checkpoint for a next try; NULL keeps what was said before';
@@ -386,8 +339,6 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
     'complete by hand a task that nothing blocks and nobody owns';
@@ -446,7 +397,7 @@ CREATE FUNCTION taskq.retry_tasks(
         max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
 COMMENT ON FUNCTION taskq.retry_tasks IS
     'give aborted tasks that meet all the filters new tries, and bring back what aborted because of them; returns how many came back';
@@ -455,7 +406,6 @@ CREATE FUNCTION taskq.ancestors(task_id text, max_tasks integer = NULL)
     RETURNS TABLE (task_id text, action text, state text, depth integer)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_ancestors_wrapper';
 COMMENT ON FUNCTION taskq.ancestors IS
     'the tasks that a task runs after, directly or not, nearest first';
@@ -464,7 +414,6 @@ CREATE FUNCTION taskq.descendants(task_id text, max_tasks integer = NULL)
     RETURNS TABLE (task_id text, action text, state text, depth integer)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_descendants_wrapper';
 COMMENT ON FUNCTION taskq.descendants IS
     'the tasks that run after a task, directly or not, nearest first';
@@ -473,7 +422,6 @@ CREATE FUNCTION taskq.critical_path(task_id text)
     RETURNS TABLE (step integer, task_id text, action text, state text, duration interval)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 10
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_critical_path_wrapper';
 COMMENT ON FUNCTION taskq.critical_path IS
     'the chain of dependencies that takes longest up to a task';
@@ -482,7 +430,6 @@ CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks intege
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_graph_wrapper';
 COMMENT ON FUNCTION taskq.graph IS
     'a task with all it is connected to, or the tasks of a group, as dot, mermaid or text';
@@ -492,7 +439,6 @@ CREATE FUNCTION taskq.metrics(kept boolean = true)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
     SET search_path = pg_catalog, pg_temp
-    SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_metrics_wrapper';
 COMMENT ON FUNCTION taskq.metrics IS
     'the numbers of the moment as OpenMetrics text; without kept, nothing is counted that has settled';
@@ -518,8 +464,6 @@ CREATE FUNCTION taskq.set_action(
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_set_action_wrapper';
 COMMENT ON FUNCTION taskq.set_action IS
     'set defaults and limits of an action; what is left out stays as it was';
@@ -528,8 +472,6 @@ CREATE FUNCTION taskq.pause_action(action text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_pause_action_wrapper';
 COMMENT ON FUNCTION taskq.pause_action IS
     'let no more tasks of an action be owned; tells whether that changed anything';
@@ -538,8 +480,6 @@ CREATE FUNCTION taskq.resume_action(action text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_resume_action_wrapper';
 COMMENT ON FUNCTION taskq.resume_action IS
     'let tasks of an action be owned again; tells whether that changed anything';
@@ -548,8 +488,6 @@ CREATE FUNCTION taskq.forget_action(action text)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_forget_action_wrapper';
 COMMENT ON FUNCTION taskq.forget_action IS
     'forget the name of an action without tasks, and what is set for it';
@@ -562,8 +500,6 @@ CREATE FUNCTION taskq.set_group(
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_set_group_wrapper';
 COMMENT ON FUNCTION taskq.set_group IS
     'set the limit and the weight of a group; what is left out stays as it was';
@@ -572,8 +508,6 @@ CREATE FUNCTION taskq.pause_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_pause_group_wrapper';
 COMMENT ON FUNCTION taskq.pause_group IS
     'let no more tasks of a group be owned; returns how many are held back';
@@ -582,8 +516,6 @@ CREATE FUNCTION taskq.resume_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_resume_group_wrapper';
 COMMENT ON FUNCTION taskq.resume_group IS
     'let tasks of a group be owned again; returns how many were held back';
@@ -592,8 +524,6 @@ CREATE FUNCTION taskq.cancel_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_cancel_group_wrapper';
 COMMENT ON FUNCTION taskq.cancel_group IS
     'abort the tasks of a group that are not settled; returns how many';
@@ -602,8 +532,6 @@ CREATE FUNCTION taskq.delete_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_delete_group_wrapper';
 COMMENT ON FUNCTION taskq.delete_group IS
     'delete the tasks of a group; returns how many tasks went';
@@ -612,8 +540,6 @@ CREATE FUNCTION taskq.retry_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_retry_group_wrapper';
 COMMENT ON FUNCTION taskq.retry_group IS
     'give the aborted tasks of a group new tries; returns how many came back';
@@ -622,8 +548,6 @@ CREATE FUNCTION taskq.reset_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_reset_group_wrapper';
 COMMENT ON FUNCTION taskq.reset_group IS
     'put a group back to its start, or to its seed tasks; returns how many tasks it had';
@@ -632,8 +556,6 @@ CREATE FUNCTION taskq.delay_workgroup(workgroup text, delay interval)
     RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_delay_workgroup_wrapper';
 COMMENT ON FUNCTION taskq.delay_workgroup IS
     'hold all tasks of a workgroup back for a while from now; returns until when';
@@ -649,8 +571,6 @@ CREATE FUNCTION taskq.schedule(
     RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_schedule_wrapper';
 COMMENT ON FUNCTION taskq.schedule IS
     'insert a task whenever a cron expression says so; returns when that is next';
@@ -659,8 +579,6 @@ CREATE FUNCTION taskq.unschedule(name text)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_unschedule_wrapper';
 COMMENT ON FUNCTION taskq.unschedule IS
     'end a schedule; tasks that it has inserted stay';
@@ -669,8 +587,6 @@ CREATE FUNCTION taskq.pause_schedule(name text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_pause_schedule_wrapper';
 COMMENT ON FUNCTION taskq.pause_schedule IS
     'insert no more runs of a schedule; tells whether that changed anything';
@@ -679,8 +595,6 @@ CREATE FUNCTION taskq.resume_schedule(name text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_resume_schedule_wrapper';
 COMMENT ON FUNCTION taskq.resume_schedule IS
     'insert runs of a schedule again, missed ones as its backfill policy says; tells whether that changed anything';
@@ -689,8 +603,6 @@ CREATE FUNCTION taskq.run_schedule(name text)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_run_schedule_wrapper';
 COMMENT ON FUNCTION taskq.run_schedule IS
     'insert a run of a schedule now, paused or not, whatever the run before does; returns its id';
@@ -706,8 +618,6 @@ CREATE FUNCTION taskq.maintain()
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_maintain_wrapper';
 COMMENT ON FUNCTION taskq.maintain IS
     'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
@@ -716,8 +626,6 @@ CREATE FUNCTION taskq._upkeep(kind text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_upkeep_wrapper';
 COMMENT ON FUNCTION taskq._upkeep IS
     'internal: one step of one kind of upkeep; tells whether there is more to do';
@@ -726,8 +634,6 @@ CREATE FUNCTION taskq._next_upkeep()
     RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_next_upkeep_wrapper';
 COMMENT ON FUNCTION taskq._next_upkeep IS
     'internal: when the background worker has something to do';
@@ -763,8 +669,6 @@ CREATE FUNCTION taskq._before_commit()
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_before_commit_wrapper';
 COMMENT ON FUNCTION taskq._before_commit IS
     'internal: the last look at deferred signals; called by the queue itself before a commit';

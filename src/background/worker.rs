@@ -25,7 +25,7 @@ const LONGEST: i64 = 60_000_000;
 /// How long it sleeps at most where transactions can be prepared, since their commit tells nobody.
 const PREPARED: i64 = 5_000_000;
 
-/// Through SQL, for the owner's rights and the planner settings that come with the functions.
+/// Through SQL, for the owner's rights and the search path that come with the functions.
 static STEP: Statement = Statement::new(c"SELECT taskq._upkeep($1)", &[TEXTOID]);
 static NEXT: Statement = Statement::new(c"SELECT taskq._next_upkeep()", &[]);
 

@@ -22,7 +22,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-
 use super::Grant;
 use crate::pg::statement::Arg;
 use crate::store::decided::{Decided, Look};

@@ -12,6 +12,7 @@ pub(crate) mod json;
 pub(crate) mod latch;
 pub(crate) mod lock;
 mod memory;
+pub(crate) mod planner;
 pub(crate) mod procedure;
 pub(crate) mod process;
 pub(crate) mod row_version;

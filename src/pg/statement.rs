@@ -2,10 +2,12 @@
 //!
 //! A [`Statement`] is a `static` beside the function that runs it. Its plan is made on first use with
 //! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice would plan such statements anew at each call), kept
-//! for the life of the backend, and revalidated by the plan cache after DDL. The functions of the SQL
-//! surface carry `SET` clauses that leave the planner only index scans and nested loops, so a plan made
-//! while a table was empty is still right when it holds a million rows. What they would leave it free to
-//! turn round, a lookup per row in a join or an EXISTS, is fenced with `OFFSET 0`.
+//! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE.
+//!
+//! **Planner settings belong to the plan.** It is made under settings that leave only index scans and nested loops,
+//! whoever calls first and whatever that session has set (see [`planner`](super::planner)). So a plan made while a table
+//! was empty is still right when it holds a million rows. What they would leave it free to turn round, a lookup per row
+//! in a join or an EXISTS, is fenced with `OFFSET 0`.
 //!
 //! **Snapshots.** Under READ COMMITTED each statement gets a new snapshot, as anywhere in a volatile
 //! function. Under REPEATABLE READ and above it runs with the *latest* snapshot instead of the
@@ -14,7 +16,7 @@
 
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys;
@@ -22,6 +24,7 @@ use pgrx::{FromDatum, IntoDatum};
 
 use super::clock::Time;
 use super::json::JsonText;
+use super::planner::{self, Settings};
 use super::session;
 
 /// One argument of a statement, or one column of a result, with its type. To be used before the memory context goes in
@@ -75,6 +78,8 @@ pub(crate) struct Statement {
     plan: AtomicPtr<pg_sys::_SPI_plan>,
     /// Where the types of the last arguments come from, if they were found to be right.
     checked: AtomicPtr<Vec<usize>>,
+    /// Which of its generations we have made: Postgres counts how often a plan was made.
+    generation: AtomicI32,
     keep: bool,
 }
 
@@ -86,12 +91,15 @@ impl Statement {
             types,
             plan: AtomicPtr::new(ptr::null_mut()),
             checked: AtomicPtr::new(ptr::null_mut()),
+            generation: AtomicI32::new(0),
             keep: true,
         }
     }
 
-    /// A statement that is planned at each call, for reports that read whole tables: there the best plan is
-    /// another one as they grow.
+    /// A statement that is planned at each call, for its arguments and with whatever the planner has: for what may
+    /// read whole tables, where the best plan is another one as they grow. The sizes of tables are looked up when it
+    /// is planned, statistics may be those of an empty queue: so its joins have to go by indexes, or be written in a
+    /// way that leaves no choice.
     pub(crate) const fn planned_each_time(
         sql: &'static std::ffi::CStr,
         types: &'static [pg_sys::Oid],
@@ -137,6 +145,9 @@ impl Statement {
                 pgrx::error!("SPI_connect failed");
             }
             let plan = self.plan();
+            if self.keep {
+                self.plan_now(plan);
+            }
             // Given explicitly under READ COMMITTED, too: left to itself SPI would also give the calling
             // portal a snapshot, for good, which a CALL that sleeps must not hold.
             let snapshot =
@@ -145,16 +156,11 @@ impl Statement {
                 } else {
                     pg_sys::GetTransactionSnapshot()
                 });
-            let code = pg_sys::SPI_execute_snapshot(
-                plan,
-                values.as_mut_ptr(),
-                nulls.as_ptr(),
-                snapshot,
-                ptr::null_mut(),
-                false,
-                true,
-                0,
-            );
+            let mut execute = || {
+                let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
+                pg_sys::SPI_execute_snapshot(plan, values, nulls, snapshot, ptr::null_mut(), false, true, 0)
+            };
+            let code = if self.keep { execute() } else { planner::with(Settings::Everything, execute) };
             let xmin = (*snapshot).xmin;
             pg_sys::UnregisterSnapshot(snapshot);
             if code < 0 {
@@ -193,7 +199,7 @@ impl Statement {
         }
     }
 
-    /// The kept plan, made now if this is the first use in this backend.
+    /// The statement, parsed and analyzed: the kept one, or a new one if this is the first use in this backend.
     ///
     /// # Safety
     /// Must be called inside an SPI frame.
@@ -209,7 +215,8 @@ impl Statement {
                 self.sql.as_ptr(),
                 types.len() as i32,
                 types.as_mut_ptr(),
-                pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+                if self.keep { pg_sys::CURSOR_OPT_GENERIC_PLAN } else { pg_sys::CURSOR_OPT_CUSTOM_PLAN }
+                    as i32,
             );
             if plan.is_null() || (self.keep && pg_sys::SPI_keepplan(plan) != 0) {
                 pgrx::error!("cannot prepare {:?}", self.sql);
@@ -219,6 +226,39 @@ impl Statement {
                 self.plan.store(plan, Ordering::Relaxed);
             }
             plan
+        }
+    }
+
+    /// Makes the plan, if there is none that is valid and ours.
+    ///
+    /// That may turn out in the middle of the execution: the lock on a table lets messages in that make the plan invalid,
+    /// and Postgres makes another one, under the settings of the session. It is used that once (it knows the latest
+    /// statistics), its generation tells, and the next call makes it anew.
+    ///
+    /// # Safety
+    /// `plan` is the kept one of this statement, and we are inside an SPI frame.
+    unsafe fn plan_now(&self, plan: pg_sys::SPIPlanPtr) {
+        // SAFETY: the list has one source, since the text is one statement. The source lives as long as the plan, and
+        // its generic plan as long as it points to it. Making the plan invalid is what Postgres does itself when a table
+        // changes: whoever is executing it has a reference and goes on. The reference that we are given is given back
+        // at once; the one of the source stays.
+        unsafe {
+            pg_sys::AcceptInvalidationMessages();
+            let sources = pg_sys::SPI_plan_get_plan_sources(plan);
+            let source = (*(*sources).elements).ptr_value.cast::<pg_sys::CachedPlanSource>();
+            let generic = (*source).gplan;
+            let ours = (*source).generation == self.generation.load(Ordering::Relaxed);
+            if ours && (*source).is_valid && !generic.is_null() && (*generic).is_valid {
+                return;
+            }
+            if !generic.is_null() {
+                (*generic).is_valid = false;
+            }
+            planner::with(Settings::Lookups, || {
+                let generic = pg_sys::SPI_plan_get_cached_plan(plan);
+                pg_sys::ReleaseCachedPlan(generic, pg_sys::CurrentResourceOwner);
+            });
+            self.generation.store((*source).generation, Ordering::Relaxed);
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::pg::session::{self, in_transaction_block};
 use crate::pg::statement::{Statement, args};
 use crate::schedules;
 use crate::settle::fold;
-use crate::wake;
 use crate::store::decided::Look;
+use crate::wake;
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;

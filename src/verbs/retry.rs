@@ -43,7 +43,7 @@ fn taskq_retry_tasks(
 
 /// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
 /// ended first come first.
-static MATCHING: Statement = Statement::new(
+static MATCHING: Statement = Statement::planned_each_time(
     c"SELECT t.task_no
         FROM taskq.settled s
         JOIN taskq.task t ON t.task_no = s.task_no
