@@ -63,12 +63,18 @@ SELECT t.id,
        taskq._body_json(t.body) AS body_json
   FROM taskq.task AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
-  LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
-  LEFT JOIN taskq.blocked AS b ON b.task_no = t.task_no
-  LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
-  LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
-  LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
-  LEFT JOIN taskq.progress AS p ON p.task_no = t.task_no
+  -- One look-up each (OFFSET 0): with statistics of an empty queue the planner would go through one table for each row of
+  -- another. What has settled is in none of the four in between.
+  LEFT JOIN LATERAL (SELECT s.* FROM taskq.settled AS s WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
+  LEFT JOIN LATERAL (SELECT r.* FROM taskq.run AS r
+                      WHERE r.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS r ON true
+  LEFT JOIN LATERAL (SELECT b.* FROM taskq.blocked AS b
+                      WHERE b.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS b ON true
+  LEFT JOIN LATERAL (SELECT d.* FROM taskq.scheduled AS d
+                      WHERE d.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS d ON true
+  LEFT JOIN LATERAL (SELECT k.* FROM taskq.parked AS k
+                      WHERE k.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS k ON true
+  LEFT JOIN LATERAL (SELECT p.* FROM taskq.progress AS p WHERE p.task_no = t.task_no OFFSET 0) AS p ON true
   -- Only while it is held back.
   LEFT JOIN taskq.workgroup AS w ON w.name = t.workgroup AND w.not_before > taskq.clock()
   -- Signals that are committed but not counted yet.
@@ -167,7 +173,8 @@ SELECT r.actor_id,
        r.granted_at AS owned_at,
        r.tries AS num_tries
   FROM taskq.run AS r
-  JOIN taskq.task AS t ON t.task_no = r.task_no
+  -- One look-up each (OFFSET 0), whatever the statistics say.
+ CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
  WHERE r.nonce <> 0;
 COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
@@ -601,6 +608,11 @@ CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
     LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
+    -- It reads whole tables, and statistics may be those of an empty queue: each table is read once, and joined by hash
+    -- or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL, no EXISTS that is not
+    -- a condition by itself.
+    SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
+    SET enable_seqscan = on SET jit = off
     BEGIN ATOMIC
         -- A task is in exactly one place.
         SELECT 'task is in ' || x.places || ' places', x.id, 'run, blocked, scheduled, parked, settled'
@@ -628,28 +640,27 @@ CREATE FUNCTION taskq.check()
         UNION ALL
         -- A blocked task waits for exactly the dependencies that have not settled.
         SELECT 'wrong count of dependencies', t.id,
-               'remaining ' || b.remaining || ', deferred ' || f.signals || ', unsettled ' || e.unsettled
+               'remaining ' || b.remaining || ', deferred ' || COALESCE(f.signals, 0)
+               || ', unsettled ' || COALESCE(e.unsettled, 0)
           FROM taskq.blocked AS b
           JOIN taskq.task AS t ON t.task_no = b.task_no
-         CROSS JOIN LATERAL (
-               SELECT COALESCE(sum(g.satisfied + g.lost), 0) AS signals
-                 FROM taskq.signal AS g WHERE g.run_no = b.task_no) AS f
-         CROSS JOIN LATERAL (
-               SELECT count(*) AS unsettled
-                 FROM taskq.dependency AS e
-                WHERE e.run_no = b.task_no
-                  AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)) AS e
-         WHERE b.remaining - f.signals <> e.unsettled
+          LEFT JOIN (SELECT g.run_no, sum(g.satisfied + g.lost) AS signals
+                       FROM taskq.signal AS g GROUP BY g.run_no) AS f ON f.run_no = b.task_no
+          LEFT JOIN (SELECT e.run_no, count(*) AS unsettled
+                       FROM taskq.dependency AS e
+                      WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+                      GROUP BY e.run_no) AS e ON e.run_no = b.task_no
+         WHERE b.remaining - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
         -- What is ready or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.task AS t ON t.task_no = e.run_no
           JOIN taskq.task AS after ON after.task_no = e.after_no
+          JOIN (SELECT r.task_no FROM taskq.run AS r
+                UNION ALL SELECT k.task_no FROM taskq.parked AS k
+                UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = e.run_no
          WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
-           AND (EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = e.run_no)
-                OR EXISTS (SELECT FROM taskq.parked AS k WHERE k.task_no = e.run_no)
-                OR EXISTS (SELECT FROM taskq.scheduled AS d WHERE d.task_no = e.run_no))
         UNION ALL
         -- A dependency that was lost has aborted the task that waited.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -664,17 +675,18 @@ CREATE FUNCTION taskq.check()
         -- A spontaneous task is never in a worker's hands.
         SELECT 'spontaneous task is not blocked and not settled', t.id, NULL
           FROM taskq.task AS t
+          JOIN (SELECT r.task_no FROM taskq.run AS r
+                UNION ALL SELECT k.task_no FROM taskq.parked AS k
+                UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = t.task_no
          WHERE t.spontaneous
-           AND (EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = t.task_no)
-                OR EXISTS (SELECT FROM taskq.scheduled AS d WHERE d.task_no = t.task_no))
         UNION ALL
         -- What is held with a deadline is looked after.
         SELECT 'deadline that nobody looks after', t.id, r.deadline::text
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce <> 0 AND NOT r.grantable AND r.deadline < 'infinity'
-           AND NOT EXISTS (SELECT FROM taskq.lease AS l
-                            WHERE r.task_no = ANY (l.task_nos) AND (l.base # r.task_no) = r.nonce)
+           AND NOT EXISTS (SELECT FROM (SELECT l.base, unnest(l.task_nos) AS task_no FROM taskq.lease AS l) AS l
+                            WHERE l.task_no = r.task_no AND (l.base # l.task_no) = r.nonce)
         UNION ALL
         SELECT 'task is neither held nor grantable', t.id, NULL
           FROM taskq.run AS r
@@ -720,11 +732,12 @@ CREATE FUNCTION taskq.check()
         SELECT 'task parked without a reason', t.id, k.kind::text || ' ' || COALESCE(k.name, k.leader_no::text)
           FROM taskq.parked AS k
           JOIN taskq.task AS t ON t.task_no = k.task_no
-         WHERE NOT CASE k.kind
-                   WHEN 'g' THEN EXISTS (SELECT FROM taskq.task_group AS g WHERE g.group_id = k.name AND g.paused)
-                   WHEN 'k' THEN EXISTS (SELECT FROM taskq.merge_key AS m
-                                          WHERE m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL)
-                   ELSE EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = k.leader_no AND r.keyed) END
+          LEFT JOIN taskq.task_group AS g ON g.group_id = k.name AND g.paused
+          LEFT JOIN taskq.merge_key AS m ON m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL
+          LEFT JOIN taskq.run AS r ON r.task_no = k.leader_no AND r.keyed
+         WHERE NOT CASE k.kind WHEN 'g' THEN g.group_id IS NOT NULL
+                               WHEN 'k' THEN m.key IS NOT NULL
+                               ELSE r.task_no IS NOT NULL END
         UNION ALL
         -- The tallies of groups add up to what there is.
         SELECT 'wrong tally of a group', NULL,
