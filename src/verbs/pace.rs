@@ -50,6 +50,11 @@ impl Pace {
         self.short = None;
     }
 
+    /// To be called when a look was left out: there is nothing that it could have missed, so a long sleep may follow.
+    pub(super) fn left_out(&mut self) {
+        self.short = Some(self.shortest);
+    }
+
     /// The sleep after a look, which has `passed_over` something that others held, or not.
     pub(super) fn next(&mut self, passed_over: bool) -> Duration {
         match self.short {
@@ -162,6 +167,17 @@ mod tests {
         sleeps(&mut pace, false, 9);
         pace.woken();
         assert_eq!(sleeps(&mut pace, false, 2), [100, 6400]);
+    }
+
+    #[test]
+    fn looks_that_are_left_out_are_followed_by_long_sleeps() {
+        let mut pace = pace();
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            all.extend(sleeps(&mut pace, false, 1));
+            pace.left_out();
+        }
+        assert_eq!(all, [100, 400, 800, 1600]);
     }
 
     #[test]

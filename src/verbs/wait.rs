@@ -136,6 +136,7 @@ impl Waiter {
             if !self.quiet.still() {
                 return true;
             }
+            self.pace.left_out();
         }
     }
 
