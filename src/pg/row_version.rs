@@ -40,3 +40,24 @@ pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> 
         found && dirty.xmax == pg_sys::InvalidTransactionId
     }
 }
+
+/// Whether somebody waits to have this version of a row to himself, to delete it or to lock it FOR UPDATE. Asks the lock
+/// manager only: who waits for the transactions that have a row has a lock on it there, so that others queue behind him.
+pub(crate) fn is_awaited(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
+    // SAFETY: reads a variable. `GetLockConflicts` fills an array that it allocates, of which nothing is read here. Any
+    // tag may be asked for. It raises an error only without memory.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: table.to_u32(),
+            locktag_field3: (u32::from(row.ip_blkid.bi_hi) << 16) | u32::from(row.ip_blkid.bi_lo),
+            locktag_field4: row.ip_posid,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_TUPLE as u8,
+            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        };
+        let mut count = 0;
+        let holders = pg_sys::GetLockConflicts(&tag, pg_sys::AccessShareLock as pg_sys::LOCKMODE, &mut count);
+        pg_sys::pfree(holders.cast());
+        count > 0
+    }
+}

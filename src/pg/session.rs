@@ -119,15 +119,20 @@ pub(crate) fn may_nest() -> bool {
         /// When the transaction began, which tells it from others well enough for a count, and the count.
         static NESTED: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
     }
-    // SAFETY: both read a variable.
-    let (level, began) =
-        unsafe { (pg_sys::GetCurrentTransactionNestLevel(), pg_sys::GetCurrentTransactionStartTimestamp()) };
+    // SAFETY: reads a variable.
+    let (level, began) = (unsafe { pg_sys::GetCurrentTransactionNestLevel() }, transaction_began());
     if level > 1 {
         return false;
     }
     let count = Some(NESTED.get()).filter(|(of, _)| *of == began).map_or(0, |(_, count)| count);
     NESTED.set((began, count + 1));
     count < MOST_NESTED
+}
+
+/// When the current transaction began, in microseconds: tells it from others of this backend.
+pub(crate) fn transaction_began() -> i64 {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
 /// What [`undo`] unwinds with.

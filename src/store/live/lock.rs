@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::INT8ARRAYOID;
 
+use super::courtesy::give_way;
 use super::forms::{Firmness, Lock, locking};
 use super::row::{Live, Place};
 use super::settled::hold_outcomes;
@@ -61,6 +62,9 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
     let mut missing: Vec<i64> = task_nos.to_vec();
     missing.sort_unstable();
     missing.dedup();
+    if firmness == Firmness::Hold {
+        give_way(&missing);
+    }
     while !missing.is_empty() {
         check_for_interrupts();
         let waiting = order::may_wait(Rank::Live);

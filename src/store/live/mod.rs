@@ -4,6 +4,7 @@
 //! `run`, then `blocked`, `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take theirs
 //! with SKIP LOCKED and wait for nobody.
 
+mod courtesy;
 mod edges;
 mod forms;
 mod lock;

@@ -9,6 +9,7 @@ mod prompt;
 mod repeatable_read;
 mod savepoints;
 mod shared_children;
+mod starvation;
 mod volume;
 
 use taskq_tests::{Background, Progress, Session};

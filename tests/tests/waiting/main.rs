@@ -2,6 +2,7 @@
 //! by whatever ends it, and leaves nothing behind.
 
 mod ends;
+mod fan_in;
 mod leaks;
 mod leaving;
 mod let_go;

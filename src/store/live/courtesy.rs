@@ -1,0 +1,67 @@
+//! Letting those go first who wait for a row that many hold.
+//!
+//! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while somebody waits to have
+//! it to himself. So a steady stream of insertions below one task would keep its return, or its cancel, waiting for
+//! ever. An insertion therefore looks whether somebody waits before it joins the others, and if so it waits a while for
+//! him to have had his turn. He gets it when those have ended who were there before him.
+//!
+//! It is a courtesy, for a limited time, and no lock: who waits may wait for this very transaction, which holds other
+//! rows that he needs, or for one that its client has left open.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::{INT8ARRAYOID, ItemPointerData, Oid};
+
+use crate::pg::row_version::is_awaited;
+use crate::pg::session::{self, check_for_interrupts};
+use crate::pg::statement::{Statement, args};
+
+/// How long a transaction gives way, in all.
+const COURTESY: Duration = Duration::from_millis(500);
+
+thread_local! {
+    static GIVEN: RefCell<Given> = RefCell::new(Given::default());
+}
+
+/// What this transaction has done in the matter.
+#[derive(Default)]
+struct Given {
+    /// When the transaction began, which tells it from others.
+    began: i64,
+    time: Duration,
+    /// What it holds already: whoever waits for one of these waits for us.
+    held: HashSet<i64>,
+}
+
+static ROWS: Statement =
+    Statement::new(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+
+/// To be called before rows of `run` are held: waits a while if others wait for some of them.
+pub(super) fn give_way(task_nos: &[i64]) {
+    let began = session::transaction_began();
+    let (news, left) = GIVEN.with_borrow_mut(|given| {
+        if given.began != began {
+            *given = Given { began, ..Given::default() };
+        }
+        let news: Vec<i64> = task_nos.iter().copied().filter(|n| given.held.insert(*n)).collect();
+        (news, COURTESY.saturating_sub(given.time))
+    });
+    let start = Instant::now();
+    let mut nap = Duration::from_millis(1);
+    while start.elapsed() < left && anybody_waits(&news) {
+        check_for_interrupts();
+        session::nap(nap);
+        nap = (nap * 2).min(Duration::from_millis(10));
+    }
+    GIVEN.with_borrow_mut(|given| given.time += start.elapsed());
+}
+
+fn anybody_waits(task_nos: &[i64]) -> bool {
+    let rows: Vec<(Oid, ItemPointerData)> = match task_nos {
+        [] => Vec::new(),
+        _ => ROWS.query(args![task_nos], |row| (row.need(1), row.need(2))),
+    };
+    rows.into_iter().any(|(table, row)| is_awaited(table, row))
+}
