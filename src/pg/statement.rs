@@ -284,7 +284,21 @@ pub(crate) trait Column: FromDatum + IntoDatum {}
 macro_rules! columns {
     ($($type:ty),* $(,)?) => { $(impl Column for $type {})* };
 }
-columns!(i8, i16, i32, i64, f64, bool, String, Time, JsonText, Interval, Uuid, pg_sys::Oid);
+columns!(
+    i8,
+    i16,
+    i32,
+    i64,
+    f64,
+    bool,
+    String,
+    Time,
+    JsonText,
+    Interval,
+    Uuid,
+    pg_sys::Oid,
+    pg_sys::ItemPointerData
+);
 columns!(Vec<i64>, Vec<Option<i64>>, Vec<Option<i32>>, Vec<Option<String>>);
 
 impl Row<'_> {
