@@ -12,6 +12,7 @@ function _chain(blocks jsonb) -> jsonb
 function _check_role(role regrole) -> void
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
+function _has_its_key(task_no bigint, action_no integer, key_hash bigint) -> boolean
 function _has_part(part text, role regrole) -> boolean
 function _is_inserter() -> boolean
 function _is_monitor() -> boolean
@@ -22,6 +23,7 @@ function _is_operator() -> boolean
 function _is_producer() -> boolean
 function _is_untouched(relation regclass, row_version tid) -> boolean
 function _is_worker() -> boolean
+function _key_hash(group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint
 function _left_behind(action_nos integer[]) -> SETOF integer
 function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer

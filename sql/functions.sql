@@ -645,6 +645,21 @@ CREATE FUNCTION taskq._lane(group_id text)
     RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
+-- Inlined where it is used. Two keys with the same number are told apart by whoever finds entries by it.
+CREATE FUNCTION taskq._key_hash(group_id text, key text)
+    RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN pg_catalog.hashtextextended(key COLLATE pg_catalog."C",
+                                       pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C", 0));
+COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for a group and a merge key in taskq.run';
+
+CREATE FUNCTION taskq._has_its_key(task_no bigint, action_no integer, key_hash bigint)
+    RETURNS boolean
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 10
+    AS 'MODULE_PATHNAME', 'taskq_has_its_key_wrapper';
+COMMENT ON FUNCTION taskq._has_its_key IS
+    'internal: locks the merge key of a task for this transaction, or tells that somebody else has it locked';
+
 CREATE FUNCTION taskq._is_untouched(relation regclass, row_version tid)
     RETURNS boolean
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1

@@ -76,11 +76,12 @@ CREATE TABLE taskq.action_setting (
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
     max_per_group integer,                      -- tasks of one group in progress at the same time
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
-    CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency >= 0),
-    CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL) AND rate_limit >= 1),
+    CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
+    CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL)
+                                                AND rate_limit BETWEEN 1 AND 1000000000),
     CONSTRAINT action_setting_on_timeout_check CHECK (on_timeout IN ('retry', 'abort')),
     CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1),
-    CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group >= 1)
+    CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group BETWEEN 1 AND 100000)
 );
 COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
 
@@ -160,12 +161,19 @@ CREATE TABLE taskq.run (
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
     keyed boolean NOT NULL,                     -- it holds its merge key
     max_duration interval,
-    actor_id text
+    actor_id text,
+    prev_deadline timestamptz,                  -- what went with prev_nonce, if that was not 0
+    prev_granted_at timestamptz,
+    prev_actor_id text,
+    key_hash bigint,                            -- stands for its group and merge key; NULL: no merge key
+    aside bigint                                -- set aside under this reason, see store::aside; NULL: not
 ) WITH (fillfactor = 50);
 CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position)      -- the order of claiming
     WHERE lane = 0;
 CREATE INDEX run_lane_idx ON taskq.run (action_no, priority DESC, lane, position) -- the same within each lane
     WHERE lane <> 0;
+CREATE INDEX run_key_idx ON taskq.run (key_hash) WHERE key_hash IS NOT NULL;      -- what shares a merge key
+CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;          -- set aside under a reason
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
 -- Tasks that wait for other tasks. Deleted when `remaining` reaches zero.
@@ -200,6 +208,7 @@ CREATE TABLE taskq.parked (
     kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
     name text COLLATE "C",                      -- the group ('' for none)
     key text COLLATE "C",
+    action text COLLATE "C",                    -- of the key
     leader_no bigint,
     priority integer NOT NULL,
     position bigint NOT NULL,                   -- where it stood
@@ -207,7 +216,8 @@ CREATE TABLE taskq.parked (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     CONSTRAINT parked_kind_check CHECK (kind IN ('g', 'k', 'm')),
-    CONSTRAINT parked_reason_check CHECK ((kind = 'm') = (leader_no IS NOT NULL) AND (kind <> 'm') = (name IS NOT NULL))
+    CONSTRAINT parked_reason_check CHECK ((kind = 'm') = (leader_no IS NOT NULL) AND (kind <> 'm') = (name IS NOT NULL)
+                                          AND (kind = 'k') = (key IS NOT NULL) AND (kind = 'k') = (action IS NOT NULL))
 );
 CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
 CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- who rides on a task
@@ -219,7 +229,7 @@ CREATE TABLE taskq.task_group (
     paused boolean NOT NULL DEFAULT false,
     max_concurrency integer,                    -- tasks of it in progress at the same time, over all actions
     weight integer,                             -- its share where groups take turns; NULL: 1
-    CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency >= 0),
+    CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
 );
 CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_concurrency = 0;  -- always full
@@ -248,10 +258,11 @@ COMMENT ON TABLE taskq.workgroup IS 'until when the tasks of a workgroup are hel
 
 -- One row per merge key that tasks have; its holder is the one that runs.
 CREATE TABLE taskq.merge_key (
+    action text COLLATE "C" NOT NULL,
     group_id text COLLATE "C" NOT NULL,         -- '' for tasks without a group
     key text COLLATE "C" NOT NULL,
     holder_no bigint,
-    CONSTRAINT merge_key_pkey PRIMARY KEY (group_id, key)
+    CONSTRAINT merge_key_pkey PRIMARY KEY (action, group_id, key)
 ) WITH (fillfactor = 50);
 CREATE INDEX merge_key_holder_idx ON taskq.merge_key (holder_no) WHERE holder_no IS NOT NULL;
 COMMENT ON TABLE taskq.merge_key IS 'which task with a merge key runs';

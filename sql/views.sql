@@ -59,7 +59,8 @@ SELECT t.id,
             ELSE 'ready' END AS state,
        t.unique_key,
        t.retention_aborted,
-       (SELECT l.id FROM taskq.task AS l WHERE l.task_no = COALESCE(s.leader_no, k.leader_no)) AS merged_into,
+       (SELECT l.id FROM taskq.task AS l
+         WHERE l.task_no = COALESCE(s.leader_no, k.leader_no, CASE WHEN r.aside < 0 THEN -r.aside END)) AS merged_into,
        taskq._body_json(t.body) AS body_json
   FROM taskq.task AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -495,10 +496,29 @@ BEGIN
                         WHEN 'g' THEN format('its group "%s" is paused', k.name)
                         WHEN 'k' THEN format('a task with the same merge key "%s" runs: "%s"', k.key,
                                              (SELECT y.id FROM taskq.merge_key AS m JOIN taskq.task AS y ON y.task_no = m.holder_no
-                                               WHERE m.group_id = k.name AND m.key = k.key))
+                                               WHERE m.action = k.action AND m.group_id = k.name AND m.key = k.key))
                         ELSE format('it shares the end of "%s", which has the same merge key',
                                     (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
                    FROM taskq.parked AS k WHERE k.task_no = number
+                 UNION ALL
+                 -- What is set aside in its place.
+                 SELECT CASE WHEN r.aside < 0
+                             THEN format('it shares the end of "%s", which has the same merge key',
+                                         (SELECT y.id FROM taskq.task AS y WHERE y.task_no = -r.aside))
+                             ELSE (SELECT format('a task with the same merge key "%s" runs: "%s"', m.key, y.id)
+                                     FROM taskq.task AS me
+                                     JOIN taskq.action AS a ON a.action_no = me.action_no
+                                     JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
+                                                              AND m.group_id = COALESCE(me.group_id, '')
+                                     JOIN taskq.task AS y ON y.task_no = m.holder_no
+                                    WHERE me.task_no = number) END
+                   FROM taskq.run AS r
+                  WHERE r.task_no = number AND r.aside IS NOT NULL
+                    AND (r.aside < 0 OR EXISTS (SELECT FROM taskq.task AS me
+                                                  JOIN taskq.action AS a ON a.action_no = me.action_no
+                                                  JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
+                                                                           AND m.group_id = COALESCE(me.group_id, '')
+                                                 WHERE me.task_no = number AND m.holder_no IS NOT NULL))
                  UNION ALL
                  SELECT format('its group "%s" is paused', g.group_id) FROM taskq.task_group AS g
                   WHERE g.group_id = t.group_id AND g.paused
@@ -684,14 +704,40 @@ CREATE FUNCTION taskq.check()
         SELECT 'deadline that nobody looks after', t.id, r.deadline::text
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
-         WHERE r.nonce <> 0 AND NOT r.grantable AND r.deadline < 'infinity'
+         WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND r.deadline < 'infinity'
            AND NOT EXISTS (SELECT FROM (SELECT l.base, unnest(l.task_nos) AS task_no FROM taskq.lease AS l) AS l
                             WHERE l.task_no = r.task_no AND (l.base # l.task_no) = r.nonce)
         UNION ALL
         SELECT 'task is neither held nor grantable', t.id, NULL
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
-         WHERE r.nonce = 0 AND NOT r.grantable
+         WHERE r.nonce = 0 AND NOT r.grantable AND r.aside IS NULL
+        UNION ALL
+        -- What is set aside is not held, and has a reason, or a lease after which somebody looks again.
+        SELECT 'task set aside although it is held', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.aside IS NOT NULL AND (r.grantable OR r.limited OR r.keyed)
+        UNION ALL
+        SELECT 'task set aside without a reason', t.id, r.aside::text
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE r.aside IS NOT NULL
+           AND NOT CASE WHEN r.aside < 0
+                   THEN EXISTS (SELECT FROM taskq.run AS l WHERE l.task_no = -r.aside AND l.keyed)
+                   ELSE EXISTS (SELECT FROM taskq.task_group AS g WHERE g.group_id = t.group_id AND g.paused)
+                     OR EXISTS (SELECT FROM taskq.merge_key AS m
+                                 WHERE m.action = a.name AND m.group_id = COALESCE(t.group_id, '')
+                                   AND m.key = t.merge_key AND m.holder_no IS NOT NULL) END
+           AND NOT EXISTS (SELECT FROM taskq.lease AS l
+                            WHERE r.task_no = ANY (l.task_nos) AND (l.base # r.task_no) = r.nonce)
+        UNION ALL
+        -- A rider has no token.
+        SELECT 'rider with a token', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.aside < 0 AND r.nonce <> 0
         UNION ALL
         -- What is held is held by a performance.
         SELECT 'slot of a task that is not held', t.id, l.name || ' ' || l.group_id || ' ' || l.slot_no
@@ -728,12 +774,31 @@ CREATE FUNCTION taskq.check()
          WHERE m.holder_no IS NOT NULL
            AND NOT EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = m.holder_no AND r.keyed AND NOT r.grantable)
         UNION ALL
+        -- What runs with a key has it, and entries with a key are found by it.
+        SELECT 'task runs without its merge key', t.id, t.merge_key
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE t.merge_key IS NOT NULL AND r.aside IS NULL AND NOT r.grantable
+           AND NOT EXISTS (SELECT FROM taskq.merge_key AS m WHERE m.holder_no = r.task_no)
+        UNION ALL
+        SELECT 'wrong number of a merge key', t.id, t.merge_key
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.key_hash IS DISTINCT FROM taskq._key_hash(t.group_id, t.merge_key)
+        UNION ALL
+        SELECT 'merge key that has no row', t.id, t.merge_key
+          FROM taskq.task AS t
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE t.merge_key IS NOT NULL
+           AND NOT EXISTS (SELECT FROM taskq.merge_key AS m
+                            WHERE m.action = a.name AND m.group_id = COALESCE(t.group_id, '') AND m.key = t.merge_key)
+        UNION ALL
         -- What is parked has a reason.
         SELECT 'task parked without a reason', t.id, k.kind::text || ' ' || COALESCE(k.name, k.leader_no::text)
           FROM taskq.parked AS k
           JOIN taskq.task AS t ON t.task_no = k.task_no
           LEFT JOIN taskq.task_group AS g ON g.group_id = k.name AND g.paused
-          LEFT JOIN taskq.merge_key AS m ON m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL
+          LEFT JOIN taskq.merge_key AS m ON m.action = k.action AND m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL
           LEFT JOIN taskq.run AS r ON r.task_no = k.leader_no AND r.keyed
          WHERE NOT CASE k.kind WHEN 'g' THEN g.group_id IS NOT NULL
                                WHEN 'k' THEN m.key IS NOT NULL

@@ -38,19 +38,20 @@ impl Source<'_> {
 }
 
 /// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in
-/// `passed`. Where an action takes turns, the oldest of those that it would have taken stands for it.
+/// `passed`. Of what is in no lane only those count that stand at `from` or behind. Where an action takes turns, the oldest of those that it would have taken stands for it.
 pub(super) fn next(
     sources: &[Source],
     wanted: usize,
     passed: &HashMap<i64, i64>,
     lane_zero: bool,
+    from: i64,
 ) -> Vec<Candidate> {
     let plain: Vec<i32> =
         sources.iter().filter(|s| !s.laned && lane_zero).map(|s| s.action.action_no).collect();
     let mut streams: Vec<VecDeque<Candidate>> = Vec::new();
     if !plain.is_empty() {
         let depth = wanted.saturating_add(passed.len()).min(i32::MAX as usize / 2);
-        let mut peeked = statements::peek(&plain, depth as i32);
+        let mut peeked = statements::peek(&plain, depth as i32, from);
         peeked.retain(|c| !passed.contains_key(&c.task_no));
         streams.push(peeked.into());
     }

@@ -10,10 +10,11 @@
 //!
 //! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
 //! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
-//! without waiting; where that cannot be had, the entry stays and is given back in place.
+//! without waiting; where that cannot be had, the entry is set aside in place (see [`crate::store::aside`]), and so is one
+//! that a late actor may still return. **Each entry is met once**, whatever its past.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
 
@@ -24,6 +25,8 @@ use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
+use crate::store::aside;
+use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
 
@@ -60,29 +63,26 @@ static REMOVE: Statement =
 static GIVE_BACK: Statement = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
-             deadline = CASE r.prev_nonce WHEN 0 THEN 'infinity' ELSE $2 END,
-             granted_at = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.granted_at END,
-             actor_id = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.actor_id END,
+             deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
+             actor_id = r.prev_actor_id,
              position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE r.task_no = ANY ($1)",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
+    &[INT8ARRAYOID],
 );
 /// The same into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
 /// attach dependencies are not in the way.
 static GIVE_TO_LANES: Statement = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
-             deadline = CASE r.prev_nonce WHEN 0 THEN 'infinity' ELSE $2 END,
-             granted_at = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.granted_at END,
-             actor_id = CASE r.prev_nonce WHEN 0 THEN NULL ELSE r.actor_id END,
-             lane = u.lane, position = u.position
+             deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
+             actor_id = r.prev_actor_id, lane = u.lane, position = u.position
         FROM (SELECT u.task_no, l.lane,
                      pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
                 FROM pg_catalog.unnest($1) AS u(task_no)
                CROSS JOIN LATERAL (SELECT taskq._lane(t.group_id) AS lane FROM taskq.task t
                                     WHERE t.task_no = u.task_no OFFSET 0) AS l) AS u
        WHERE r.task_no = u.task_no",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
+    &[INT8ARRAYOID],
 );
 
 /// Those of the entries that may run now.
@@ -128,7 +128,7 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
             admitted.push(grant);
         }
     }
-    let admitted = by_key(admitted, &mut turned_away);
+    let admitted = by_key(claim, admitted, &mut turned_away);
     turn_away(claim, turned_away);
     admitted
 }
@@ -143,31 +143,30 @@ fn belongs_into_lane(claim: &Claim, grant: &Grant, group: &str, limited: bool, h
 }
 
 /// Of the entries with a merge key, those that are the first with their key.
-fn by_key(taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Way)>) -> Vec<Grant> {
-    let mut leaders: HashMap<(String, String), i64> = HashMap::new();
-    let mut admitted = Vec::with_capacity(taken.len());
-    for grant in taken {
-        let Some(key) = grant.merge_key.clone() else {
-            admitted.push(grant);
-            continue;
-        };
-        let key = (grant.group_id.clone().unwrap_or_default(), key);
-        if let Some(leader) = leaders.get(&key) {
-            // It was ready when the other was granted: it shares its end.
-            turned_away.push((grant, Way::Park(Reason::Rides(*leader))));
-            continue;
-        }
-        match merge::take(&key.0, &key.1, grant.task_no) {
-            merge::Taken::Ours => {
-                leaders.insert(key, grant.task_no);
-                admitted.push(grant);
-            }
-            merge::Taken::Busy => turned_away.push((grant, Way::Park(Reason::Key(key.0, key.1)))),
-            merge::Taken::Locked => turned_away.push((grant, Way::Requeue)),
+fn by_key(claim: &Claim, mut taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Way)>) -> Vec<Grant> {
+    if taken.iter().all(|g| g.merge_key.is_none()) {
+        return taken;
+    }
+    taken.sort_by_key(|g| (Reverse(g.priority), g.position));
+    let key = |g: &Grant| MergeKey::of(&g.action, g.group_id.as_deref(), g.merge_key.as_deref());
+    let mut first: BTreeMap<MergeKey, i64> = BTreeMap::new();
+    for grant in &taken {
+        if let Some(key) = key(grant) {
+            first.entry(key).or_insert(grant.task_no);
         }
     }
-    for ((group, key), leader) in leaders {
-        merge::gather_riders(&group, &key, leader);
+    let leaders = merge::lead(&first, claim.now);
+    let mut admitted = Vec::with_capacity(taken.len());
+    for grant in taken {
+        match key(&grant) {
+            None => admitted.push(grant),
+            Some(key) => match leaders.get(&key) {
+                Some(leader) if *leader == grant.task_no => admitted.push(grant),
+                // It was ready when the other was granted: it shares its end.
+                Some(leader) => turned_away.push((grant, Way::Park(Reason::Rides(*leader)))),
+                None => turned_away.push((grant, Way::Park(Reason::Key(key)))),
+            },
+        }
     }
     admitted
 }
@@ -177,8 +176,8 @@ impl Found {
     fn note(&mut self, turned_away: &[(Grant, Way)]) {
         for (grant, way) in turned_away {
             match way {
-                Way::Park(Reason::Key(group, key)) => {
-                    self.busy.insert((group.clone(), key.clone()));
+                Way::Park(Reason::Key(key)) => {
+                    self.busy.insert(key.clone());
                 }
                 Way::Park(Reason::Group(_)) | Way::Schedule(_) => {}
                 Way::Park(Reason::Rides(_)) | Way::Lane | Way::Requeue => continue,
@@ -201,11 +200,9 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
         turned_away.into_iter().partition(|(_, way)| matches!(way, Way::Lane));
     give_to_lanes(claim, to_lanes.into_iter().map(|(grant, _)| grant).collect());
     let (staying, turned_away) = remove(turned_away);
-    if !staying.is_empty() {
-        claim.seen.extend(staying.iter().copied());
-        GIVE_BACK.execute(args![staying, claim.now]);
-    }
-    let (mut parked, mut requeued, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
+    set_aside(claim, staying);
+    let (mut parked, mut riders) = (Vec::new(), Vec::new());
+    let (mut requeued, mut scheduled) = (Vec::new(), Vec::new());
     for (grant, way) in turned_away {
         let freed = Freed {
             task_no: grant.task_no,
@@ -216,7 +213,10 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
         };
         match way {
             Way::Lane => {}
-            Way::Park(reason) => parked.push(Parked { freed, position: grant.position, reason }),
+            Way::Park(reason) => {
+                let all = if matches!(reason, Reason::Rides(_)) { &mut riders } else { &mut parked };
+                all.push(Parked { freed, position: grant.position, reason });
+            }
             Way::Requeue => {
                 claim.seen.insert(grant.task_no);
                 requeued.push(freed);
@@ -225,14 +225,38 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
         }
     }
     parked::park(&parked);
+    merge::park_riders(riders, claim.now);
     ready::make_ready(&requeued);
     ready::hold_back(&scheduled);
 }
 
-/// Removes the rows of entries that are to go elsewhere. Some stay: those that an earlier actor may still return,
-/// since their token is found there, and those that somebody else holds.
-fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<i64>, Vec<(Grant, Way)>) {
-    let going: Vec<i64> = turned_away.iter().filter(|(g, _)| !g.overdue).map(|(g, _)| g.task_no).collect();
+/// What cannot leave `run` is set aside there, or put back at the end of its priority.
+fn set_aside(claim: &mut Claim, staying: Vec<(Grant, Way)>) {
+    let (mut aside, mut back) = (Vec::new(), Vec::new());
+    for (grant, way) in staying {
+        match way {
+            Way::Park(reason) => aside.push((grant.task_no, reason.aside(), None)),
+            Way::Schedule(due) => {
+                let workgroup = grant.workgroup.as_deref().unwrap_or_default();
+                aside.push((grant.task_no, aside::workgroup(workgroup), Some(due)));
+            }
+            Way::Requeue | Way::Lane => back.push(grant.task_no),
+        }
+    }
+    aside::set_taken(&aside);
+    if !back.is_empty() {
+        claim.seen.extend(back.iter().copied());
+        GIVE_BACK.execute(args![back]);
+    }
+}
+
+/// Removes the rows of entries that are to go elsewhere; returns those that stay, and those that are gone. Those stay
+/// that a late actor may still return, since their token is found there (the token of a rider is void), and those that
+/// somebody else holds.
+#[allow(clippy::type_complexity)]
+fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way)>) {
+    let may_go = |(grant, way): &&(Grant, Way)| !grant.overdue || matches!(way, Way::Park(Reason::Rides(_)));
+    let going: Vec<i64> = turned_away.iter().filter(may_go).map(|(g, _)| g.task_no).collect();
     let locked: HashSet<i64> = if going.is_empty() {
         HashSet::new()
     } else {
@@ -243,7 +267,7 @@ fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<i64>, Vec<(Grant, Way)>) {
     if !gone.is_empty() {
         REMOVE.execute(args![gone.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>()]);
     }
-    (staying.into_iter().map(|(g, _)| g.task_no).collect(), gone)
+    (staying, gone)
 }
 
 /// Puts entries into the lanes of their groups, in their order.
@@ -253,7 +277,7 @@ fn give_to_lanes(claim: &mut Claim, mut grants: Vec<Grant>) {
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
     let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
-    GIVE_TO_LANES.execute(args![task_nos.as_slice(), claim.now]);
+    GIVE_TO_LANES.execute(args![task_nos.as_slice()]);
     ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
     claim.to_lanes.extend(grants.iter().map(|g| g.action_no));
     claim.moved_into_lanes.extend(task_nos);

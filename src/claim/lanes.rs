@@ -15,7 +15,7 @@ use super::candidates::{Candidate, Source};
 use super::turns::{self, Lane, Turn};
 use crate::flow::actions::Action;
 use crate::flow::slots;
-use crate::pg::session::{assign_transaction_id, is_running, random_62_bits};
+use crate::pg::session::{assign_transaction_id, random_62_bits};
 use crate::pg::statement::{Statement, args};
 use crate::wake;
 
@@ -315,57 +315,21 @@ pub(super) fn move_in(action: &Action, most: usize) -> usize {
     moved
 }
 
-/// The first entries of the first $3 lanes that are not full ($2), and who has locked or changed each last.
-static LOCKERS: Statement = Statement::new(
-    c"WITH RECURSIVE lanes(priority, lane) AS (
-        (SELECT r.priority, r.lane FROM taskq.run r
-          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable
-          ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
-        UNION ALL
-        SELECT n.priority, n.lane FROM lanes
-         CROSS JOIN LATERAL (
-               (SELECT r.priority, r.lane FROM taskq.run r
-                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority = lanes.priority
-                   AND r.lane > lanes.lane
-                 ORDER BY r.lane, r.position LIMIT 1)
-               UNION ALL
-               (SELECT r.priority, r.lane FROM taskq.run r
-                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < lanes.priority
-                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
-               LIMIT 1) AS n)
-      SELECT h.xmax
-        FROM (SELECT l.priority, l.lane FROM lanes AS l WHERE l.lane <> ALL ($2) LIMIT $3) AS l
-       CROSS JOIN LATERAL (SELECT r.xmax::text::bigint AS xmax FROM taskq.run r
-                            WHERE r.action_no = $1 AND r.priority = l.priority AND r.lane = l.lane AND r.lane <> 0
-                              AND r.grantable
-                            ORDER BY r.position LIMIT $3) AS h
-       LIMIT $3",
-    &[INT4OID, INT8ARRAYOID, INT4OID],
-);
-
-/// Which of the actions have an entry in a lane that is not full, as far as this transaction can see. With
-/// `unlocked`, one that no open transaction has locked.
-pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>, unlocked: bool) -> Vec<i32> {
+/// Which of the actions have an entry in a lane that is not full, as far as this transaction can see.
+pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec<i32> {
     let laned: Vec<&Action> = actions.filter(|a| a.has_lanes()).collect();
     if laned.is_empty() {
         return Vec::new();
     }
     let full = slots::full_lanes(laned.iter().map(|a| a.name.clone()));
-    laned.into_iter().filter(|a| has_entry(a, &full_in(a, &full), unlocked)).map(|a| a.action_no).collect()
-}
-
-fn has_entry(action: &Action, full: &[i64], unlocked: bool) -> bool {
-    let mut depth: i32 = if unlocked { 4 } else { 1 };
-    loop {
-        let lockers: Vec<i64> = LOCKERS.query(args![action.action_no, full, depth], |row| row.need(1));
-        if lockers.iter().any(|xid| !unlocked || !is_running(*xid)) {
-            return true;
-        }
-        if lockers.len() < depth as usize {
-            return false;
-        }
-        depth = depth.saturating_mul(8).min(MOST);
-    }
+    let below = i64::from(i32::MAX) + 1;
+    let has_entry = |action: &Action| {
+        let top: Option<i32> = TOP
+            .first(args![action.action_no, full_in(action, &full), below, false], |row| row.get(1))
+            .flatten();
+        top.is_some()
+    };
+    laned.into_iter().filter(|a| has_entry(a)).map(|a| a.action_no).collect()
 }
 
 /// The lanes that are full for an action.

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::allowance::{Allowances, Full, Reserved};
 use super::candidates::{self, Candidate, Source};
+use super::left_out::LeftOut;
 use super::{Claim, Grant, MOST_MOVES, lanes, statements, sweep, turns};
 use crate::flow::actions::Action;
 use crate::flow::group_settings;
@@ -28,11 +29,12 @@ const FIRST_MOVE: usize = 1_000;
 const MOST_IN_A_ROUND: usize = 10_000;
 
 /// Grants as many as there is room for, within the limits.
-pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
-    let mut sources = sources(claim, actions);
+pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, grants: &mut Vec<Grant>) {
+    let mut sources = sources(actions, &claim.to_lanes);
     let mut allowances = Allowances::default();
-    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands.
-    let mut passed: HashMap<i64, i64> = HashMap::new();
+    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need not
+    // be tried.
+    let mut passed: HashMap<i64, i64> = left_out.entries().clone();
     // How many entries a round looks at: more, if those before had no luck.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
@@ -43,7 +45,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
         let lane_zero = claim.moves < MOST_MOVES;
         let wanted = window.max(room);
-        let next = candidates::next(&sources, wanted, &passed, lane_zero);
+        let next = candidates::next(&sources, wanted, &passed, lane_zero, 0);
         if next.is_empty() {
             break;
         }
@@ -65,13 +67,16 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
             to_move *= 2;
         }
     }
-    allowances.settle(actions);
+    if !claim.request.trial || grants.is_empty() {
+        allowances.settle(actions);
+    }
 }
 
-fn sources<'a>(claim: &Claim, actions: &[&'a Action]) -> Vec<Source<'a>> {
+/// `laned` are actions of which entries were met that belong into lanes.
+pub(super) fn sources<'a>(actions: &[&'a Action], laned: &HashSet<i32>) -> Vec<Source<'a>> {
     let laned: HashSet<i32> = actions
         .iter()
-        .filter(|a| a.has_lanes() || claim.to_lanes.contains(&a.action_no))
+        .filter(|a| a.has_lanes() || laned.contains(&a.action_no))
         .map(|a| a.action_no)
         .collect();
     let names = actions.iter().filter(|a| laned.contains(&a.action_no)).map(|a| a.name.clone());
@@ -159,7 +164,7 @@ fn take(
         return Vec::new();
     }
     for (candidate, _) in &chosen {
-        if let Some(turn) = candidate.turn {
+        if let Some(turn) = candidate.turn.filter(|_| !claim.request.trial) {
             turns::remember(candidate.action_no, turn);
         }
     }
@@ -171,7 +176,9 @@ fn take(
             taken.extend(statements::these(claim.request, &numbers, claim.base, claim.now, seated));
         }
     }
-    wake::taken(taken.iter().map(|g| g.action_no));
+    if !claim.request.trial {
+        wake::taken(taken.iter().map(|g| g.action_no));
+    }
     let reserved: HashMap<i64, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
     let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
     let granted: HashSet<i64> = admitted.iter().map(|g| g.task_no).collect();

@@ -65,6 +65,8 @@ pub(crate) struct Seen {
 #[derive(Default)]
 struct Marks {
     decided: Decided,
+    /// Up to here every position was decided when the latest look was taken; 0 if that cannot be told.
+    decided_to: i64,
     /// By action and priority.
     marks: HashMap<i32, BTreeMap<i32, Mark>>,
     /// How many looks, and how many grants, there were so far.
@@ -86,11 +88,6 @@ thread_local! {
     static MARKS: RefCell<Marks> = RefCell::default();
 }
 
-/// Where entries of these actions may be.
-pub(crate) fn ranges(action_nos: &[i32]) -> Ranges {
-    MARKS.with_borrow(|marks| marks.ranges(action_nos, |mark| mark.start))
-}
-
 /// Where entries of these actions were when this call looked: for what follows the look in the same call. What that
 /// look did not include is walked from its mark.
 pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
@@ -105,12 +102,34 @@ pub(crate) fn known(action_nos: &[i32]) -> Known {
 /// Moves the marks up, as far as a look at them allows.
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with_borrow_mut(|marks| {
+        marks.decided_to = 0;
         if marks.note(known, seen)
             && let Some(bound) = marks.decided.bound(&seen.look)
         {
+            marks.decided_to = bound;
             marks.advance(known, seen, bound);
         }
     });
+}
+
+/// Up to where every position was decided when this call looked: what has a place up to there and is not seen by what
+/// follows the look will never be.
+pub(super) fn decided() -> i64 {
+    MARKS.with_borrow(|marks| marks.decided_to)
+}
+
+/// [`ranges_of_look`], from a position on.
+pub(super) fn ranges_from(action_nos: &[i32], from: i64) -> Ranges {
+    MARKS.with_borrow(|marks| {
+        let mut ranges = marks.ranges_of_look(action_nos);
+        ranges.starts.iter_mut().for_each(|start| *start = from.max(*start));
+        ranges
+    })
+}
+
+/// Remembers the priority of an entry that was met, so that its stretch is walked from a position on.
+pub(super) fn learn_priority(action_no: i32, priority: i32) {
+    MARKS.with_borrow_mut(|marks| marks.learn(action_no, priority));
 }
 
 /// Remembers the priorities of tasks that were granted.

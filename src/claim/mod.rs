@@ -16,6 +16,7 @@ mod allowance;
 mod candidates;
 mod gates;
 pub(crate) mod lanes;
+pub(crate) mod left_out;
 mod limited;
 pub(crate) mod marks;
 pub(crate) mod merge;
@@ -27,6 +28,7 @@ use std::collections::HashSet;
 
 use pgrx::datum::Interval;
 
+use crate::claim::left_out::LeftOut;
 use crate::flow::actions::Action;
 use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
@@ -36,11 +38,14 @@ use crate::upkeep::leases;
 use crate::wake;
 
 /// What a call asks for.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) actor_id: String,
     pub(crate) max_tasks: usize,
     pub(crate) actions: Vec<String>,
     pub(crate) max_duration: Option<Interval>,
+    /// Whether it only wants to know: what it is granted is rolled back, and nothing is to be left of it.
+    pub(crate) trial: bool,
 }
 
 /// A task that a call is granted.
@@ -93,9 +98,18 @@ type HasSlot<'a> = &'a dyn Fn(i64, &Limit) -> bool;
 
 /// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
 /// its way, which others should see soon.
-pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &mut Vec<Grant>) -> bool {
+///
+/// What is `left_out` has been looked at, and may not run.
+pub(crate) fn claim(
+    request: &Request,
+    actions: &[Action],
+    now: Time,
+    left_out: &LeftOut,
+    grants: &mut Vec<Grant>,
+) -> bool {
     let open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
     let first = grants.len();
+    merge::begin();
     if open.is_empty() || first >= request.max_tasks {
         return false;
     }
@@ -110,17 +124,21 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
         to_lanes: HashSet::new(),
         moved_into_lanes: Vec::new(),
     };
-    let choosing = open.iter().any(|a| a.is_chosen_from());
+    // Entries are left out by choosing others.
+    let choosing = !left_out.is_empty() || open.iter().any(|a| a.is_chosen_from());
     if !choosing {
         claim.unlimited(&open.iter().map(|a| a.action_no).collect::<Vec<_>>(), grants);
     }
     // A group may have got a limit since its tasks came.
     if choosing || !claim.to_lanes.is_empty() {
-        limited::claim(&mut claim, &open, grants);
+        limited::claim(&mut claim, &open, left_out, grants);
     }
-    let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
-    leases::record(&granted, claim.base);
-    marks::learn(&grants[first..]);
+    if !request.trial {
+        let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
+        leases::record(&granted, claim.base);
+        marks::learn(&grants[first..]);
+        merge::end();
+    }
     claim.moves > 0
 }
 
@@ -142,7 +160,9 @@ impl Claim<'_> {
             if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(&ranges, depth) < depth) {
                 break;
             }
-            wake::taken(taken.iter().map(|g| g.action_no));
+            if !self.request.trial {
+                wake::taken(taken.iter().map(|g| g.action_no));
+            }
             let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));
             grants.extend(self.admit(taken, &|_, _| false));
             sweep::sweep(self);
@@ -161,6 +181,7 @@ impl Claim<'_> {
         if !taken.iter().any(|g| g.gated) {
             return taken;
         }
+        merge::taken(&taken);
         gates::admit(self, taken, has_slot)
     }
 

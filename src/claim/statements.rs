@@ -21,20 +21,33 @@ use crate::pg::clock::Time;
 use crate::pg::row_version::is_untouched;
 use crate::pg::statement::{Arg, Row, Statement, args, sql};
 
+/// Whether an entry `c` may be locked: nobody has touched it, and its merge key, if it has one, is this claim's (see
+/// [`super::merge`]). Asked in this order.
+macro_rules! free {
+    () => {
+        "CASE WHEN NOT taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid) THEN false
+              WHEN c.key_hash IS NULL THEN true
+              ELSE taskq._has_its_key(c.task_no, c.action_no, c.key_hash) END"
+    };
+}
+
 /// A statement that grants: what it locks is its own, what becomes of that is the same for all. $1 base of the nonces,
 /// $2 actor, $3 now, $4 max_duration, $5 that of the setting; from $6 on its own. `slots`: whether the entries take slots.
 macro_rules! granting {
-    (slots: $slots:literal, locked: $locked:literal, $($type:expr),+ $(,)?) => {
+    (slots: $slots:literal, locked: [$($locked:expr),+], $($type:expr),+ $(,)?) => {
         Statement::new(
             sql!(
                 "WITH granted AS (
                    UPDATE taskq.run r
-                      SET prev_nonce = r.nonce, nonce = $1 # r.task_no, grantable = false, tries = r.tries + 1,
+                      SET prev_nonce = r.nonce, prev_deadline = CASE WHEN r.nonce <> 0 THEN r.deadline END,
+                          prev_granted_at = CASE WHEN r.nonce <> 0 THEN r.granted_at END,
+                          prev_actor_id = CASE WHEN r.nonce <> 0 THEN r.actor_id END,
+                          nonce = $1 # r.task_no, grantable = false, tries = r.tries + 1,
                           granted_at = $3, actor_id = $2, keyed = false, limited = ", $slots, ",
                           deadline = COALESCE($3 OPERATOR(pg_catalog.+) COALESCE($4, r.max_duration, (
                               SELECT s.max_duration FROM taskq.action a JOIN taskq.action_setting s ON s.name = a.name
                                WHERE a.action_no = r.action_no), $5), 'infinity')
-                    WHERE r.ctid = ANY (ARRAY(", $locked, "))
+                    WHERE r.ctid = ANY (ARRAY(", $($locked),+, "))
                       AND r.grantable
                    RETURNING r.task_no, r.nonce, r.tries, r.failures, r.deadline, r.priority, r.position,
                              r.dependencies, r.gated, r.prev_nonce, r.action_no, r.lane)
@@ -61,27 +74,27 @@ macro_rules! granting {
 /// have too little, and no plan can turn the two round.
 static CLAIM_ONE: Statement = granting!(
     slots: "false",
-    locked: "SELECT c.ctid
+    locked: ["SELECT c.ctid
                FROM unnest($8, $9, $10, $11) AS a(action_no, highest, lowest, start)
               CROSS JOIN LATERAL (
                     SELECT c.ctid FROM taskq.run c
                      WHERE c.action_no = $7 AND c.lane = 0 AND c.grantable
                        AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
-                       AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
+                       AND ", free!(), "
                      ORDER BY c.priority DESC, c.position
                      LIMIT $6
                        FOR NO KEY UPDATE SKIP LOCKED) AS c
-              LIMIT $6",
+              LIMIT $6"],
     INT4OID, INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
 );
 
 /// The next entries of several actions: the first of each stretch are merged without locking them, then the best are
-/// locked. What another call holds is passed over by looking deeper the next time round ($7). $6 limit; $8 to $11 the
+/// locked, one after the other. What another call holds is passed over by looking deeper the next time round ($7). $6 limit; $8 to $11 the
 /// [`Ranges`].
 static CLAIM_MANY: Statement = granting!(
     slots: "false",
-    locked: "SELECT l.ctid FROM taskq.run l
-              WHERE l.ctid = ANY (ARRAY(
+    locked: ["SELECT c.ctid
+               FROM pg_catalog.unnest(ARRAY(
                       SELECT p.ctid
                         FROM unnest($8, $9, $10, $11) AS a(action_no, highest, lowest, start)
                        CROSS JOIN LATERAL (
@@ -91,21 +104,22 @@ static CLAIM_MANY: Statement = granting!(
                               ORDER BY c.priority DESC, c.position
                               LIMIT $7) AS p
                        ORDER BY p.priority DESC, p.position
-                       LIMIT $7))
-                AND l.grantable AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, l.ctid)
-              ORDER BY l.priority DESC, l.position
-              LIMIT $6
-                FOR NO KEY UPDATE SKIP LOCKED",
+                       LIMIT $7)) AS h(place)
+              CROSS JOIN LATERAL (
+                    SELECT c.ctid FROM taskq.run c
+                     WHERE c.ctid = h.place AND c.grantable AND ", free!(), "
+                       FOR NO KEY UPDATE SKIP LOCKED) AS c
+              LIMIT $6"],
     INT4OID, INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
 );
 
 /// These entries, by the primary key of `run`, where nobody else holds them. $6 task numbers, $7 whether they take slots.
 static CLAIM_THESE: Statement = granting!(
     slots: "$7",
-    locked: "SELECT c.ctid FROM taskq.run c
+    locked: ["SELECT c.ctid FROM taskq.run c
               WHERE c.task_no = ANY ($6) AND c.grantable
-                AND taskq._is_untouched('taskq.run'::pg_catalog.regclass, c.ctid)
-                FOR NO KEY UPDATE SKIP LOCKED",
+                AND ", free!(), "
+                FOR NO KEY UPDATE SKIP LOCKED"],
     INT8ARRAYOID, BOOLOID,
 );
 
@@ -177,9 +191,9 @@ pub(super) fn grantable(ranges: &Ranges, depth: i32) -> i32 {
     GRANTABLE.first(&[args![depth], &ranges.args()[..]].concat(), |row| row.need(1)).unwrap_or(0)
 }
 
-/// The next `depth` entries of several actions that are in no lanes.
-pub(super) fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
-    PEEK.query(&[args![depth], &marks::ranges_of_look(action_nos).args()[..]].concat(), |row| Candidate {
+/// The next `depth` entries of several actions that are in no lanes, from a position on.
+pub(super) fn peek(action_nos: &[i32], depth: i32, from: i64) -> Vec<Candidate> {
+    PEEK.query(&[args![depth], &marks::ranges_from(action_nos, from).args()[..]].concat(), |row| Candidate {
         task_no: row.need(1),
         action_no: row.need(2),
         priority: row.need(3),

@@ -15,6 +15,8 @@ use super::{Claim, MOST_MOVES};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Row, Statement, args};
+use crate::store::aside;
+use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
 
@@ -36,8 +38,8 @@ pub(super) struct Found {
     pub(super) paused: HashSet<String>,
     /// Workgroups that are held back, and until when.
     pub(super) held_back: HashMap<String, Time>,
-    /// Keys (group and key) that other tasks have, with their rows locked.
-    pub(super) busy: HashSet<(String, String)>,
+    /// Keys that other tasks have, with their rows locked.
+    pub(super) busy: HashSet<MergeKey>,
     /// Where such entries were met since the last look ahead.
     pub(super) met: HashSet<Stretch>,
     looks: u32,
@@ -64,7 +66,7 @@ static AHEAD_IN_LANE: Statement = Statement::new(
     &[INT4OID, INT4OID, INT8OID, INT4OID],
 );
 /// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
-/// still return stay where they are.
+/// still return, and those that somebody attaches a dependency to, are set aside where they are.
 static LOCK: Statement = Statement::new(
     c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
@@ -84,16 +86,17 @@ pub(super) fn sweep(claim: &mut Claim) {
     for stretch in std::mem::take(&mut claim.found.met) {
         let left = MOST_MOVES.saturating_sub(claim.moves).min(most);
         if left > 0 {
-            claim.moves += move_all(&claim.found, stretch, left);
+            let action = claim.action(stretch.action_no).map_or("", |a| a.name.as_str());
+            claim.moves += move_all(&claim.found, stretch, action, left);
         }
     }
 }
 
-fn move_all(found: &Found, stretch: Stretch, most: usize) -> usize {
+fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
     let ahead = if stretch.lane == 0 { &AHEAD } else { &AHEAD_IN_LANE };
     let ways: HashMap<i64, Way> = ahead
         .query(args![stretch.action_no, stretch.priority, stretch.lane, most as i32], |row| {
-            Some((row.need::<i64>(1), found.way(row)?))
+            Some((row.need::<i64>(1), found.way(row, action)?))
         })
         .into_iter()
         .flatten()
@@ -116,7 +119,7 @@ fn move_all(found: &Found, stretch: Stretch, most: usize) -> usize {
             Way::Park(reason) => {
                 parked.push(Parked { freed, position: row.need(2), reason: reason.clone() });
             }
-            Way::Schedule(due) => scheduled.push((freed, *due)),
+            Way::Schedule(_, due) => scheduled.push((freed, *due)),
         }
         freed.task_no
     });
@@ -125,26 +128,38 @@ fn move_all(found: &Found, stretch: Stretch, most: usize) -> usize {
         parked::park(&parked);
         ready::hold_back(&scheduled);
     }
-    locked.len()
+    let moved: HashSet<i64> = locked.into_iter().collect();
+    let staying: Vec<(i64, i64, Option<Time>)> = ways
+        .into_iter()
+        .filter(|(task_no, _)| !moved.contains(task_no))
+        .map(|(task_no, way)| match way {
+            Way::Park(reason) => (task_no, reason.aside(), None),
+            Way::Schedule(workgroup, due) => (task_no, aside::workgroup(&workgroup), Some(due)),
+        })
+        .collect();
+    moved.len() + aside::set(&staying)
 }
 
 /// Where an entry goes.
 enum Way {
     Park(Reason),
-    Schedule(Time),
+    /// With the name of its workgroup.
+    Schedule(String, Time),
 }
 
 impl Found {
     /// What keeps an entry back, if one of the reasons found does; in the order in which the gates ask.
-    fn way(&self, row: Row) -> Option<Way> {
+    fn way(&self, row: Row, action: &str) -> Option<Way> {
         let group: Option<String> = row.get(2);
         if let Some(group) = group.as_ref().filter(|g| self.paused.contains(*g)) {
             return Some(Way::Park(Reason::Group(group.clone())));
         }
-        if let Some(due) = row.get::<String>(3).and_then(|w| self.held_back.get(&w)) {
-            return Some(Way::Schedule(*due));
+        if let Some((workgroup, due)) =
+            row.get::<String>(3).and_then(|w| Some((self.held_back.get(&w)?, w))).map(|(due, w)| (w, *due))
+        {
+            return Some(Way::Schedule(workgroup, due));
         }
-        let key = (group.unwrap_or_default(), row.get::<String>(4)?);
-        self.busy.contains(&key).then_some(Way::Park(Reason::Key(key.0, key.1)))
+        let key = MergeKey::of(action, group.as_deref(), row.get::<String>(4).as_deref())?;
+        self.busy.contains(&key).then_some(Way::Park(Reason::Key(key)))
     }
 }

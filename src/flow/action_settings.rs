@@ -10,7 +10,7 @@ use pgrx::prelude::*;
 
 use super::backoff::Backoff;
 use super::seats;
-use super::slots::{self, Limit};
+use super::slots::{self, Limit, MOST_SLOTS};
 use crate::error::{Refusal, Result, or_throw, required, sentence, shortened};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
@@ -19,6 +19,9 @@ use crate::pg::throw::notice;
 use crate::spec::{MAX_NAME, check_interval};
 use crate::store::actions;
 use crate::wake;
+
+/// The greatest rate: what is left of it is a floating-point number, which tells every one of these from the next.
+const MOST_RATE: i32 = 1_000_000_000;
 
 /// `taskq.set_action(action, max_tries, max_duration, backoff, max_concurrency, rate_limit, rate_period,
 /// retention, notify, on_timeout, max_timeouts, clear, retention_aborted, fair, max_per_group) -> void`
@@ -43,15 +46,18 @@ fn taskq_set_action(
 ) {
     or_throw((|| {
         let name = check_name(action)?;
-        for (argument, value, least) in [
-            ("max_tries", max_tries, 1),
-            ("max_concurrency", max_concurrency, 0),
-            ("rate_limit", rate_limit, 1),
-            ("max_timeouts", max_timeouts, 1),
-            ("max_per_group", max_per_group, 1),
+        for (argument, value, least, most) in [
+            ("max_tries", max_tries, 1, i32::MAX),
+            ("max_concurrency", max_concurrency, 0, MOST_SLOTS),
+            ("rate_limit", rate_limit, 1, MOST_RATE),
+            ("max_timeouts", max_timeouts, 1, i32::MAX),
+            ("max_per_group", max_per_group, 1, MOST_SLOTS),
         ] {
-            if value.is_some_and(|value| value < least) {
-                let hint = format!("Give an integer from {least} up.");
+            if value.is_some_and(|value| !(least..=most).contains(&value)) {
+                let hint = match most {
+                    i32::MAX => format!("Give an integer from {least} up."),
+                    _ => format!("Give an integer from {least} to {most}, or clear the limit to have none."),
+                };
                 return Err(Refusal::out_of_range(argument, &value.unwrap_or(0).to_string(), &hint));
             }
         }

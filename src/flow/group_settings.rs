@@ -6,7 +6,7 @@ use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use super::seats;
-use super::slots::{self, Limit};
+use super::slots::{self, Limit, MOST_SLOTS};
 use crate::error::{Refusal, or_throw, required};
 use crate::pg::statement::{Statement, args};
 use crate::spec::MAX_NAME;
@@ -35,9 +35,9 @@ fn taskq_set_group(
                 "Give a name of 1 to 1,000 bytes.",
             ));
         }
-        if let Some(limit) = max_concurrency.filter(|limit| *limit < 0) {
-            let hint = "Give an integer from 0 up.";
-            return Err(Refusal::out_of_range("max_concurrency", &limit.to_string(), hint));
+        if let Some(limit) = max_concurrency.filter(|limit| !(0..=MOST_SLOTS).contains(limit)) {
+            let hint = format!("Give an integer from 0 to {MOST_SLOTS}, or clear the limit to have none.");
+            return Err(Refusal::out_of_range("max_concurrency", &limit.to_string(), &hint));
         }
         if let Some(weight) = weight.filter(|weight| !(1..=MOST_WEIGHT).contains(weight)) {
             let hint = format!("Give an integer from 1 to {MOST_WEIGHT}.");

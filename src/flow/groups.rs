@@ -16,9 +16,10 @@ use crate::settle::fold;
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
-use crate::store::{attempts, parked, ready};
+use crate::store::{aside, attempts, parked, ready};
 use crate::verbs::cancel::cancel_locked;
 use crate::verbs::delete::delete_locked;
+use crate::wake;
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -130,13 +131,26 @@ static PAUSED: Statement = Statement::new(
     &[TEXTOID],
 );
 
+/// Actions with entries of the group that are ready.
+static READY: Statement = Statement::new(
+    c"SELECT DISTINCT r.action_no
+        FROM (SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
+                            WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
+    &[TEXTOID],
+);
+
 /// What was parked under the group comes back to the end of its priority, in its old order.
 fn resume(group: &str) -> i64 {
     if PAUSED.first(args![group], |row| row.need::<bool>(1)).is_none() {
         return 0;
     }
     set_paused(group, false);
-    ready::make_ready(&parked::release(&parked::Reason::Group(group.to_owned())));
+    let reason = parked::Reason::Group(group.to_owned());
+    aside::release(&[reason.aside()]);
+    ready::make_ready(&parked::release(&reason));
+    // Those that no claim has moved were passed over by calls that sleep now.
+    READY.query(args![group], |row| row.need::<i32>(1)).into_iter().for_each(wake::ready_for_all);
     pending(group)
 }
 

@@ -60,15 +60,15 @@ pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
 static HELD_IN_ACTION: Statement = Statement::new(
     c"SELECT h.task_no
         FROM (SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
-               WHERE a.name = $1 AND r.lane = 0 AND NOT r.grantable
+               WHERE a.name = $1 AND r.lane = 0 AND NOT r.grantable AND r.aside IS NULL
                UNION ALL
               SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
-               WHERE a.name = $1 AND r.lane <> 0 AND NOT r.grantable) AS h",
+               WHERE a.name = $1 AND r.lane <> 0 AND NOT r.grantable AND r.aside IS NULL) AS h",
     &[TEXTOID],
 );
 static HELD_IN_GROUP: Statement = Statement::new(
     c"SELECT t.task_no FROM taskq.task t
-       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND NOT r.grantable OFFSET 0) AS r
+       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND NOT r.grantable AND r.aside IS NULL OFFSET 0) AS r
        WHERE t.group_id = $1",
     &[TEXTOID],
 );
@@ -78,7 +78,7 @@ static WITHOUT_SLOT: Statement = Statement::new(
     c"SELECT r.task_no, COALESCE(t.group_id, '')
         FROM taskq.run r
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
-       WHERE r.task_no = ANY ($1) AND NOT r.grantable AND (t.group_id IS NOT NULL OR NOT $3)
+       WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND (t.group_id IS NOT NULL OR NOT $3)
          AND NOT EXISTS (SELECT FROM taskq.slot s
                           WHERE s.task_no = r.task_no AND s.name = $2
                             AND s.group_id = CASE WHEN $3 THEN t.group_id ELSE '' END OFFSET 0)
@@ -86,7 +86,7 @@ static WITHOUT_SLOT: Statement = Statement::new(
     &[INT8ARRAYOID, TEXTOID, BOOLOID],
 );
 static LOCK_HELD: Statement = Statement::new(
-    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable ORDER BY r.task_no FOR UPDATE",
+    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL ORDER BY r.task_no FOR UPDATE",
     &[INT8ARRAYOID],
 );
 

@@ -19,6 +19,9 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
 use crate::wake;
 
+/// The greatest limit: each place that it allows is a row.
+pub(crate) const MOST_SLOTS: i32 = 100_000;
+
 /// What a limit is for: all tasks of an action, those of one group in it, or those of one group in all actions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Limit {

@@ -10,6 +10,7 @@ use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::spec::{MAX_NAME, check_interval};
+use crate::store::aside;
 use crate::wake;
 
 /// `taskq.delay_workgroup(workgroup, delay) -> timestamptz`
@@ -60,6 +61,15 @@ static BRING_FORWARD: Statement = Statement::new(
     &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
+/// Actions with entries of the workgroup that are ready.
+static READY: Statement = Statement::new(
+    c"SELECT DISTINCT r.action_no
+        FROM (SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1 OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
+                            WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
+    &[TEXTOID],
+);
+
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
 /// until then are brought forward.
 fn set(name: &str, until: Time) {
@@ -70,6 +80,10 @@ fn set(name: &str, until: Time) {
         for action_no in BRING_FORWARD.query(args![task_nos, until], |row| row.need(1)) {
             wake::ready(action_no);
         }
+        // Claims look again whether it is time.
+        aside::release(&[aside::workgroup(name)]);
+        // And calls that sleep look at those that no claim has moved.
+        READY.query(args![name], |row| row.need::<i32>(1)).into_iter().for_each(wake::ready_for_all);
     }
 }
 

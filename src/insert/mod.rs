@@ -23,6 +23,7 @@ use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
+use crate::store::merge_key::MergeKey;
 use crate::store::order::{self, Rank, restartable};
 use crate::store::{numbers, tally};
 use crate::verbs::replace;
@@ -248,9 +249,9 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
         stored.refresh();
     }
 
-    let keys: BTreeSet<(String, String)> = tasks
+    let keys: BTreeSet<MergeKey> = tasks
         .iter()
-        .filter_map(|t| Some((t.spec.group.clone().unwrap_or_default(), t.spec.merge_key.clone()?)))
+        .filter_map(|t| MergeKey::of(&t.spec.action, t.spec.group.as_deref(), t.spec.merge_key.as_deref()))
         .collect();
     if !keys.is_empty() {
         merge::make_keys(&keys.into_iter().collect::<Vec<_>>());

@@ -101,12 +101,13 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
 /// transaction had its id.
 static INSERT_READY: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane)
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
       SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
              COALESCE(u.dependencies, 0), true, false, COALESCE(u.gated, false), false, u.max_duration,
-             CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
-             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of)",
+             CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END,
+             CASE WHEN u.key IS NOT NULL THEN taskq._key_hash(u.key_group, u.key) END
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of, key_group, key)",
     &[
         INT8ARRAYOID,
         INT4ARRAYOID,
@@ -115,6 +116,8 @@ static INSERT_READY: Statement = Statement::new(
         INT4ARRAYOID,
         INTERVALARRAYOID,
         BOOLARRAYOID,
+        TEXTARRAYOID,
+        TEXTARRAYOID,
         TEXTARRAYOID,
     ],
 );
@@ -140,6 +143,8 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
         sparse(ready.iter().map(|(t, _)| t.spec.max_duration)),
         sparse(ready.iter().map(|(t, _)| t.spec.is_gated().then_some(true))),
         lanes(ready),
+        sparse(ready.iter().map(|(t, _)| t.spec.group.as_deref().filter(|_| t.spec.merge_key.is_some()))),
+        sparse(ready.iter().map(|(t, _)| t.spec.merge_key.as_deref())),
     ]);
 }
 

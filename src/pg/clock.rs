@@ -11,6 +11,7 @@ pub(crate) struct Time(pub(crate) i64);
 impl Time {
     /// Later than any other.
     pub(crate) const INFINITY: Time = Time(i64::MAX);
+    pub(crate) const BEGINNING: Time = Time(i64::MIN);
 
     /// This time plus an interval, with months and days counted as Postgres counts them.
     pub(crate) fn plus(self, interval: Interval) -> Time {

@@ -85,14 +85,6 @@ pub(crate) fn is_read_committed() -> bool {
     unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
-/// Whether the transaction with this id, as a row's `xmax` gives it, is still open.
-pub(crate) fn is_running(xid: i64) -> bool {
-    let Ok(xid) = u32::try_from(xid) else { return false };
-    let xid = pg_sys::TransactionId::from(xid);
-    // SAFETY: looks up a transaction; ids that no running one has are fine. The special ids are no transactions.
-    unsafe { xid >= pg_sys::FirstNormalTransactionId && pg_sys::TransactionIdIsInProgress(xid) }
-}
-
 unsafe extern "C" {
     /// access/twophase.h; not among pgrx's bindings.
     static max_prepared_xacts: std::ffi::c_int;

@@ -49,9 +49,19 @@ static ADVANCE: Statement = Statement::new(
 static NEXT: Statement =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1", &[]);
 
+static NEXT_AFTER: Statement = Statement::new(
+    c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1",
+    &[TIMESTAMPTZOID],
+);
+
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
     NEXT.first(args![], |row| row.need(1))
+}
+
+/// The same of those that are due after a time.
+pub(crate) fn next_after(time: Time) -> Option<Time> {
+    NEXT_AFTER.first(args![time], |row| row.need(1))
 }
 
 /// A schedule that is due.

@@ -7,7 +7,7 @@
 mod cron;
 mod fire;
 
-pub(crate) use fire::{fire_due, next_at};
+pub(crate) use fire::{fire_due, next_after, next_at};
 
 use fire::run_now;
 

@@ -133,6 +133,11 @@ pub(crate) fn before_commit() {
     }
 }
 
+/// Whether there is anything to look at.
+pub(crate) fn has_touched() -> bool {
+    !TOUCHED.with_borrow(BTreeMap::is_empty)
+}
+
 /// The same look in the middle of a transaction, for counters whose locks it has given up by rolling a subtransaction
 /// back; whether it changed anything.
 pub(crate) fn look_now() -> bool {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID};
+use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
 
 use super::commit::Touch;
 use super::signal::{Delta, Deltas, apply};
@@ -109,6 +109,23 @@ pub(crate) fn due(limit: usize, now: Time) -> bool {
     let from = AT.get();
     let waiting = next(from, FEW);
     AT.set(if waiting.len() < FEW as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
+    let mut due = unsent::look(&waiting).all_sent;
+    due.truncate(limit);
+    fold(due, now)
+}
+
+static OF_ACTIONS: Statement = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.action_no = ANY ($2)",
+    &[INT8ARRAYOID, INT4ARRAYOID],
+);
+
+/// The same of tasks of these actions. For calls that undo it if they have no use for it: nobody may rely on those to
+/// count for others.
+pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
+    let from = AT.get();
+    let waiting = next(from, FEW);
+    AT.set(if waiting.len() < FEW as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
+    let waiting: Vec<i64> = OF_ACTIONS.query(args![waiting, action_nos], |row| row.need(1));
     let mut due = unsent::look(&waiting).all_sent;
     due.truncate(limit);
     fold(due, now)

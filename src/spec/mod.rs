@@ -24,6 +24,9 @@ use crate::state::Condition;
 /// index entry can hold.
 pub(crate) const MAX_NAME: usize = 1000;
 
+/// How many bytes a merge key may have together with its action and group: what an index can hold.
+const MAX_MERGE_KEY: usize = 2600;
+
 /// A task to insert.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSpec {
@@ -172,6 +175,13 @@ impl TaskSpec {
                     return refuse(format!("key \"{key}\" has {} bytes, {MAX_NAME} are allowed", name.len()));
                 }
                 _ => {}
+            }
+        }
+        if let Some(key) = &self.merge_key {
+            let all = key.len() + self.action.len() + self.group.as_ref().map_or(0, String::len);
+            if all > MAX_MERGE_KEY {
+                let what = format!("key \"merge_key\", the action and the group have {all} bytes, ");
+                return refuse(format!("{what}{MAX_MERGE_KEY} are allowed"));
             }
         }
         if self.max_tries.is_some_and(|tries| tries < 1) {

@@ -2,9 +2,11 @@
 //! they are locked, ready rows.
 
 pub(crate) mod actions;
+pub(crate) mod aside;
 pub(crate) mod attempts;
 pub(crate) mod decided;
 pub(crate) mod live;
+pub(crate) mod merge_key;
 pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod parked;

@@ -2,6 +2,8 @@
 
 use pgrx::pg_sys::{CHARARRAYOID, CHAROID, INT4ARRAYOID, INT8ARRAYOID, INT8OID, TEXTARRAYOID, TEXTOID};
 
+use super::aside;
+use super::merge_key::MergeKey;
 use super::ready::Freed;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
@@ -11,21 +13,46 @@ use crate::pg::statement::{Statement, args};
 pub(crate) enum Reason {
     /// Its group is paused.
     Group(String),
-    /// A task with its key (group and key) runs.
-    Key(String, String),
+    /// A task with its key runs.
+    Key(MergeKey),
     /// It shares the end of this task.
     Rides(i64),
 }
 
 impl Reason {
-    /// As `parked` stores it: kind, name, key, leader.
-    fn stored(&self) -> (i8, Option<&str>, Option<&str>, Option<i64>) {
+    /// As `parked` stores it.
+    fn stored(&self) -> Stored<'_> {
+        let nothing = Stored { kind: 0, name: None, key: None, action: None, leader: None };
         match self {
-            Reason::Group(group) => (b'g' as i8, Some(group), None, None),
-            Reason::Key(group, key) => (b'k' as i8, Some(group), Some(key), None),
-            Reason::Rides(leader) => (b'm' as i8, None, None, Some(*leader)),
+            Reason::Group(group) => Stored { kind: b'g' as i8, name: Some(group), ..nothing },
+            Reason::Key(key) => Stored {
+                kind: b'k' as i8,
+                name: Some(&key.group),
+                key: Some(&key.key),
+                action: Some(&key.action),
+                ..nothing
+            },
+            Reason::Rides(leader) => Stored { kind: b'm' as i8, leader: Some(*leader), ..nothing },
         }
     }
+
+    /// As `run` has it of what is set aside there.
+    pub(crate) fn aside(&self) -> i64 {
+        match self {
+            Reason::Group(group) => aside::group(group),
+            Reason::Key(key) => aside::key(key),
+            Reason::Rides(leader) => aside::rides(*leader),
+        }
+    }
+}
+
+/// The columns of a reason.
+struct Stored<'a> {
+    kind: i8,
+    name: Option<&'a str>,
+    key: Option<&'a str>,
+    action: Option<&'a str>,
+    leader: Option<i64>,
 }
 
 /// A task on its way into `parked`.
@@ -37,16 +64,17 @@ pub(crate) struct Parked {
 }
 
 static PARK: Statement = Statement::new(
-    c"INSERT INTO taskq.parked (task_no, kind, name, key, leader_no, priority, position, tries, failures,
+    c"INSERT INTO taskq.parked (task_no, kind, name, key, action, leader_no, priority, position, tries, failures,
                                 dependencies)
-      SELECT u.task_no, u.kind, u.name, u.key, u.leader_no, t.priority, u.position, u.tries, u.failures,
+      SELECT u.task_no, u.kind, u.name, u.key, u.action, u.leader_no, t.priority, u.position, u.tries, u.failures,
              u.dependencies
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
-             AS u(task_no, kind, name, key, leader_no, position, tries, failures, dependencies)
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             AS u(task_no, kind, name, key, action, leader_no, position, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.priority FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
     &[
         INT8ARRAYOID,
         CHARARRAYOID,
+        TEXTARRAYOID,
         TEXTARRAYOID,
         TEXTARRAYOID,
         INT8ARRAYOID,
@@ -62,13 +90,14 @@ pub(crate) fn park(parked: &[Parked]) {
     if parked.is_empty() {
         return;
     }
-    let reasons: Vec<_> = parked.iter().map(|p| p.reason.stored()).collect();
+    let reasons: Vec<Stored> = parked.iter().map(|p| p.reason.stored()).collect();
     PARK.execute(args![
         parked.iter().map(|p| p.freed.task_no).collect::<Vec<_>>(),
-        reasons.iter().map(|r| r.0).collect::<Vec<_>>(),
-        reasons.iter().map(|r| r.1).collect::<Vec<_>>(),
-        reasons.iter().map(|r| r.2).collect::<Vec<_>>(),
-        reasons.iter().map(|r| r.3).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.kind).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.name).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.key).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.action).collect::<Vec<_>>(),
+        reasons.iter().map(|r| r.leader).collect::<Vec<_>>(),
         parked.iter().map(|p| p.position).collect::<Vec<_>>(),
         parked.iter().map(|p| p.freed.tries).collect::<Vec<_>>(),
         parked.iter().map(|p| p.freed.failures).collect::<Vec<_>>(),
@@ -80,21 +109,22 @@ static UNDER: Statement = Statement::new(
     c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT p.task_no
-        FROM unnest($2, $3) AS u(name, key)
+        FROM unnest($2, $3, $4) AS u(action, name, key)
        CROSS JOIN LATERAL (SELECT p.task_no FROM taskq.parked p
-                            WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key OFFSET 0) AS p",
-    &[INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
+                            WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
+                           OFFSET 0) AS p",
+    &[INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
 static LOCK: Statement = Statement::new(
     c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE",
     &[INT8ARRAYOID],
 );
 
-/// Locks what rides on these tasks or is parked under these keys (group and key), in the order of numbers. Nothing is
+/// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
-pub(crate) fn lock(leaders: &[i64], keys: &[(String, String)]) {
-    let (groups, names): (Vec<String>, Vec<String>) = keys.iter().cloned().unzip();
-    let task_nos: Vec<i64> = UNDER.query(args![leaders, groups, names], |row| row.need(1));
+pub(crate) fn lock(leaders: &[i64], keys: &[MergeKey]) {
+    let columns = [args![leaders], &MergeKey::columns(keys.iter())[..]].concat();
+    let task_nos: Vec<i64> = UNDER.query(&columns, |row| row.need(1));
     if !task_nos.is_empty() {
         LOCK.execute(args![task_nos]);
     }
@@ -104,8 +134,9 @@ pub(crate) fn lock(leaders: &[i64], keys: &[(String, String)]) {
 static UNPARK_NAMED: Statement = Statement::new(
     c"DELETE FROM taskq.parked p
        WHERE p.kind = $1 AND p.kind <> 'm' AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
+         AND p.action IS NOT DISTINCT FROM $4
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
-    &[CHAROID, TEXTOID, TEXTOID],
+    &[CHAROID, TEXTOID, TEXTOID, TEXTOID],
 );
 static UNPARK_RIDERS: Statement = Statement::new(
     c"DELETE FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = $1
@@ -128,8 +159,10 @@ pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
         (std::cmp::Reverse(row.need::<i32>(1)), row.need::<i64>(2), freed)
     };
     let mut rows = match reason.stored() {
-        (kind, Some(name), key, _) => UNPARK_NAMED.query(args![kind, name, key], read),
-        (_, None, _, leader) => UNPARK_RIDERS.query(args![leader], read),
+        Stored { kind, name: Some(name), key, action, .. } => {
+            UNPARK_NAMED.query(args![kind, name, key, action], read)
+        }
+        Stored { leader, .. } => UNPARK_RIDERS.query(args![leader], read),
     };
     rows.sort_by_key(|(priority, position, _)| (*priority, *position));
     rows.into_iter().map(|(_, _, freed)| freed).collect()

@@ -40,10 +40,10 @@ fn columns(freed: &[Freed]) -> Columns {
 /// into a lane is asked only if it has a group; a claim asks again.
 static TO_RUN: Statement = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane)
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
       SELECT u.task_no, pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass), 0, 0, 'infinity',
              t.action_no, t.priority, u.tries, u.failures, u.dependencies, true, false,
-             t.gated, false, t.max_duration, t.lane
+             t.gated, false, t.max_duration, t.lane, t.key_hash
         FROM unnest($1, $2, $3, $4) AS u(task_no, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.action_no, t.priority, t.max_duration,
                                   t.group_id IS NOT NULL OR t.workgroup IS NOT NULL OR t.merge_key IS NOT NULL
@@ -56,7 +56,9 @@ static TO_RUN: Statement = Statement::new(
                                          OR EXISTS (SELECT FROM taskq.task_group g
                                                      WHERE g.group_id = t.group_id
                                                        AND g.max_concurrency IS NOT NULL OFFSET 0)
-                                       THEN taskq._lane(t.group_id) ELSE 0 END AS lane
+                                       THEN taskq._lane(t.group_id) ELSE 0 END AS lane,
+                                  CASE WHEN t.merge_key IS NOT NULL
+                                       THEN taskq._key_hash(t.group_id, t.merge_key) END AS key_hash
                              FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING action_no",
     &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID],

@@ -17,7 +17,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::Live;
-use crate::store::{attempts, ready};
+use crate::store::{aside, attempts, ready};
 use crate::token::nonce;
 use crate::wake;
 
@@ -55,14 +55,16 @@ static TAKE: Statement = Statement::new(
 /// tasks differ, so the two sets need no pairing.
 static OVERDUE: Statement = Statement::new(
     c"SELECT r.task_no, r.nonce FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.deadline <= $3",
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
+         AND r.deadline <= $3",
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
 static LOCK: Statement = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed
         FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.deadline <= $3
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
+         AND r.deadline <= $3
          FOR UPDATE SKIP LOCKED",
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
@@ -89,17 +91,18 @@ pub(crate) fn elapsed(bound: i32, now: Time) -> Upkeep {
     let more = leases.len() as i32 >= bound;
     let held: Vec<(i64, i64)> =
         leases.iter().flat_map(|(base, task_nos)| task_nos.iter().map(|n| (*n, nonce(*base, *n)))).collect();
+    let looked_again = aside::look_again(&held);
     let task_nos: Vec<i64> = held.iter().map(|(task_no, _)| *task_no).collect();
     let nonces: Vec<i64> = held.iter().map(|(_, nonce)| *nonce).collect();
     let overdue: Vec<(i64, i64)> =
         OVERDUE.query(args![task_nos.as_slice(), nonces.as_slice(), now], |row| (row.need(1), row.need(2)));
     if overdue.is_empty() {
-        return Upkeep { more, ..Upkeep::default() };
+        return Upkeep { changed: looked_again, more, ..Upkeep::default() };
     }
     let locked: Vec<Live> = LOCK.query(args![task_nos, nonces, now], Live::in_run);
     keep_busy(&overdue, &locked, now);
     if locked.is_empty() {
-        return Upkeep { more, ..Upkeep::default() };
+        return Upkeep { changed: looked_again, more, ..Upkeep::default() };
     }
     end_tries(locked, now);
     Upkeep { changed: true, more, ..Upkeep::default() }

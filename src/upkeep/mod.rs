@@ -10,10 +10,10 @@ pub(crate) mod leases;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, Oid, TIMESTAMPTZOID};
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, Oid, TIMESTAMPTZOID};
 
+use crate::claim::marks;
 use crate::claim::marks::Seen;
-use crate::claim::{lanes, marks};
 use crate::flow::actions::Action;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::{self, in_transaction_block};
@@ -37,6 +37,8 @@ pub(crate) struct Upkeep {
     pub(crate) expired: bool,
     /// Something was due, and locks were taken to look after it.
     pub(crate) tried: bool,
+    /// The claim that followed has moved entries out of its way.
+    pub(crate) moved: bool,
 }
 
 /// One probe for all kinds: each is the low end of an index. And what moves the low-water marks, see
@@ -77,7 +79,11 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
         upkeep.add(due::release(action_nos, bound.max(room.min(10_000) as i32), now));
     }
     if signal {
-        upkeep.changed |= if hostage { fold::due(room.max(1), now) } else { fold::some(STEP, now) };
+        upkeep.changed |= match (waiting, hostage) {
+            (true, _) => fold::due_of(action_nos, room.max(1), now),
+            (_, true) => fold::due(room.max(1), now),
+            _ => fold::some(STEP, now),
+        };
     }
     if expired && !hostage {
         if waiting {
@@ -87,6 +93,21 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
         }
     }
     upkeep
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    /// Something that changes what there is to claim.
+    pub(crate) any: bool,
+    /// Settled tasks whose retention is over.
+    pub(crate) expired: bool,
+}
+
+/// Looks for what [`before_claim`] would find to do, and does nothing.
+pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
+    let [lease, due, signal, expired, schedule] = probe(action_nos, now);
+    Due { any: lease || due || signal || schedule, expired }
 }
 
 /// Whether there is something of each kind; moves the marks on the way.
@@ -110,39 +131,6 @@ fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
 /// Folds deferred signals, if there are any; returns whether that changed anything.
 pub(crate) fn fold(now: Time) -> bool {
     fold::some(STEP, now)
-}
-
-/// The first $1 grantable entries of each stretch that are in no lane, and who has locked or changed each last.
-static GRANTABLE: Statement = Statement::new(
-    c"SELECT r.xmax::text::bigint
-        FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
-       CROSS JOIN LATERAL (SELECT r.xmax FROM taskq.run r
-                            WHERE r.action_no = a.action_no AND r.lane = 0 AND r.grantable
-                              AND r.priority <= a.highest AND r.priority >= a.lowest AND r.position >= a.start
-                            ORDER BY r.priority DESC, r.position LIMIT $1) AS r",
-    &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
-);
-
-/// Whether a claim of these actions would find an entry to grant: one that no open transaction has locked. (An
-/// entry that an open grant has taken looks grantable to everybody else until that commits.)
-pub(crate) fn any_grantable(actions: &[&Action]) -> bool {
-    if !lanes::with_entries(actions.iter().copied(), true).is_empty() {
-        return true;
-    }
-    let action_nos: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
-    let ranges = marks::ranges(&action_nos).args();
-    let mut depth: i32 = 4;
-    loop {
-        let lockers: Vec<i64> = GRANTABLE.query(&[args![depth], &ranges[..]].concat(), |row| row.need(1));
-        if lockers.iter().any(|xid| !session::is_running(*xid)) {
-            return true;
-        }
-        // Fewer than the depth in all: no stretch has more.
-        if lockers.len() < depth as usize {
-            return false;
-        }
-        depth = depth.saturating_mul(8).min(i32::MAX / 8);
-    }
 }
 
 /// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
@@ -191,18 +179,21 @@ pub(crate) fn note_passed_over(actions: &[Action]) {
 }
 
 static NEXT: Statement = Statement::new(
-    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l ORDER BY l.deadline LIMIT 1),
+    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline > $2 ORDER BY l.deadline LIMIT 1),
                    (SELECT pg_catalog.min(s.due)
                       FROM pg_catalog.unnest($1) AS a(action_no)
-                     CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s WHERE s.action_no = a.action_no
+                     CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s
+                                          WHERE s.action_no = a.action_no AND s.due > $2
                                           ORDER BY s.due LIMIT 1) AS s))",
-    &[INT4ARRAYOID],
+    &[INT4ARRAYOID, TIMESTAMPTZOID],
 );
 
-/// When there will be something to do for a waiter for these actions, if nobody commits anything.
-pub(crate) fn next_due(action_nos: &[i32]) -> Option<Time> {
-    let due: Option<Time> = NEXT.first(args![action_nos], |row| row.get(1)).flatten();
-    due.into_iter().chain(schedules::next_at()).min()
+/// When there will be something to do for a waiter for these actions, if nobody commits anything; `after` a time, if what is
+/// due before has been looked at in vain.
+pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> {
+    let from = after.unwrap_or(Time::BEGINNING);
+    let due: Option<Time> = NEXT.first(args![action_nos, from], |row| row.get(1)).flatten();
+    due.into_iter().chain(schedules::next_after(from)).min()
 }
 
 impl Upkeep {

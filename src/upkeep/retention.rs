@@ -12,6 +12,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::settle::forget_progress;
 use crate::state::Outcome;
+use crate::store::merge_key::MergeKey;
 use crate::store::{attempts, live, tally};
 
 /// Walks `settled_expires_idx`.
@@ -26,11 +27,11 @@ static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
-/// The action is looked up only for those that have a unique key.
+/// The action is looked up only for those that have a key.
 static REMOVE_TASKS: Statement = Statement::new(
     c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
       RETURNING t.task_no, t.group_id, t.merge_key, t.unique_key,
-                CASE WHEN t.unique_key IS NOT NULL
+                CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
     &[INT8ARRAYOID],
 );
@@ -40,8 +41,7 @@ pub(crate) struct Gone {
     count: i64,
     /// Those that had a group, with the group.
     pub(crate) grouped: Vec<(i64, String)>,
-    /// Groups and merge keys.
-    merge_keys: BTreeSet<(String, String)>,
+    merge_keys: BTreeSet<MergeKey>,
     /// Actions and unique keys, with the numbers of the tasks.
     unique_keys: Vec<((String, String), i64)>,
 }
@@ -65,13 +65,15 @@ pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
     REMOVE_TASKS.query(args![task_nos], |row| {
         gone.count += 1;
         let group: Option<String> = row.get(2);
-        if let Some(key) = row.get::<String>(3) {
-            gone.merge_keys.insert((group.clone().unwrap_or_default(), key));
-        }
+        let action: Option<String> = row.get(5);
+        let merge_key: Option<String> = row.get(3);
+        gone.merge_keys.extend(
+            action.as_deref().and_then(|action| MergeKey::of(action, group.as_deref(), merge_key.as_deref())),
+        );
         if let Some(group) = group {
             gone.grouped.push((row.need(1), group));
         }
-        if let (Some(key), Some(action)) = (row.get::<String>(4), row.get::<String>(5)) {
+        if let (Some(key), Some(action)) = (row.get::<String>(4), action) {
             gone.unique_keys.push(((action, key), row.need::<i64>(1)));
         }
     });

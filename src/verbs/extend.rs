@@ -14,6 +14,7 @@ use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
+use crate::store::merge_key::MergeKey;
 use crate::store::numbers;
 use crate::token::{Token, nonce};
 use crate::upkeep::leases;
@@ -38,7 +39,7 @@ static LOCK: Statement = Statement::new(
 );
 static EXTEND: Statement = Statement::new(
     c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
       RETURNING r.task_no, r.nonce",
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TEXTOID],
 );
@@ -100,12 +101,13 @@ static LATE: Statement = Statement::new(
         JOIN taskq.task t ON t.task_no = r.task_no
         JOIN taskq.action a ON a.action_no = r.action_no
         LEFT JOIN taskq.action_setting s ON s.name = a.name
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.grantable
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND (r.grantable OR r.aside IS NOT NULL)
        ORDER BY r.task_no FOR NO KEY UPDATE OF r",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
 static HOLD: Statement = Statement::new(
-    c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, limited = $4 WHERE r.task_no = $1",
+    c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
+       WHERE r.task_no = $1",
     &[INT8OID, TIMESTAMPTZOID, TEXTOID, BOOLOID],
 );
 
@@ -124,12 +126,11 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
         Late {
             task_no: row.need(1),
             nonce: row.need(2),
-            key: row.get(5),
+            key: MergeKey::of(&action, Some(&group), row.get::<String>(5).as_deref()),
             asks: limits
                 .into_iter()
                 .filter_map(|(limit, most)| Some(Ask { limit: limit?, most: most?, wanted: 1 }))
                 .collect(),
-            group,
         }
     });
     // Others may have found a slot locked that is not used in the end, or could not make one meanwhile.
@@ -138,7 +139,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
         .filter(|late| {
             let Some(seats) = late.seats() else { return false };
             if let Some(key) = &late.key
-                && !merge::take_alone(&late.group, key, late.task_no)
+                && !merge::take_alone(key, late.task_no)
             {
                 return false;
             }
@@ -154,9 +155,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
 struct Late {
     task_no: i64,
     nonce: i64,
-    key: Option<String>,
-    /// Empty: none.
-    group: String,
+    key: Option<MergeKey>,
     asks: Vec<Ask>,
 }
 

@@ -1,13 +1,17 @@
 //! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
 //! [`crate::claim`].
 
+use std::cell::Cell;
+
 use pgrx::datum::{AnyElement, Interval};
 use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
+use crate::claim::left_out::LeftOut;
 use crate::claim::{Grant, Request, claim, lanes};
 use crate::error::{Refusal, Result, required};
 use crate::flow::actions::{self, Action};
+use crate::pg::board;
 use crate::pg::clock::{self, Time};
 use crate::pg::json::{Json, JsonText};
 use crate::pg::rows::{Columns, Rows};
@@ -85,6 +89,7 @@ fn own_tasks(
         max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
         actions: check_actions(required("actions", actions)?)?,
         max_duration,
+        trial: false,
     };
     if request.actor_id.is_empty() {
         return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
@@ -113,10 +118,6 @@ struct Look {
 }
 
 impl Look {
-    fn is_empty(&self) -> bool {
-        self.grants.is_empty() && !self.upkeep.changed
-    }
-
     fn action_nos(&self) -> Vec<i32> {
         self.actions.iter().map(|a| a.action_no).collect()
     }
@@ -125,51 +126,111 @@ impl Look {
 /// Looks, and looks again after each sleep, until there is something to return or the time is up. Also
 /// tells whether the last look left settled tasks whose retention is over.
 fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, bool)> {
-    let mut looked_again = false;
+    let mut looks = Looks { again: WARY.get(), ..Looks::default() };
     loop {
-        let look = match waiter {
-            Some(waiter) => look_without_trace(request, waiter),
-            None => look(request, None),
+        let mut found = match waiter {
+            Some(waiter) => looks.without_trace(request, waiter),
+            None => look(request, None, &mut LeftOut::default(), false),
         };
-        if look.grants.is_empty() && look.upkeep.changed && !looked_again {
-            // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
-            looked_again = true;
+        let over = !found.grants.is_empty() || request.max_tasks == 0;
+        if waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(found.due)) {
             continue;
         }
-        // What upkeep and the gates have changed is not held back while we sleep: the call ends early.
-        let over = !look.grants.is_empty() || looked_again || request.max_tasks == 0;
-        if !waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(look.due)) {
-            leave(&look, waiter, request.max_tasks);
-            return Ok((look.grants, look.upkeep.expired));
+        if waiter.is_some() {
+            WARY.set(looks.owing);
+            if !over && looks.owing {
+                // The time is up, and nothing that is changed now is held back.
+                found = look(request, None, &mut LeftOut::default(), false);
+            }
         }
+        leave(&found, waiter, request.max_tasks);
+        return Ok((found.grants, found.upkeep.expired));
     }
 }
 
-/// One look of a call that may go to sleep: if nothing comes of it, it is rolled back.
-///
-/// So nobody sleeps on a lock. A statement with SKIP LOCKED may lock a row and then leave it out: if another session has
-/// changed the row since the statement's snapshot (granted the task, say) and committed, its newest version is locked
-/// first and found unsuitable then. The lock stays. Asleep with it, we would make the return of that task wait for the
-/// end of our sleep; the end of the subtransaction gives it up. So it does with slots that were locked for entries which
-/// others took: those who are woken for the slots would find none. And so it does with the tables, which a VACUUM FULL or
-/// an upgrade may want for itself.
-fn look_without_trace(request: &Request, waiter: &mut Waiter) -> Look {
-    waiter.before_look();
-    let looked = session::all_or_nothing(|| {
-        tables::hold();
-        let look = look(request, Some(waiter));
-        if look.is_empty() { Err(look) } else { Ok(look) }
-    });
-    looked.unwrap_or_else(|mut look| {
-        // Signals that came while it had their counters locked were left to it.
-        let freed = session::all_or_nothing(|| if commit::look_now() { Ok(()) } else { Err(()) });
-        look.upkeep.changed |= freed.is_ok();
-        look
-    })
+thread_local! {
+    /// The last call that waited has met entries that may not run. The next one reads before it takes from the beginning:
+    /// where such entries keep coming, a call would meet some with its first look, and sleep with a transaction id.
+    static WARY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// One look: upkeep, then the claim, and again while upkeep may have left something due behind.
-fn look(request: &Request, waiter: Option<&mut Waiter>) -> Look {
+/// The looks of a call that may go to sleep: what comes to nothing leaves no trace.
+///
+/// What such a look has moved out of the way, or looked after, others could not see before the call ends, nor change: a
+/// resume of a group would wait for the sleeper. So it is rolled back, and whoever has a use for it does it himself: he
+/// knows as well when it is due. Entries that may not run are left out of the looks that follow, so that they are not met
+/// again ([`LeftOut`]). What is owed to others is done by the last look, when the time is up.
+#[derive(Default)]
+struct Looks {
+    left_out: LeftOut,
+    /// The call has looked before, or knows that it may be in vain.
+    again: bool,
+    /// A look was rolled back, or has left something out.
+    owing: bool,
+}
+
+impl Looks {
+    /// A look that takes no lock and no transaction id where there is nothing for it, but for the first. That is the one of
+    /// calls that find something at once.
+    ///
+    /// If nothing comes of it, it is rolled back, and so nobody sleeps on a lock. A statement with SKIP LOCKED may lock a
+    /// row and then leave it out: if another session has changed the row since the statement's snapshot (granted the task,
+    /// say) and committed, its newest version is locked first and found unsuitable then. The lock stays. Asleep with it,
+    /// we would make the return of that task wait for the end of our sleep; the end of the subtransaction gives it up. So
+    /// it does with slots that were locked for entries which others took: those who are woken for the slots would find
+    /// none. And so it does with the tables, which a VACUUM FULL or an upgrade may want for itself.
+    fn without_trace(&mut self, request: &Request, waiter: &mut Waiter) -> Look {
+        waiter.before_look();
+        let reading = std::mem::replace(&mut self.again, true);
+        let mut found = self.attempt(request, waiter, reading);
+        if found.grants.is_empty() && found.upkeep.moved {
+            // It may have ended for all that is in its way. What comes behind that?
+            found = self.attempt(request, waiter, true);
+        }
+        self.owing |= !self.left_out.is_empty();
+        found
+    }
+
+    fn attempt(&mut self, request: &Request, waiter: &mut Waiter, reading: bool) -> Look {
+        let left_out = &mut self.left_out;
+        let looked = session::all_or_nothing(|| {
+            tables::hold();
+            let look = look(request, Some(waiter), left_out, reading);
+            if look.grants.is_empty() { Err(look) } else { Ok(look) }
+        });
+        looked.unwrap_or_else(|mut look| {
+            self.owing |= look.upkeep.changed || look.upkeep.moved;
+            if let Some(grants) = after_a_rollback(request, &look.actions, &self.left_out) {
+                look.grants = grants;
+            }
+            look
+        })
+    }
+}
+
+/// Signals that came while the look had their counters locked were left to it. If what they free can be owned, that is
+/// what the call comes back with; else they stay for whoever calls next, and the background worker is told.
+fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -> Option<Vec<Grant>> {
+    if !commit::has_touched() {
+        return None;
+    }
+    let looked = session::all_or_nothing(|| {
+        if !commit::look_now() {
+            return Err(false);
+        }
+        let mut grants = Vec::new();
+        claim(request, actions, clock::now(), left_out, &mut grants);
+        if grants.is_empty() { Err(true) } else { Ok(grants) }
+    });
+    if looked.as_ref().is_err_and(|left| *left) {
+        board::tell(clock::wall());
+    }
+    looked.ok()
+}
+
+/// One look: upkeep, then the claim, and again while upkeep may have left something due behind. `reading`: only if there
+/// is something for it, as far as can be told without a lock.
+fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, reading: bool) -> Look {
     let actions = actions::for_claim(&request.actions);
     let mut look = Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, due: None };
     let action_nos = look.action_nos();
@@ -177,16 +238,30 @@ fn look(request: &Request, waiter: Option<&mut Waiter>) -> Look {
     if let Some(waiter) = waiter {
         waiter.register(wake::channels_for_work(&request.actions, &action_nos));
     }
-    attempt(request, &mut look, &action_nos, waiting);
-    if waiting && look.is_empty() {
+    let now = clock::now();
+    let mut worth_it = true;
+    if reading {
+        let due = upkeep::look(&action_nos, now);
+        look.upkeep.expired = due.expired;
+        let open: Vec<&Action> = look.actions.iter().filter(|a| !a.paused).collect();
+        worth_it = left_out.walk(&open, now) || due.any;
+    }
+    if worth_it {
+        attempt(request, &mut look, &action_nos, left_out, waiting);
+    }
+    if waiting && look.grants.is_empty() {
         let rates = actions::next_grant(&look.actions, clock::now());
-        look.due = upkeep::next_due(&action_nos).into_iter().chain(rates).min();
-        upkeep::note_passed_over(&look.actions);
+        // What was due was looked at in vain: whoever has a use for it commits it.
+        let due = upkeep::next_due(&action_nos, look.upkeep.changed.then_some(now));
+        look.due = due.into_iter().chain(rates).chain(left_out.until()).min();
+        if left_out.is_empty() && !look.upkeep.moved {
+            upkeep::note_passed_over(&look.actions);
+        }
     }
     look
 }
 
-fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], waiting: bool) {
+fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], left_out: &LeftOut, waiting: bool) {
     let Look { grants, upkeep: total, actions, .. } = look;
     loop {
         let now = clock::now();
@@ -194,15 +269,23 @@ fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], waiting: bool
         let upkeep = upkeep::before_claim(action_nos, room, waiting, now);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;
-        total.changed |= claim(request, actions, now, grants);
+        total.moved |= claim(request, actions, now, left_out, grants);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
         }
     }
-    if grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
+    if !waiting && grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
-        total.changed |= claim(request, actions, clock::now(), grants);
+        total.moved |= claim(request, actions, clock::now(), left_out, grants);
+    }
+    if grants.is_empty() && total.changed {
+        // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
+        let named = actions::for_claim(&request.actions);
+        if named.len() > actions.len() {
+            *actions = named;
+            total.moved |= claim(request, actions, clock::now(), left_out, grants);
+        }
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
 }
@@ -213,7 +296,7 @@ fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) {
     let full = granted > 0 && granted == max_tasks;
     let slept = waiter.as_ref().is_some_and(Waiter::slept);
     if let Some(waiter) = waiter {
-        waiter.leave(look.is_empty());
+        waiter.leave(look.grants.is_empty());
     }
     if !full && !waiting {
         return;
@@ -230,7 +313,7 @@ fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) {
             left.extend(upkeep::left_behind(&action_nos, false, Some(clock::now())));
         }
         if full {
-            left.extend(lanes::with_entries(look.actions.iter(), false));
+            left.extend(lanes::with_entries(look.actions.iter()));
         }
         // The actions are in the order of their numbers.
         let action =

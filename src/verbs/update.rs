@@ -261,13 +261,14 @@ fn stand_behind(task_nos: &[i64]) {
     }
 }
 
-/// Another row in the place of each: see above.
+/// Another row in the place of each: see above. What is set aside stays aside.
 static KEEP_PLACE: Statement = Statement::new(
     c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane)
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash, aside)
       SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, g.priority, g.tries, g.failures,
-             g.dependencies, true, false, g.gated, false, COALESCE($2, g.max_duration), g.lane
+             g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.max_duration), g.lane, g.key_hash,
+             g.aside
         FROM gone AS g
       RETURNING action_no",
     &[INT8ARRAYOID, INTERVALOID],

@@ -9,8 +9,10 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
 use pgrx::prelude::*;
 
+use crate::claim::left_out::LeftOut;
+use crate::claim::{Request, claim};
 use crate::error::{Refusal, Result, or_throw, required};
-use crate::flow::actions::{for_claim, next_grant};
+use crate::flow::actions::{Action, for_claim, next_grant};
 use crate::pg::clock::{self, Time};
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
@@ -88,7 +90,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         // What a look that finds nothing has read is locked no longer than it takes.
         let looked = session::all_or_nothing(|| {
             let look = look(&mut waiter, &names, look_after);
-            if look.found == NOTHING { Err(look) } else { Ok(look) }
+            if [NOTHING, HELD].contains(&look.found) { Err(look) } else { Ok(look) }
         });
         let look = looked.unwrap_or_else(|look| look);
         match look.found {
@@ -101,6 +103,11 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
             // Under which channels to be found is to be looked up again.
             RENUMBERED => {}
             NOTHING if waiter.sleep(look.due) => look_after = true,
+            // The look has cost a transaction id, since others had something in their hands. A sleeper keeps none for long.
+            HELD if waiter.sleep(Some(clock::now())) => {
+                call.leave_transaction("wait_for_work");
+                look_after = true;
+            }
             found => {
                 let slept = waiter.slept();
                 waiter.leave(found != READY);
@@ -146,6 +153,8 @@ const READY: i32 = 1;
 const CHANGED: i32 = 2;
 const BUSY: i32 = 3;
 const RENUMBERED: i32 = 4;
+/// Nothing, and the look has taken locks for it.
+const HELD: i32 = 5;
 
 fn waiter(call: &Call) -> Result<Waiter> {
     let timeout: Interval = required("timeout", call.argument(1))?;
@@ -202,16 +211,42 @@ fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos:
     let mut upkeep = upkeep::Upkeep::default();
     if look_after {
         upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, now);
+    } else {
+        upkeep::look(&all, now);
     }
-    let open: Vec<_> = actions.iter().filter(|a| a.lets_one_go(now)).collect();
+    let open: Vec<Action> = actions.iter().filter(|a| a.lets_one_go(now)).cloned().collect();
+    let (ready, moved) = try_to_own(&open, now);
     match () {
-        () if upkeep::any_grantable(&open) => READY,
-        () if upkeep.changed => CHANGED,
+        () if ready => READY,
+        () if upkeep.changed || moved => CHANGED,
         () if upkeep.tried => BUSY,
         () => {
             upkeep::note_passed_over(&actions);
-            NOTHING
+            if session::has_transaction_id() { HELD } else { NOTHING }
         }
+    }
+}
+
+/// Whether own_tasks would be granted a task: asked by a claim that is rolled back. No question put to the tables can tell as
+/// much; who has locked a row and how, a slot, a bucket, the row of a key, only shows when it is to be locked. And whether it has
+/// moved entries out of its way: others will not meet those again.
+fn try_to_own(actions: &[Action], now: Time) -> (bool, bool) {
+    let request = Request {
+        actor_id: String::new(),
+        max_tasks: 1,
+        actions: Vec::new(),
+        max_duration: None,
+        trial: true,
+    };
+    let tried = session::all_or_nothing(|| {
+        let mut grants = Vec::new();
+        let moved = claim(&request, actions, now, &LeftOut::default(), &mut grants);
+        // What a look that comes to nothing has locked it gives up.
+        if grants.is_empty() && moved { Ok(()) } else { Err(!grants.is_empty()) }
+    });
+    match tried {
+        Ok(()) => (false, true),
+        Err(ready) => (ready, false),
     }
 }
 
@@ -228,6 +263,6 @@ fn taskq_left_behind(action_nos: Vec<Option<i32>>) -> SetOfIterator<'static, i32
 fn taskq_next_due(names: Vec<Option<String>>) -> Option<pgrx::datum::TimestampWithTimeZone> {
     let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
     let numbers: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
-    let due = upkeep::next_due(&numbers).into_iter().chain(next_grant(&actions, clock::now())).min();
+    let due = upkeep::next_due(&numbers, None).into_iter().chain(next_grant(&actions, clock::now())).min();
     due.and_then(|t| pgrx::datum::TimestampWithTimeZone::try_from(t.0).ok())
 }

@@ -17,6 +17,12 @@ const OUT_OF_RANGE: &[&str] = &[
     "SELECT taskq.add_dependencies(ARRAY['a', 'b'], ARRAY['held'])",
     "SELECT taskq.insert_tasks('[]', on_conflict => 'perhaps')",
     "SELECT taskq.insert_tasks('[]', if_missing => 'perhaps')",
+    // A place is a row: what nobody can mean is refused before it costs anything.
+    "SELECT taskq.set_action('x', max_concurrency => 2000000000)",
+    "SELECT taskq.set_action('x', max_concurrency => 100001)",
+    "SELECT taskq.set_action('x', max_per_group => 100001)",
+    "SELECT taskq.set_action('x', rate_limit => 1000000001, rate_period => '1 day')",
+    "SELECT taskq.set_group('g', max_concurrency => 100001)",
 ];
 
 #[test]

@@ -16,6 +16,7 @@ mod limits_concurrent;
 mod limits_order;
 mod merge;
 mod merge_concurrent;
+mod merge_many;
 mod merge_open;
 mod notify;
 mod pause;

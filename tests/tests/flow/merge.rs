@@ -1,4 +1,4 @@
-//! Merge by key, step by step: of the tasks that share a key and a group one runs, those that were ready share its end,
+//! Merge by key, step by step: of the tasks that share a key, an action and a group one runs, those that were ready share its end,
 //! and later ones run after it.
 //!
 //! Why: "tested with waves of duplicates from an unfinished night before". A rider that is forgotten blocks its dependents
@@ -123,7 +123,7 @@ fn one_inserted_or_freed_later_runs_after_it() {
 }
 
 #[test]
-fn keys_of_groups_and_of_none_are_separate() {
+fn keys_of_actions_of_groups_and_of_none_are_separate() {
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -133,10 +133,10 @@ fn keys_of_groups_and_of_none_are_separate() {
             {"id": "other", "action": "x", "merge_key": "l"}, {"id": "plain", "action": "x"},
         ]))
         .unwrap();
-    assert_eq!(owned(&mut session, 9, &["x", "y"]), ["none", "g1", "h", "other", "plain"]);
-    assert!(
-        owned(&mut session, 9, &["x", "y"]).is_empty(),
-        "g2 shares key and group with g1, not its action"
+    assert_eq!(
+        owned(&mut session, 9, &["x", "y"]),
+        ["none", "g1", "g2", "h", "other", "plain"],
+        "g2 shares key and group with g1, and not its action"
     );
 }
 
@@ -178,7 +178,7 @@ fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
 }
 
 #[test]
-fn a_late_return_works_when_only_a_busy_key_met_the_task() {
+fn a_task_whose_deadline_passed_rides_and_its_old_token_is_void() {
     let db = Db::new();
     let mut session = db.connect();
     at(&mut session, 0.0);
@@ -186,9 +186,14 @@ fn a_late_return_works_when_only_a_busy_key_met_the_task() {
     let late = session.own_one_with("x", "max_duration => '1 minute'");
     session.insert(json!([{"id": "b", "action": "x", "merge_key": "k", "priority": 5}])).unwrap();
     at(&mut session, 61.0);
-    assert_eq!(owned(&mut session, 1, &["x"]), ["b"]);
+    let next = session.own_one("x");
+    assert_eq!(next.task_id, "b");
     assert!(owned(&mut session, 1, &["x"]).is_empty());
-    session.complete(&late);
+    assert_eq!(sqlstate(&session.give("a", late.token, "completed").unwrap_err()), "TQ001");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.actors"), 1, "nobody has it any more");
+    session.give_with("b", next.token, "completed", "result => '7'").unwrap();
+    let task = session.task("a").unwrap();
+    assert_eq!((task.state.as_str(), task.result, task.num_tries), ("completed", Some(json!(7)), 1));
 }
 
 #[test]

@@ -52,7 +52,8 @@ fn a_claim_that_moves_an_entry_does_not_wait_for_who_attaches_a_dependency_to_it
         );
         assert_eq!(main.state("after"), "blocked");
         if what == "pause" {
-            assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.parked"), 1);
+            let aside = "SELECT count(*) FROM taskq.run WHERE aside IS NOT NULL AND NOT grantable";
+            assert_eq!(main.one::<i64>(aside), 1);
             call(&mut main, "resume_group('g')");
             assert_eq!(owned(&mut session, 9, &["x"]), ["a"]);
         }
@@ -60,24 +61,60 @@ fn a_claim_that_moves_an_entry_does_not_wait_for_who_attaches_a_dependency_to_it
 }
 
 #[test]
-fn an_entry_that_somebody_holds_does_not_ride_and_is_not_waited_for() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
-    main.insert(json!([
-        {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"}, {"id": "c", "action": "x", "merge_key": "k"},
-    ]))
-    .unwrap();
-    for n in [1, 9] {
+fn an_entry_that_somebody_attaches_a_dependent_to_rides_where_it_is() {
+    for (most, end) in [(1, "COMMIT"), (9, "COMMIT"), (9, "ROLLBACK")] {
+        let db = Db::new();
+        let (mut open, mut main) = (db.connect(), db.connect());
+        let task = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
+        main.insert(json!([task("a"), task("b"), task("c")])).unwrap();
         open.run("BEGIN");
-        open.insert(json!([{"id": format!("after {n}"), "action": "y", "depends_on": ["b"]}])).unwrap();
-        let claim = db.connect().background(move |s| s.own("w", n, &["x"]).unwrap());
-        assert_eq!(claim.settle_down(&mut main), Progress::Done, "{n} at a time");
+        open.insert(json!([{"id": "after", "action": "y", "depends_on": ["b"]}])).unwrap();
+        let claim = db.connect().background(move |s| s.own("w", most, &["x"]).unwrap());
+        assert_eq!(
+            claim.settle_down(&mut main),
+            Progress::Done,
+            "{most} at a time: the claim waits for nobody"
+        );
         let (mut session, grants) = claim.join();
-        assert_eq!(grants.len(), 1);
-        assert_eq!(grants[0].task_id, if n == 1 { "a" } else { "b" });
+        assert_eq!(grants.iter().map(|g| g.task_id.as_str()).collect::<Vec<_>>(), ["a"]);
+        open.run(end);
+        assert!(owned(&mut main, 9, &["x"]).is_empty(), "b and c ride");
+        let why: Vec<String> = main.all("SELECT taskq.why('b')");
+        assert!(why.iter().any(|why| why.contains("\"a\"")), "{why:?}");
+        session.give_with("a", grants[0].token, "completed", "result => '3'").unwrap();
+        for id in ["a", "b", "c"] {
+            assert_eq!(main.task(id).unwrap().result, Some(json!(3)), "{id}");
+        }
+        if end == "COMMIT" {
+            assert_eq!(main.state("after"), "ready");
+        }
+    }
+}
+
+#[test]
+fn a_rider_that_is_still_held_when_its_leader_ends_is_not_waited_for_and_runs_later() {
+    for end in ["completed", "pending"] {
+        let db = Db::new();
+        let (mut open, mut main) = (db.connect(), db.connect());
+        main.insert(json!([
+            {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"},
+        ]))
+        .unwrap();
+        open.run("BEGIN");
+        open.insert(json!([{"id": "after", "action": "y", "depends_on": ["b"]}])).unwrap();
+        let leader = main.own_one("x");
+        let ending = db.connect().background(move |s| {
+            let retry = if end == "pending" { "retry_after => '0'" } else { "status => NULL" };
+            s.give_with("a", leader.token, end, retry).unwrap();
+        });
+        assert_eq!(ending.settle_down(&mut main), Progress::Done, "it waits for no open insert");
+        drop(ending.join());
+        assert_eq!(main.state("b"), "ready");
         open.run("COMMIT");
-        session.complete(&grants[0]);
-        assert_eq!(main.state(if n == 1 { "c" } else { "b" }), "completed", "it rode, or ran");
+        let next = main.own("w", 1, &["x"]).unwrap().remove(0);
+        assert_eq!(next.task_id, if end == "pending" { "a" } else { "b" });
+        main.complete(&next);
+        assert_eq!(main.state("b"), "completed", "{end}");
     }
 }
 

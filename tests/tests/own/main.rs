@@ -7,5 +7,7 @@ mod marks;
 mod marks_disturbed;
 mod open_transactions;
 mod order;
+mod ready;
+mod spin;
 mod tries;
 mod wait;

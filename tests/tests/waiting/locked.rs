@@ -5,9 +5,8 @@ use taskq_tests::Db;
 
 use crate::sleeper::{Sleeper, WORK, Way};
 
-/// Both ways to wait, and `CALL wait_for_work` alone.
+/// Both ways to wait.
 const BOTH: &[Way] = &WORK;
-const CALL: &[Way] = WORK.split_at(1).1;
 
 /// What is done to ready task a and stays open, how it ends, and who passes the task over meanwhile.
 const CASES: &[(&str, &str, &[Way])] = &[
@@ -25,8 +24,6 @@ const CASES: &[(&str, &str, &[Way])] = &[
     ("SELECT taskq.delete_tasks('{a}')", "ROLLBACK", BOTH),
     ("SELECT taskq.replace_tasks('[{\"id\": \"a\", \"action\": \"y\"}]')", "ROLLBACK", BOTH),
     ("SELECT taskq.complete_task('a')", "ROLLBACK", BOTH),
-    // Whoever only holds a task lets others own it.
-    ("SELECT taskq.insert_task('b', 'y', depends_on => '{a}')", "ROLLBACK", CALL),
 ];
 
 #[test]

@@ -1,0 +1,208 @@
+//! What a call that waits has found that may not run.
+//!
+//! A claim moves such entries out of its way, once, and so they are out of everybody's. A call that is about to sleep can
+//! neither keep what it has moved, since nobody could see it or change it before the call ends, nor end for it. So it
+//! rolls its look back, and from then on reads before it takes: entries that may not run are noted here, and left out of
+//! its looks for as long as their reason lasts. Nothing is written for that and nothing locked. The last look of a call
+//! that comes back with nothing moves them.
+//!
+//! Whoever ends a reason wakes those who may have left out entries for it, as if they had been parked.
+
+use std::collections::{HashMap, HashSet};
+
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
+
+use super::candidates::{self, Candidate};
+use super::limited::sources;
+use super::marks;
+use crate::flow::actions::Action;
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Row, Statement, args};
+use crate::store::merge_key::MergeKey;
+
+/// Why an entry may not run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Why {
+    Group(String),
+    Workgroup(String),
+    Key(MergeKey),
+}
+
+/// Entries that are left out.
+#[derive(Default)]
+pub(crate) struct LeftOut {
+    /// The actions whose entries were walked.
+    action_nos: Vec<i32>,
+    /// With their lanes.
+    lanes: HashMap<i64, i64>,
+    reasons: HashSet<Why>,
+    /// When the first of the workgroups may go on.
+    until: Option<Time>,
+    /// Up to this position nothing is to be had as long as no reason ends: all that stands there is left out. So the looks
+    /// that follow begin behind it, and a wake-up for an entry that may not run costs the same however many there are.
+    walked_to: i64,
+    /// Entries that stand behind that, with their positions.
+    behind: HashMap<i64, i64>,
+}
+
+/// How many entries one look reads at first, and at most.
+const FIRST: usize = 16;
+const MOST: usize = 10_000;
+
+/// What keeps entries back, if anything does: the same questions as the [gates](super::gates) ask, in the same order.
+static JUDGE: Statement = Statement::new(
+    c"SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, t.name,
+             EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = t.group_id AND g.paused OFFSET 0),
+             (SELECT w.not_before FROM taskq.workgroup w WHERE w.name = t.workgroup AND w.not_before > $2),
+             EXISTS (SELECT FROM taskq.merge_key m
+                      WHERE m.action = t.name AND m.group_id = COALESCE(t.group_id, '') AND m.key = t.merge_key
+                        AND m.holder_no IS NOT NULL OFFSET 0)
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, a.name
+                             FROM taskq.task t, taskq.action a
+                            WHERE t.task_no = u.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
+    &[INT8ARRAYOID, TIMESTAMPTZOID],
+);
+static PAUSED: Statement = Statement::new(
+    c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused",
+    &[TEXTARRAYOID],
+);
+static HELD_BACK: Statement = Statement::new(
+    c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
+    &[TEXTARRAYOID, TIMESTAMPTZOID],
+);
+static BUSY: Statement = Statement::new(
+    c"SELECT u.action, u.group_id, u.key FROM unnest($1, $2, $3) AS u(action, group_id, key)
+       WHERE EXISTS (SELECT FROM taskq.merge_key m
+                      WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
+                        AND m.holder_no IS NOT NULL OFFSET 0)",
+    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
+);
+
+impl LeftOut {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Those that are left out, with their lanes.
+    pub(super) fn entries(&self) -> &HashMap<i64, i64> {
+        &self.lanes
+    }
+
+    /// When time ends the first of the reasons.
+    pub(crate) fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Walks the entries of these actions in their order, without locks, and notes those that may not run. Tells whether it
+    /// has come to one that may.
+    pub(crate) fn walk(&mut self, actions: &[&Action], now: Time) -> bool {
+        let action_nos: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
+        if self.action_nos != action_nos {
+            // A new number of an action, or one that was paused: its entries may stand anywhere.
+            *self = LeftOut { action_nos, ..LeftOut::default() };
+        }
+        self.forget_what_is_over(now);
+        // Before the entries are read: whatever comes later stands behind it.
+        let decided = marks::decided();
+        let sources = sources(actions, &HashSet::new());
+        // A lane that was full is not looked into; what it holds may have stood there all the time.
+        let laned = sources.iter().any(|source| source.laned);
+        let mut window = FIRST;
+        loop {
+            check_for_interrupts();
+            let next = match laned {
+                true => candidates::next(&sources, window, &self.lanes, true, 0),
+                false => candidates::next(&sources, window, &self.behind, true, self.walked_to + 1),
+            };
+            if next.is_empty() {
+                if !laned && decided > self.walked_to {
+                    self.walked_to = decided;
+                    self.behind.retain(|_, position| *position > decided);
+                }
+                return false;
+            }
+            let met: HashMap<i64, Candidate> = next.into_iter().map(|c| (c.task_no, c)).collect();
+            let task_nos: Vec<i64> = met.keys().copied().collect();
+            let mut judged = 0;
+            let held_back: Vec<(i64, Why, Option<Time>)> = JUDGE
+                .query(args![task_nos, now], |row| {
+                    judged += 1;
+                    judge(row)
+                })
+                .into_iter()
+                .flatten()
+                .collect();
+            let free = held_back.len() < judged;
+            for (task_no, why, until) in held_back {
+                self.note(&met[&task_no], why, until);
+            }
+            // Whatever has gone since the look is no reason to look for ever.
+            if free || judged == 0 {
+                return free;
+            }
+            window = (window * 4).min(MOST);
+        }
+    }
+
+    fn note(&mut self, entry: &Candidate, why: Why, until: Option<Time>) {
+        self.reasons.insert(why);
+        self.lanes.insert(entry.task_no, entry.lane);
+        if entry.lane == 0 {
+            self.behind.insert(entry.task_no, entry.position);
+            marks::learn_priority(entry.action_no, entry.priority);
+        }
+        self.until = self.until.into_iter().chain(until).min();
+    }
+
+    /// Once a reason is over, all is walked anew.
+    fn forget_what_is_over(&mut self, now: Time) {
+        if self.is_empty() {
+            return;
+        }
+        let (mut groups, mut workgroups, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        for why in &self.reasons {
+            match why {
+                Why::Group(group) => groups.push(group.as_str()),
+                Why::Workgroup(workgroup) => workgroups.push(workgroup.as_str()),
+                Why::Key(key) => keys.push(key),
+            }
+        }
+        let mut last: HashSet<Why> = HashSet::new();
+        self.until = None;
+        if !groups.is_empty() {
+            last.extend(PAUSED.query(args![groups], |row| Why::Group(row.need(1))));
+        }
+        if !workgroups.is_empty() {
+            for (workgroup, until) in
+                HELD_BACK.query(args![workgroups, now], |row| (row.need(1), row.need::<Time>(2)))
+            {
+                self.until = self.until.into_iter().chain([until]).min();
+                last.insert(Why::Workgroup(workgroup));
+            }
+        }
+        if !keys.is_empty() {
+            let keys = MergeKey::columns(keys.into_iter());
+            last.extend(BUSY.query(&keys, |row| Why::Key(MergeKey::read(row, 1))));
+        }
+        if last.len() < self.reasons.len() {
+            // What is free now may stand anywhere.
+            *self = LeftOut { action_nos: std::mem::take(&mut self.action_nos), ..LeftOut::default() };
+        }
+    }
+}
+
+fn judge(row: Row) -> Option<(i64, Why, Option<Time>)> {
+    let task_no: i64 = row.need(1);
+    let group: Option<String> = row.get(2);
+    if row.need(6) {
+        return Some((task_no, Why::Group(group?), None));
+    }
+    if let Some(until) = row.get::<Time>(7) {
+        return Some((task_no, Why::Workgroup(row.get(3)?), Some(until)));
+    }
+    let busy: bool = row.need(8);
+    let key = MergeKey::of(&row.need::<String>(5), group.as_deref(), row.get::<String>(4).as_deref());
+    Some((task_no, Why::Key(key.filter(|_| busy)?), None))
+}

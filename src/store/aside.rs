@@ -1,0 +1,222 @@
+//! Entries of `run` that may not run now and cannot leave the table: they are *set aside* where they are.
+//!
+//! An entry that may not run is moved to `parked` or `scheduled`, where it costs claims nothing. Two kinds cannot go
+//! there. One whose deadline has passed is still in its late actor's hands: the row has the token that a return or an
+//! extension looks for. And one that somebody attaches a dependent to is held (FOR KEY SHARE) and cannot be removed
+//! without waiting for him. These stay, not grantable, with the number of the reason in `run.aside`: claims pass them as
+//! they pass what is in progress, and whoever ends the reason finds them by that number. Token, actor and deadline
+//! are those that the entry had, so it is still to be returned and extended by its late actor.
+//!
+//! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks on the row of the reason as
+//! what is parked (see [`crate::claim`]). Whoever ends the reason, though, must not wait for a row of `run` that somebody
+//! has locked in the order of task numbers, and who may wait for one that he has: what he cannot have at once gets a
+//! lease, and upkeep looks again a second later. So does an entry whose reason is a time.
+//!
+//! Two reasons may have the same number. Then one of them ends too early for an entry, and the next claim sets that
+//! aside again. Riders have the number of their leader, as a negative one, which is nobody else's.
+
+use std::collections::HashMap;
+
+use pgrx::pg_sys::INT8ARRAYOID;
+
+use super::ready;
+use crate::pg::clock::{self, Time};
+use crate::pg::lock::Key;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Row, Statement, args};
+use crate::store::merge_key::MergeKey;
+use crate::store::ready::Freed;
+use crate::token::nonce;
+use crate::upkeep::leases;
+
+fn number(name: &[&str]) -> i64 {
+    (Key::new(name).number() as i64).max(1)
+}
+
+/// The number of a reason: a group that is paused.
+pub(crate) fn group(group: &str) -> i64 {
+    number(&["group", group])
+}
+
+/// A workgroup that is held back.
+pub(crate) fn workgroup(name: &str) -> i64 {
+    number(&["workgroup", name])
+}
+
+/// A merge key that another task has.
+pub(crate) fn key(key: &MergeKey) -> i64 {
+    number(&["key", &key.action, &key.group, &key.key])
+}
+
+/// A task whose end it shares.
+pub(crate) fn rides(leader: i64) -> i64 {
+    -leader
+}
+
+/// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
+/// old token is void.
+static SET_TAKEN: Statement = Statement::new(
+    c"UPDATE taskq.run r
+         SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
+             deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
+             granted_at = CASE WHEN u.aside < 0 THEN NULL ELSE r.prev_granted_at END,
+             actor_id = CASE WHEN u.aside < 0 THEN NULL ELSE r.prev_actor_id END,
+             grantable = false, limited = false, keyed = false, tries = r.tries - 1, aside = u.aside
+        FROM unnest($1, $2) AS u(task_no, aside)
+       WHERE r.task_no = u.task_no
+      RETURNING r.task_no, r.nonce",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// Sets aside entries that this transaction has granted: each under the number of its reason, with the time at which
+/// that ends if it has one.
+pub(crate) fn set_taken(entries: &[(i64, i64, Option<Time>)]) {
+    if entries.is_empty() {
+        return;
+    }
+    let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
+    let set: Vec<(i64, i64)> = SET_TAKEN.query(args![task_nos, reasons], |row| (row.need(1), row.need(2)));
+    look_at(&set, entries);
+}
+
+/// Entries that nobody has taken, as far as nobody has locked them for a change.
+static SET: Statement = Statement::new(
+    c"WITH met AS MATERIALIZED (
+        SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
+         CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
+                              WHERE r.task_no = u.task_no AND r.grantable
+                                FOR NO KEY UPDATE SKIP LOCKED) AS r)
+      UPDATE taskq.run r SET grantable = false, aside = m.aside
+        FROM met AS m WHERE r.task_no = m.task_no AND r.grantable
+      RETURNING r.task_no, r.nonce",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// Sets aside entries that are grantable; returns how many. What somebody is changing is left to him.
+pub(crate) fn set(entries: &[(i64, i64, Option<Time>)]) -> usize {
+    if entries.is_empty() {
+        return 0;
+    }
+    assign_transaction_id();
+    let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
+    let set: Vec<(i64, i64)> = SET.query(args![task_nos, reasons], |row| (row.need(1), row.need(2)));
+    look_at(&set, entries);
+    set.len()
+}
+
+/// Has upkeep look at those whose reason ends with time. `set` are numbers and nonces.
+fn look_at(set: &[(i64, i64)], entries: &[(i64, i64, Option<Time>)]) {
+    let until: HashMap<i64, Time> = entries.iter().filter_map(|e| Some((e.0, e.2?))).collect();
+    for (task_no, its_nonce) in set {
+        if let Some(until) = until.get(task_no) {
+            leases::record(&[(*until, *task_no)], nonce(*its_nonce, *task_no));
+        }
+    }
+}
+
+/// Back at the end of their priority, in their order. With their token, if they had one.
+macro_rules! release {
+    ($which:literal, $($type:expr),+) => {
+        Statement::new(
+            crate::pg::statement::sql!(
+                "WITH free AS MATERIALIZED (
+                   SELECT r.task_no, r.priority, r.position FROM taskq.run r WHERE ", $which, "
+                      FOR NO KEY UPDATE SKIP LOCKED)
+                 UPDATE taskq.run r SET grantable = true, aside = NULL, position = f.position
+                   FROM (SELECT o.task_no,
+                                pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
+                           FROM (SELECT f.task_no FROM free AS f ORDER BY f.priority DESC, f.position) AS o) AS f
+                  WHERE r.task_no = f.task_no
+                 RETURNING r.action_no"
+            ),
+            &[$($type),+],
+        )
+    };
+}
+static RELEASE: Statement = release!("r.aside = ANY ($1)", INT8ARRAYOID);
+static THERE: Statement =
+    Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)", &[INT8ARRAYOID]);
+
+/// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
+/// reasons.
+pub(crate) fn release(reasons: &[i64]) {
+    if reasons.is_empty() || THERE.execute(args![reasons]) == 0 {
+        return;
+    }
+    assign_transaction_id();
+    let actions: Vec<i32> = RELEASE.query(args![reasons], |row| row.need(1));
+    ready::announce(&actions);
+    let left: Vec<(i64, i64)> = THERE.query(args![reasons], |row| (row.need(1), row.need(2)));
+    again(&left);
+}
+
+/// Upkeep looks once more a little later.
+fn again(left: &[(i64, i64)]) {
+    let soon = Time(clock::now().0 + AGAIN);
+    for (task_no, its_nonce) in left {
+        leases::record(&[(soon, *task_no)], nonce(*its_nonce, *task_no));
+    }
+}
+
+/// How soon an entry whose row was locked is looked at again.
+const AGAIN: i64 = 1_000_000;
+
+/// A rider is not looked at before its leader has ended.
+static LOOK_AGAIN: Statement = release!(
+    "r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
+       AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
+    INT8ARRAYOID,
+    INT8ARRAYOID
+);
+static BUSY: Statement = Statement::new(
+    c"SELECT r.task_no, r.nonce FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
+         AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
+/// looks whether they may run. Tells whether there were any.
+pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
+    let (task_nos, nonces): (Vec<i64>, Vec<i64>) = held.iter().copied().unzip();
+    if BUSY.execute(args![task_nos.as_slice(), nonces.as_slice()]) == 0 {
+        return false;
+    }
+    assign_transaction_id();
+    let actions: Vec<i32> =
+        LOOK_AGAIN.query(args![task_nos.as_slice(), nonces.as_slice()], |row| row.need(1));
+    ready::announce(&actions);
+    let busy: Vec<(i64, i64)> = BUSY.query(args![task_nos, nonces], |row| (row.need(1), row.need(2)));
+    again(&busy);
+    !actions.is_empty()
+}
+
+/// Riders are removed once their leader has settled. What somebody holds is not waited for: it is ready again.
+static REMOVE_RIDERS: Statement = Statement::new(
+    c"WITH free AS MATERIALIZED (
+        SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)
+      DELETE FROM taskq.run r USING free AS f WHERE r.task_no = f.task_no
+      RETURNING r.aside, r.task_no, r.tries, r.failures, r.dependencies",
+    &[INT8ARRAYOID],
+);
+
+/// Takes out what rides on tasks that have settled, by these.
+pub(crate) fn riders(leaders: &[i64]) -> HashMap<i64, Vec<Freed>> {
+    let reasons: Vec<i64> = leaders.iter().map(|leader| rides(*leader)).collect();
+    let mut riders: HashMap<i64, Vec<Freed>> = HashMap::new();
+    if THERE.execute(args![reasons.as_slice()]) == 0 {
+        return riders;
+    }
+    REMOVE_RIDERS.query(args![reasons.as_slice()], |row: Row| {
+        let freed = Freed {
+            task_no: row.need(2),
+            tries: row.need(3),
+            failures: row.need(4),
+            dependencies: row.need(5),
+            not_before: None,
+        };
+        riders.entry(-row.need::<i64>(1)).or_default().push(freed);
+    });
+    release(&reasons);
+    riders
+}
