@@ -187,12 +187,17 @@ pub(crate) fn may_wait(id: &str, task_no: i64, live: &HashMap<i64, Live>) -> Res
         Some(_) => return Ok(()),
         None => "settled",
     };
-    Err(Refusal::state(
-        id,
-        state,
-        "cannot be made to wait",
-        "Only a pending task that nobody owns can get a dependency.",
-    ))
+    Err(cannot_wait(id, state))
+}
+
+/// Refuses a call that would make a task in progress wait, before it waits for anybody itself.
+pub(crate) fn refuse_in_progress(ids: &[&str]) -> Result<()> {
+    live::in_progress(ids).map_or(Ok(()), |id| Err(cannot_wait(&id, "in progress")))
+}
+
+fn cannot_wait(id: &str, state: &str) -> Refusal {
+    let hint = "Only a pending task that nobody owns can get a dependency.";
+    Refusal::state(id, state, "cannot be made to wait", hint)
 }
 
 static STORE: Statement = Statement::new(

@@ -12,7 +12,9 @@ mod rows;
 pub(crate) mod unique;
 
 pub(crate) use cycle::{acyclic, guard, refusal as cycle_refusal, stored_arcs};
-pub(crate) use edges::{Edge, EdgeSet, Stored, Waits, add_waits, block_new, may_wait, store as store_edges};
+pub(crate) use edges::{
+    Edge, EdgeSet, Stored, Waits, add_waits, block_new, may_wait, refuse_in_progress, store as store_edges,
+};
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -121,6 +123,11 @@ pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Strin
 /// so the keys of one that may do so are locked before it begins.
 fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
+    if options.on_conflict == OnConflict::Replace {
+        // Whether those with a unique key are replaced at all is not known yet.
+        let plain = specs.iter().filter(|spec| spec.unique.is_none());
+        replace::refuse_in_progress(&plain.filter_map(|spec| spec.id.as_deref()).collect::<Vec<_>>())?;
+    }
     let unique = specs.iter().filter_map(|spec| spec.unique.as_deref()).any(Unique::locks_holder);
     if !unique && !locks_stored(&specs, options) {
         return run(specs, options);
@@ -193,6 +200,12 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     // Everything stored that the call names is locked in one go, in the global order, before anything is
     // changed: see `store::live`.
     let outside = outside_ids(&tasks);
+    if tasks.iter().any(|task| !task.spec.to_signal_after.is_empty()) {
+        let outside: HashSet<&str> = outside.iter().map(String::as_str).collect();
+        let signalled =
+            tasks.iter().flat_map(|task| &task.spec.to_signal_after).map(|other| other.id.as_str());
+        refuse_in_progress(&signalled.filter(|id| outside.contains(id)).collect::<Vec<_>>())?;
+    }
     let watched = keys.watched();
     let namesakes: Vec<&str> = if by_id { tasks.iter().map(|t| t.id.as_str()).collect() } else { Vec::new() };
     let mut stored = edges::lock_stored(&tasks, &outside, &namesakes, &watched);

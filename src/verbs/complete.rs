@@ -9,6 +9,7 @@ use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
+use crate::store::numbers;
 use crate::store::live::{self, Firmness, Place};
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
@@ -22,16 +23,21 @@ fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status
 /// Completes a task that nothing blocks and nobody owns. Its row, the only one it waits for, is locked first: an actor that is granted the task meanwhile keeps it.
 fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<String>) -> Result<Outcome> {
     let id = required("task_id", task_id)?;
+    let refuse =
+        |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
+    let in_progress = || refuse("in progress", "Its actor will return it; cancel it if that is not wanted.");
+    rights::check_tasks(Doing::Change, numbers::by_id(&[id]).into_values())?;
+    if live::in_progress(&[id]).is_some() {
+        return in_progress();
+    }
     let (numbers, rows) = live::lock_by_id(&[id], Firmness::Change);
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
     rights::check_tasks(Doing::Change, [number])?;
-    let refuse =
-        |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
     let Some(row) = rows.get(&number) else {
         return refuse("settled", "It has ended already; taskq.tasks tells how.");
     };
     if row.in_progress() {
-        return refuse("in progress", "Its actor will return it; cancel it if that is not wanted.");
+        return in_progress();
     }
     if matches!(row.place, Place::Blocked { .. }) {
         return refuse(

@@ -118,15 +118,20 @@ fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {
 /// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency,
 /// and so on. Each wave is locked in the global order before it is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
-    let (tasks, rows, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
-    rights::check_tasks(Doing::Change, tasks.values().copied())?;
-    if let Some((id, _)) = tasks.iter().find(|(_, n)| rows.get(n).is_some_and(Live::in_progress)) {
-        return Err(Refusal::state(
+    let refused = |id| {
+        Err(Refusal::state(
             id,
             "in progress",
             "cannot be deleted",
             "Wait until it is returned, or cancel it first.",
-        ));
+        ))
+    };
+    if let Some(id) = live::in_progress(ids) {
+        return refused(&id);
+    }
+    let (tasks, rows, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
+    if let Some((id, _)) = tasks.iter().find(|(_, n)| rows.get(n).is_some_and(Live::in_progress)) {
+        return refused(id);
     }
     Ok(delete_locked(tasks.into_values().collect(), rows, now))
 }

@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{
     Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, guard, lock_for_change, may_wait,
-    parse_if_missing, store_edges, stored_arcs,
+    parse_if_missing, refuse_in_progress, store_edges, stored_arcs,
 };
 use crate::pg::clock;
 use crate::pg::statement::{Statement, args};
@@ -84,6 +84,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     if dependencies.is_empty() {
         return Ok(0);
     }
+    refuse_in_progress(&dependencies.iter().map(|d| d.run.as_str()).collect::<Vec<_>>())?;
     guard();
     let now = clock::now();
     let ids: Vec<&str> = dependencies.iter().flat_map(|d| [d.after.as_str(), d.run.as_str()]).collect();

@@ -14,6 +14,15 @@ use crate::store::live::{self, Firmness, Live};
 use crate::store::{attempts, tally};
 use crate::upkeep::retention;
 
+/// Refuses a call that would replace a task in progress, before it waits for anybody.
+pub(crate) fn refuse_in_progress(ids: &[&str]) -> Result<()> {
+    live::in_progress(ids).map_or(Ok(()), |id| Err(refusal(&id)))
+}
+
+fn refusal(id: &str) -> Refusal {
+    Refusal::state(id, "in progress", "cannot be replaced", "Wait until it is returned, or cancel it first.")
+}
+
 /// How long the end of a replaced task can be learnt by those who wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
 
@@ -48,12 +57,7 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     }
     rights::check_tasks(Doing::Insert, old.iter().map(|(_, number, _)| *number))?;
     if let Some((id, ..)) = old.iter().find(|(_, _, live)| live.as_ref().is_some_and(Live::in_progress)) {
-        return Err(Refusal::state(
-            id,
-            "in progress",
-            "cannot be replaced",
-            "Wait until it is returned, or cancel it first.",
-        ));
+        return Err(refusal(id));
     }
     live::remove(old.iter().filter_map(|(_, _, live)| live.as_ref()));
     let endings = old

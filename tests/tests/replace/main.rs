@@ -5,3 +5,4 @@
 
 mod old;
 mod races;
+mod refused;

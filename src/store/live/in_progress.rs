@@ -1,0 +1,23 @@
+//! Who is in progress, before anything is locked.
+//!
+//! A call that must be refused because a task is in progress is refused at once. If it locked its rows first, it could wait
+//! for the very transaction that has the task in progress, which may go on to return it, and so wait for the call in turn.
+
+use pgrx::pg_sys::TEXTARRAYOID;
+
+use crate::pg::statement::{Statement, args};
+
+static FIRST: Statement = Statement::new(
+    c"SELECT t.id
+        FROM pg_catalog.unnest($1) AS u(id)
+       CROSS JOIN LATERAL (SELECT t.id, t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0) AS r
+       LIMIT 1",
+    &[TEXTARRAYOID],
+);
+
+/// One of the tasks with these ids that is in progress. Others may have begun by the time they are locked: whoever asks
+/// looks again then.
+pub(crate) fn in_progress(ids: &[&str]) -> Option<String> {
+    if ids.is_empty() { None } else { FIRST.first(args![ids], |row| row.need(1)) }
+}
