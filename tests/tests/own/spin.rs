@@ -249,7 +249,15 @@ fn a_steady_stream_into_a_paused_group_costs_a_sleeper_the_same_for_each() {
     };
     session.insert(json!([{"id": "first", "action": "x", "group_id": "g"}])).unwrap();
     session.run("SELECT taskq.pause_group('g')");
-    let call = sleeper(&db, &mut session, 1);
+    let call = db.connect().background(|s| {
+        // It has met such tasks before: it reads before it takes.
+        assert!(s.own_with("w", 1, &["x"], "wait => '0.05 seconds'").unwrap().is_empty());
+        s.own_with("w", 1, &["x"], "wait => '240 seconds'").unwrap()
+    });
+    until("the first call is over", || {
+        (session.one::<i64>("SELECT count(*) FROM taskq.parked") == 1).then_some(())
+    });
+    session.until_asleep(call.pid());
     insert(&mut session, 1, 30_000);
     session.until_asleep(call.pid());
     let began = Instant::now();
@@ -261,7 +269,7 @@ fn a_steady_stream_into_a_paused_group_costs_a_sleeper_the_same_for_each() {
     // Reading all 30,000 again for each of them takes many times as long.
     assert!(with_many < Duration::from_secs(20), "{with_many:?}");
     session.run("SELECT taskq.resume_group('g')");
-    assert_eq!(ids(&call.join().1), ["first"]);
+    assert_eq!(call.join().1.len(), 1);
 }
 
 #[test]
