@@ -34,6 +34,7 @@ function _parallel(blocks jsonb) -> jsonb
 function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
 function _task_channels(task_ids text[]) -> SETOF bigint
+function _tidy_before_commit() -> void
 function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
 function add_dependencies(after text[], run text[], condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint

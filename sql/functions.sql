@@ -688,6 +688,16 @@ CREATE FUNCTION taskq._before_commit()
 COMMENT ON FUNCTION taskq._before_commit IS
     'internal: the last look at deferred signals; called by the queue itself before a commit';
 
+CREATE FUNCTION taskq._tidy_before_commit()
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+    AS 'MODULE_PATHNAME', 'taskq_tidy_before_commit_wrapper';
+COMMENT ON FUNCTION taskq._tidy_before_commit IS
+    'internal: what a transaction puts off to its end; called by the queue itself before a commit';
+
 -- A channel name has at most 63 bytes, an id up to 1,000: the digest keeps them apart.
 CREATE FUNCTION taskq.task_channel(id text)
     RETURNS text

@@ -331,13 +331,15 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
 -- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
--- `run`. The nonce of a task in it is `base # task_no`.
+-- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
-    task_nos bigint[] NOT NULL
+    keeper_no bigint NOT NULL,                  -- one of its tasks
+    others bigint[]                             -- the others; NULL: none
 );
-CREATE INDEX lease_deadline_idx ON taskq.lease (deadline);                        -- which are over
+CREATE INDEX lease_deadline_idx ON taskq.lease (deadline, keeper_no);             -- which are over; a task's
 COMMENT ON TABLE taskq.lease IS 'deadlines to look after';
 
 -- When which task is to be inserted.

@@ -705,8 +705,11 @@ CREATE FUNCTION taskq.check()
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND r.deadline < 'infinity'
-           AND NOT EXISTS (SELECT FROM (SELECT l.base, unnest(l.task_nos) AS task_no FROM taskq.lease AS l) AS l
-                            WHERE l.task_no = r.task_no AND (l.base # l.task_no) = r.nonce)
+           AND NOT EXISTS (SELECT FROM (SELECT n.task_no, l.base # n.task_no AS nonce, l.deadline, l.keeper_no
+                                          FROM taskq.lease AS l
+                                         CROSS JOIN LATERAL unnest(l.keeper_no || l.others) AS n(task_no)) AS l
+                            WHERE l.task_no = r.task_no AND l.nonce = r.nonce
+                              AND (l.deadline = r.deadline OR l.keeper_no = r.task_no AND l.deadline > r.deadline))
         UNION ALL
         SELECT 'task is neither held nor grantable', t.id, NULL
           FROM taskq.run AS r
@@ -731,7 +734,7 @@ CREATE FUNCTION taskq.check()
                                  WHERE m.action = a.name AND m.group_id = COALESCE(t.group_id, '')
                                    AND m.key = t.merge_key AND m.holder_no IS NOT NULL) END
            AND NOT EXISTS (SELECT FROM taskq.lease AS l
-                            WHERE r.task_no = ANY (l.task_nos) AND (l.base # r.task_no) = r.nonce)
+                            WHERE l.keeper_no = r.task_no AND (l.base # r.task_no) = r.nonce)
         UNION ALL
         -- A rider has no token.
         SELECT 'rider with a token', t.id, NULL

@@ -281,6 +281,7 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
             failures: wait.failed,
             dependencies: wait.all,
             granted_at: None,
+            deadline: Time::INFINITY,
             actor_id: None,
             limited: false,
             keyed: false,

@@ -9,8 +9,9 @@ use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::state::{Condition, Outcome};
-use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::numbers;
+use crate::verbs::replace;
 
 /// "`run` runs after `after`", by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub(super) fn lock_stored(
     outside: &[String],
     replaced: &[&str],
     watched: &[String],
-) -> Stored {
+) -> Result<Stored> {
     let outside_set: HashSet<&str> = outside.iter().map(String::as_str).collect();
     let named = |list: fn(&NewTask) -> &Vec<crate::spec::Reference>| -> HashSet<String> {
         tasks
@@ -79,6 +80,16 @@ pub(super) fn lock_stored(
     let signalled = named(|t| &t.spec.to_signal_after);
     let guarded = (!waited_for.is_empty() && !signalled.is_empty())
         || (!watched.is_empty() && tasks.iter().any(|t| !t.spec.to_signal_after.is_empty()));
+    // Those with a unique key may yet be left out.
+    let plain = || tasks.iter().filter(|task| task.spec.unique.is_none());
+    let by_plain = plain().flat_map(|task| &task.spec.to_signal_after).map(|other| other.id.as_str());
+    let replaced_by_plain =
+        if replaced.is_empty() { vec![] } else { plain().map(|t| t.id.as_str()).collect() };
+    let idle = [
+        Idle { ids: by_plain.filter(|id| outside_set.contains(id)).collect(), refusal: has_begun },
+        Idle { ids: replaced_by_plain, refusal: replace::refusal },
+    ];
+    idle.iter().try_for_each(Idle::look)?;
     if guarded {
         cycle::guard();
     }
@@ -97,33 +108,34 @@ pub(super) fn lock_stored(
         Firmness::Change
     };
     // What is replaced goes, also if it is settled.
-    stored.lock(firmness, if replaced.is_empty() { Firmness::Hold } else { Firmness::Change });
-    stored
+    stored.lock(&idle, firmness, if replaced.is_empty() { Firmness::Hold } else { Firmness::Change })?;
+    Ok(stored)
 }
 
 impl Stored {
-    fn lock(&mut self, firmness: Firmness, of_settled: Firmness) {
+    fn lock(&mut self, idle: &[Idle], firmness: Firmness, of_settled: Firmness) -> Result<()> {
         let ids: Vec<String> = self.numbers.keys().cloned().collect();
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, firmness, of_settled);
+            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, idle, firmness, of_settled)?;
         }
+        Ok(())
     }
 
     /// Looks again where the tasks are; their rows, or the rows that took their place, are ours already.
-    pub(super) fn refresh(&mut self) {
-        self.lock(Firmness::Change, Firmness::Hold);
+    pub(super) fn refresh(&mut self) -> Result<()> {
+        self.lock(&[], Firmness::Change, Firmness::Hold)
     }
 
     /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
-    pub(super) fn look_up(&mut self, ids: &[&str]) {
+    pub(super) fn look_up(&mut self, ids: &[&str]) -> Result<()> {
         if !self.guarded {
             cycle::guard();
             self.guarded = true;
         }
         self.numbers.extend(numbers::by_id(ids));
         self.referred.extend(ids.iter().map(|id| (*id).to_owned()));
-        self.lock(Firmness::Change, Firmness::Hold);
+        self.lock(&[], Firmness::Change, Firmness::Hold)
     }
 
     /// The number of a stored task that a dependency names; `None` if it is gone.
@@ -190,9 +202,9 @@ pub(crate) fn may_wait(id: &str, task_no: i64, live: &HashMap<i64, Live>) -> Res
     Err(cannot_wait(id, state))
 }
 
-/// Refuses a call that would make a task in progress wait, before it waits for anybody itself.
-pub(crate) fn refuse_in_progress(ids: &[&str]) -> Result<()> {
-    live::in_progress(ids).map_or(Ok(()), |id| Err(cannot_wait(&id, "in progress")))
+/// What is said of a task in progress that is to get a dependency.
+pub(crate) fn has_begun(id: &str) -> Refusal {
+    cannot_wait(id, "in progress")
 }
 
 fn cannot_wait(id: &str, state: &str) -> Refusal {

@@ -13,7 +13,7 @@ pub(crate) mod unique;
 
 pub(crate) use cycle::{acyclic, guard, refusal as cycle_refusal, stored_arcs};
 pub(crate) use edges::{
-    Edge, EdgeSet, Stored, Waits, add_waits, block_new, may_wait, refuse_in_progress, store as store_edges,
+    Edge, EdgeSet, Stored, Waits, add_waits, block_new, has_begun, may_wait, store as store_edges,
 };
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -126,7 +126,8 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     if options.on_conflict == OnConflict::Replace {
         // Whether those with a unique key are replaced at all is not known yet.
         let plain = specs.iter().filter(|spec| spec.unique.is_none());
-        replace::refuse_in_progress(&plain.filter_map(|spec| spec.id.as_deref()).collect::<Vec<_>>())?;
+        let ids = plain.filter_map(|spec| spec.id.as_deref()).collect();
+        live::Idle { ids, refusal: replace::refusal }.look()?;
     }
     let unique = specs.iter().filter_map(|spec| spec.unique.as_deref()).any(Unique::locks_holder);
     if !unique && !locks_stored(&specs, options) {
@@ -200,15 +201,9 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     // Everything stored that the call names is locked in one go, in the global order, before anything is
     // changed: see `store::live`.
     let outside = outside_ids(&tasks);
-    if tasks.iter().any(|task| !task.spec.to_signal_after.is_empty()) {
-        let outside: HashSet<&str> = outside.iter().map(String::as_str).collect();
-        let signalled =
-            tasks.iter().flat_map(|task| &task.spec.to_signal_after).map(|other| other.id.as_str());
-        refuse_in_progress(&signalled.filter(|id| outside.contains(id)).collect::<Vec<_>>())?;
-    }
     let watched = keys.watched();
     let namesakes: Vec<&str> = if by_id { tasks.iter().map(|t| t.id.as_str()).collect() } else { Vec::new() };
-    let mut stored = edges::lock_stored(&tasks, &outside, &namesakes, &watched);
+    let mut stored = edges::lock_stored(&tasks, &outside, &namesakes, &watched)?;
     keys.decide_late(&mut tasks, &stored, &mut unique::Call { now, by_id, fates: &mut fates })?;
     if by_id {
         let namesakes: Vec<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
@@ -220,7 +215,7 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
         insert_the_new(&tasks, &stored.numbers.keys().map(String::as_str).collect(), now);
         replace::remove_old(&namesakes, &mut stored, now)?;
         // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
-        stored.refresh();
+        stored.refresh()?;
     } else {
         let namesakes = keys.replaced_namesakes(&tasks);
         if !namesakes.is_empty() {
@@ -253,13 +248,13 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     tally::inserted(tasks.iter().filter_map(|t| t.spec.group.as_deref()), now);
     if !skipped.is_empty() {
         // Others of the call may refer to what was skipped: those are stored tasks now.
-        stored.look_up(&skipped.iter().map(String::as_str).collect::<Vec<_>>());
+        stored.look_up(&skipped.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
     // The keys point to the new tasks before the old ones go, which would take the rows along.
     let replaced = keys.take(&tasks);
     if !replaced.is_empty() {
         replace::remove_old(&replaced, &mut stored, now)?;
-        stored.refresh();
+        stored.refresh()?;
     }
 
     let keys: BTreeSet<MergeKey> = tasks

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::prelude::PgSqlErrorCode;
 
 /// Makes settings that begin with this and a dot ours alone: one that is not declared is an error from now on.
 /// Before PostgreSQL 15 they are taken as they come.
@@ -72,10 +74,43 @@ pub(crate) fn is_own(xid: i64) -> bool {
     u32::try_from(xid).is_ok_and(|xid| unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xid.into()) })
 }
 
-/// Whether the caller holds a transaction open beyond this statement.
+/// Whether the caller may hold the transaction open beyond this call: it is in a transaction block, or the call is one
+/// of several things that a function, a DO block or a larger statement does ([`called`]).
 pub(crate) fn in_transaction_block() -> bool {
     // SAFETY: reads a variable.
-    IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
+    CALLED_WITHIN.get() || IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
+}
+
+thread_local! {
+    /// Whether the call under way is not a query of the client's own.
+    static CALLED_WITHIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Remembers, while it lives, who calls.
+pub(crate) struct Called {
+    before: bool,
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        CALLED_WITHIN.set(self.before);
+    }
+}
+
+/// To be asked at the beginning of a function that has to know [`in_transaction_block`]. What a client sends by itself
+/// is over when its query is; what runs within a function, a DO block, an INSERT or a CREATE TABLE AS goes on, it may be for
+/// long.
+pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
+    // SAFETY: Postgres passes the call's data, which are whole as long as it lasts. A portal that runs a query has its
+    // executor's state as long as it does so. Functions are looked up when the executor starts, in its memory: that
+    // of the portal's query, if it is this query that calls.
+    let within = unsafe {
+        let portal = pg_sys::ActivePortal;
+        let query = if portal.is_null() { std::ptr::null_mut() } else { (*portal).queryDesc };
+        let state = if query.is_null() { std::ptr::null_mut() } else { (*query).estate };
+        state.is_null() || (*(*info).flinfo).fn_mcxt != (*state).es_query_cxt
+    };
+    Called { before: CALLED_WITHIN.replace(within) }
 }
 
 /// Whether each statement of this transaction sees what was committed before it, and passes over rows that
@@ -227,6 +262,44 @@ pub(crate) fn random_62_bits() -> i64 {
         pgrx::error!("no random numbers to be had");
     }
     (i64::from_ne_bytes(bytes) & (i64::MAX >> 1)).max(1)
+}
+
+/// Runs `work` in a subtransaction, in which no lock is waited for longer than this; `None` if one was, and what it did is undone
+/// then. What it did is undone as well if it refuses.
+pub(crate) fn within_lock_timeout<T, E>(
+    milliseconds: i32,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Option<Result<T, E>> {
+    /// Puts the caller's setting back, whichever way the work ends.
+    struct Before(std::ffi::c_int);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            // SAFETY: a variable of this backend, which is read whenever a wait for a lock begins.
+            unsafe { pg_sys::LockTimeout = self.0 }
+        }
+    }
+    // SAFETY: as above. It is 0 where the caller waits for ever.
+    let _before = unsafe {
+        let before = Before(pg_sys::LockTimeout);
+        if before.0 == 0 || before.0 > milliseconds {
+            pg_sys::LockTimeout = milliseconds;
+        }
+        before
+    };
+    match catch_unwind(AssertUnwindSafe(|| all_or_nothing(work))) {
+        Ok(result) => Some(result),
+        Err(payload) if is_lock_timeout(payload.as_ref()) => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Whether this is an error of Postgres' about a lock that was not to be had in time.
+fn is_lock_timeout(payload: &(dyn std::any::Any + Send)) -> bool {
+    let report = match payload.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => report,
+        _ => return false,
+    };
+    report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
 }
 
 /// Calls a SQL function that takes no arguments and returns void, right before a commit; does nothing if there is no such

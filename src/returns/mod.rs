@@ -29,6 +29,7 @@ use crate::store::live::{self, Firmness, Live};
 use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::token::Token;
+use crate::upkeep::leases;
 use crate::verbs::extend::{columns, valid};
 
 /// A task, the token it is returned with, and how.
@@ -202,7 +203,7 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
 static TAKE: Statement = Statement::new(
     c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
       RETURNING r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
-                r.limited, r.keyed",
+                r.limited, r.keyed, r.deadline",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
@@ -210,6 +211,7 @@ static TAKE: Statement = Statement::new(
 fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
     let (task_nos, nonces) = columns(tokens.iter().map(|(_, token)| token));
     let rows: Vec<Live> = TAKE.query(args![task_nos, nonces], Live::in_run);
+    leases::leave_removed(&rows);
     slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()
 }

@@ -8,19 +8,21 @@ use super::{Codes, Entry, Return, take};
 use crate::claim::merge;
 use crate::flow::slots;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sql};
 use crate::settle::{Ending, expiry, notify, propagate, settle, store_all};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Place;
 use crate::store::tally;
 use crate::token::Token;
+use crate::upkeep::leases::leases_let_go;
+use crate::upkeep::{before_commit, retention};
 use crate::verbs::extend::columns;
 use crate::wake;
 
-/// Removes the rows and stores how the tasks ended, in one statement. Rows are locked in the order of
+/// Removes the rows and stores how the tasks ended, and lets go of the leases they keep, in one statement. Rows are locked in the order of
 /// task numbers (the index returns them so), and waited for if somebody extends or holds one.
 static ALIKE: Statement = Statement::new(
-    c"WITH kept AS MATERIALIZED (
+    sql!("WITH kept AS MATERIALIZED (
         SELECT a.action_no,
                CASE $5 WHEN 'a' THEN COALESCE(s.retention_aborted, s.retention) ELSE s.retention END AS retention
           FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
@@ -28,7 +30,7 @@ static ALIKE: Statement = Statement::new(
       gone AS (
         DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
         RETURNING r.task_no, r.nonce, r.granted_at, r.tries, r.failures, r.dependencies, r.actor_id,
-                  r.limited, r.keyed, r.gated),
+                  r.limited, r.keyed, r.gated, r.deadline),
       done AS (
         INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures,
                                    dependencies, signals, action_no, grouped, code, cause, actor_id, status, result)
@@ -42,8 +44,11 @@ static ALIKE: Statement = Statement::new(
                               WHERE t.task_no = g.task_no OFFSET 0) AS t),
       forgotten AS (
         DELETE FROM taskq.progress p
-         WHERE $5 = 'c' AND p.task_no = ANY (ARRAY(SELECT g.task_no FROM gone AS g)))
-      SELECT g.task_no, g.nonce, g.limited, g.keyed, g.gated FROM gone AS g",
+         WHERE $5 = 'c' AND p.task_no = ANY (ARRAY(SELECT g.task_no FROM gone AS g))),
+      ", leases_let_go!("gone AS f"), "
+      SELECT g.task_no, g.nonce, g.limited, g.keyed, g.gated,
+             CASE WHEN g.task_no = ANY (ARRAY(SELECT m.task_no FROM met AS m WHERE NOT m.alone)) THEN g.deadline END
+        FROM gone AS g"),
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID, CHAROID, TEXTOID, JSONBOID],
 );
 
@@ -54,6 +59,8 @@ struct Gone {
     keyed: bool,
     /// It may have a group.
     gated: bool,
+    /// The deadline of a lease that it keeps for others, too.
+    keeps: Option<Time>,
 }
 
 /// Settles tasks that all end in the same way.
@@ -74,7 +81,8 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
             ],
             |row| {
                 let (nonce, limited) = (row.need(2), row.need(3));
-                (row.need(1), Gone { nonce, limited, keyed: row.need(4), gated: row.need(5) })
+                let (keyed, gated, keeps) = (row.need(4), row.need(5), row.get(6));
+                (row.need(1), Gone { nonce, limited, keyed, gated, keeps })
             },
         )
         .into_iter()
@@ -90,8 +98,12 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
     if ended.is_empty() {
         return;
     }
+    for (task_no, deadline) in gone.iter().filter_map(|(n, g)| Some((*n, g.keeps?))) {
+        before_commit::hand_on(deadline, task_no);
+    }
     let seated = gone.iter().filter(|(_, g)| g.limited).map(|(task_no, _)| *task_no);
     slots::release(&seated.collect::<Vec<_>>());
+    retention::settled(ended.len());
     notify(&ended, *outcome);
     let gated = gone.iter().filter(|(_, g)| g.gated).map(|(task_no, _)| (*task_no, *outcome));
     tally::settled(&gated.collect::<Vec<_>>(), now);

@@ -1,6 +1,7 @@
 //! Inserting the runs of schedules that are due.
 
-use std::collections::{BTreeSet, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
@@ -10,7 +11,7 @@ use crate::error::{Refusal, Result};
 use crate::insert::{OnConflict, Options, insert};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::session::{all_or_nothing, check_for_interrupts};
+use crate::pg::session::{check_for_interrupts, within_lock_timeout};
 use crate::pg::statement::{Statement, args};
 use crate::rights;
 use crate::settle::commit::{self, Touch};
@@ -77,6 +78,18 @@ struct Due {
     max_backfill: Option<i32>,
 }
 
+/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on what its author
+/// has asked for (a merge key that somebody is just making, a unique one, an id, the graph): they cannot all be tried first.
+const PATIENCE: i32 = 10;
+
+/// How soon a schedule is tried again by this backend after it was put off.
+const AGAIN: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// Schedules whose runs would have had to wait for somebody, and when.
+    static PUT_OFF: RefCell<HashMap<String, Instant>> = RefCell::default();
+}
+
 /// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns
 /// whether there were any.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
@@ -98,7 +111,11 @@ fn fire_some(bound: i32, now: Time) -> bool {
     });
     let began = Instant::now();
     let mut fired = false;
+    PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
     for schedule in due {
+        if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
+            continue;
+        }
         fired |= fire(schedule, now, began);
         if began.elapsed() > LONGEST {
             break;
@@ -133,6 +150,10 @@ fn fire(schedule: Due, now: Time, began: Instant) -> bool {
         let id = format!("{}@{}", schedule.name, iso(time));
         match start(&schedule, &id, previous.as_deref(), now) {
             Started::Busy => return false,
+            Started::TimedOut => {
+                PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name, Instant::now()));
+                return false;
+            }
             Started::Inserted => {
                 previous = Some(id.clone());
                 last = Some((time, id));
@@ -167,6 +188,8 @@ fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
 enum Started {
     /// The run before, or a task that this one is linked to, is locked by somebody; the schedule stays due.
     Busy,
+    /// Something else that it needs is locked; it has been waited for, and is not again in each call.
+    TimedOut,
     Inserted,
     Refused(String),
     /// The run before is still there, or this run was inserted already.
@@ -227,6 +250,7 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
         Ok(specs) => specs,
         Err(refusal) => return Started::Refused(refusal.summary()),
     };
+    let mut replaced = None;
     let before = previous.and_then(|id| Some((id, *numbers::by_id(&[id]).get(id)?)));
     if let Some((previous, number)) = before
         && live::outcomes(&[number]).is_empty()
@@ -243,8 +267,7 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
                 }
             }
             "replace" => {
-                let rows = live::lock(&[number], Firmness::Change);
-                cancel_locked(&rows, Some(format!("replaced by the next run, \"{id}\"")));
+                replaced = Some(live::lock(&[number], Firmness::Change));
             }
             _ => return Started::Skipped,
         }
@@ -257,10 +280,17 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
         spec.not_before = spec.not_before.filter(|due| *due > now);
     }
     let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
-    match all_or_nothing(|| insert(specs, options)) {
-        Ok(ids) if ids.is_empty() => Started::Skipped,
-        Ok(_) => Started::Inserted,
-        Err(refusal) => Started::Refused(refusal.summary()),
+    let run = || {
+        if let Some(rows) = &replaced {
+            cancel_locked(rows, Some(format!("replaced by the next run, \"{id}\"")));
+        }
+        insert(specs, options)
+    };
+    match within_lock_timeout(PATIENCE, run) {
+        None => Started::TimedOut,
+        Some(Ok(ids)) if ids.is_empty() => Started::Skipped,
+        Some(Ok(_)) => Started::Inserted,
+        Some(Err(refusal)) => Started::Refused(refusal.summary()),
     }
 }
 

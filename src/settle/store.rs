@@ -11,6 +11,7 @@ use crate::pg::statement::{Statement, args, sparse};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
 use crate::store::tally;
+use crate::upkeep::retention;
 use crate::{guc, wake};
 
 /// How a task ended.
@@ -144,6 +145,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     if !done.is_empty() {
         forget_progress(&done);
     }
+    retention::settled(task_nos.len());
     for task_no in &task_nos {
         wake::settled(*task_no);
     }

@@ -2,14 +2,17 @@
 //! `taskq.maintain()` for quiet times: elapsed leases, due tasks, deferred signals, retention.
 //!
 //! Everything here takes its rows with SKIP LOCKED and waits for nobody. Inside a caller's transaction
-//! block the steps are as small as the claim itself, since what they touch is hostage to that
-//! transaction; and a call that is going to sleep removes nothing that others might wait for.
+//! block, function or larger statement the steps are as small as the claim itself, since what they touch is hostage to
+//! that transaction; and a call that is going to sleep removes nothing that others might wait for.
 
+pub(crate) mod before_commit;
 pub(crate) mod due;
+mod holders;
 pub(crate) mod leases;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
+use leases::elapsed::Looker;
 use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, Oid, TIMESTAMPTZOID};
 
 use crate::claim::marks;
@@ -33,12 +36,18 @@ pub(crate) struct Upkeep {
     pub(crate) changed: bool,
     /// A step reached its bound: more may be due.
     pub(crate) more: bool,
-    /// Settled tasks whose retention is over were left, because the call may go to sleep.
+    /// There are settled tasks whose retention is over, for the end of the call.
     pub(crate) expired: bool,
     /// Something was due, and locks were taken to look after it.
     pub(crate) tried: bool,
     /// The claim that followed has moved entries out of its way.
     pub(crate) moved: bool,
+    /// A deadline has passed of a task that somebody has in hand.
+    pub(crate) busy: bool,
+    /// Leases that no task needs any more were left, because the call may go to sleep.
+    pub(crate) stale: bool,
+    /// The time up to which deadlines were looked after.
+    pub(crate) looked_at: Option<Time>,
 }
 
 /// One probe for all kinds: each is the low end of an index. And what moves the low-water marks, see
@@ -69,11 +78,20 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     upkeep.tried = lease || due || signal || schedule || expired;
     let hostage = in_transaction_block();
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
+    let looker = match () {
+        () if hostage => Looker::Hostage,
+        () if waiting => Looker::Waiter,
+        () => Looker::Free,
+    };
     if schedule && !hostage {
         upkeep.changed |= schedules::fire_due(STEP, now);
     }
     if lease {
-        upkeep.add(leases::elapsed(bound, now));
+        let looked = leases::elapsed::look_after(bound as usize, looker, now);
+        upkeep.changed |= looked.ended;
+        upkeep.more |= looked.more && (looked.ended || looked.stale && !waiting);
+        upkeep.busy = looked.busy;
+        upkeep.stale = looked.stale && waiting;
     }
     if due {
         upkeep.add(due::release(action_nos, bound.max(room.min(10_000) as i32), now));
@@ -85,13 +103,8 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
             _ => fold::some(STEP, now),
         };
     }
-    if expired && !hostage {
-        if waiting {
-            upkeep.expired = true;
-        } else {
-            retention::sweep(STEP, now);
-        }
-    }
+    upkeep.expired = expired;
+    upkeep.looked_at = Some(now);
     upkeep
 }
 
@@ -178,21 +191,27 @@ pub(crate) fn note_passed_over(actions: &[Action]) {
     }
 }
 
+/// Leases from $2 to $3: further on there may be many dead entries, of tasks that came back in time.
 static NEXT: Statement = Statement::new(
-    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline > $2 ORDER BY l.deadline LIMIT 1),
+    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline > $2 AND l.deadline <= $3
+                     ORDER BY l.deadline LIMIT 1),
                    (SELECT pg_catalog.min(s.due)
                       FROM pg_catalog.unnest($1) AS a(action_no)
                      CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s
                                           WHERE s.action_no = a.action_no AND s.due > $2
                                           ORDER BY s.due LIMIT 1) AS s))",
-    &[INT4ARRAYOID, TIMESTAMPTZOID],
+    &[INT4ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID],
 );
+
+/// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
+const AHEAD: i64 = 60_000_000;
 
 /// When there will be something to do for a waiter for these actions, if nobody commits anything; `after` a time, if what is
 /// due before has been looked at in vain.
 pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> {
     let from = after.unwrap_or(Time::BEGINNING);
-    let due: Option<Time> = NEXT.first(args![action_nos, from], |row| row.get(1)).flatten();
+    let until = Time(clock::now().0.saturating_add(AHEAD));
+    let due: Option<Time> = NEXT.first(args![action_nos, from, until], |row| row.get(1)).flatten();
     due.into_iter().chain(schedules::next_after(from)).min()
 }
 

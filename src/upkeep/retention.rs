@@ -1,14 +1,17 @@
 //! Settled tasks go when their retention is over. That frees and deletes nothing else: whoever waited
 //! for them has counted them already.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
+use super::{STEP, before_commit};
 use crate::claim::merge;
 use crate::flow::slots;
 use crate::insert::unique;
-use crate::pg::clock::Time;
+use crate::pg::clock::{self, Time};
+use crate::pg::session::in_transaction_block;
 use crate::pg::statement::{Statement, args};
 use crate::settle::forget_progress;
 use crate::state::Outcome;
@@ -81,11 +84,37 @@ pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
     gone
 }
 
+thread_local! {
+    /// How many tasks this backend has settled since it last removed some. A hint.
+    static SETTLED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// So many tasks have settled.
+pub(crate) fn settled(many: usize) {
+    SETTLED.set(SETTLED.get().saturating_add(many));
+}
+
+/// Removes tasks whose retention is over, at the end of a call that was granted so many: faster than they come, so that
+/// what is kept does not grow. In a transaction that may stay open they are removed at its end: whoever uses an id again
+/// would wait for that.
+pub(crate) fn keep_up(granted: usize) {
+    let pace = 2 * granted.max(SETTLED.take());
+    let bound = pace.clamp(STEP as usize, MOST);
+    if in_transaction_block() {
+        before_commit::sweep(bound);
+    } else {
+        sweep(bound, clock::now());
+    }
+}
+
+/// How many are removed in one go at most.
+const MOST: usize = 10_000;
+
 /// Removes up to `bound` tasks whose retention is over; returns how many. Waits for nobody: a task with a dependency that
 /// somebody else is removing is left for later.
-pub(crate) fn sweep(bound: i32, now: Time) -> usize {
+pub(crate) fn sweep(bound: usize, now: Time) -> usize {
     let mut ends: HashMap<i64, Outcome> = EXPIRED
-        .query(args![now, bound], |row| (row.need(1), Outcome::from_stored(row.need(2))))
+        .query(args![now, bound.min(MOST) as i32], |row| (row.need(1), Outcome::from_stored(row.need(2))))
         .into_iter()
         .collect();
     if ends.is_empty() {

@@ -3,8 +3,10 @@
 use pgrx::pg_sys::TIMESTAMPTZOID;
 use pgrx::prelude::*;
 
+use super::leases::elapsed::Looker;
 use super::{STEP, due, leases, retention};
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::guc;
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::schedules::{self, fire_due};
@@ -42,8 +44,9 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
     Ok(match kind {
         "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
-            let elapsed = leases::elapsed(STEP, now);
-            Step { done: elapsed.changed, more: elapsed.more }
+            let looked = leases::elapsed::look_after(STEP as usize, Looker::Free, now);
+            let done = looked.ended || looked.stale;
+            Step { done, more: done && looked.more }
         }
         "due tasks" => {
             let action_nos: Vec<i32> = DUE_ACTIONS.query(args![now], |row| row.need(1));
@@ -55,7 +58,7 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
         }
         "signals" => until_done(fold::first(STEP, now)),
         "retention" => {
-            let removed = retention::sweep(STEP, now);
+            let removed = retention::sweep(STEP as usize, now);
             Step { done: removed > 0, more: removed == STEP as usize }
         }
         "tallies" => {
@@ -84,15 +87,17 @@ static NEXT: Statement = Statement::new(
           FROM actions AS a
          CROSS JOIN LATERAL (SELECT s.action_no, s.due FROM taskq.scheduled s
                               WHERE s.action_no > a.action_no ORDER BY s.action_no, s.due LIMIT 1) AS n)
-      SELECT LEAST((SELECT l.deadline FROM taskq.lease l ORDER BY l.deadline LIMIT 1),
+      SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline <= $2 ORDER BY l.deadline LIMIT 1),
                    (SELECT pg_catalog.min(a.due) FROM actions AS a),
                    CASE WHEN EXISTS (SELECT FROM taskq.signal) THEN $1 END)",
-    &[TIMESTAMPTZOID],
+    &[TIMESTAMPTZOID, TIMESTAMPTZOID],
 );
 
-/// When something will be due, retention aside, if nobody commits anything.
+/// When something will be due, retention aside, if nobody commits anything. Of deadlines, only those before the worker
+/// looks anyway: further on there may be many dead entries, of tasks that came back in time.
 fn next(now: Time) -> Option<Time> {
-    let due: Option<Time> = NEXT.first(args![now], |row| row.get(1)).flatten();
+    let latest = Time(now.0.saturating_add(i64::from(guc::maintenance_interval()) * 1_000));
+    let due: Option<Time> = NEXT.first(args![now, latest], |row| row.get(1)).flatten();
     due.into_iter().chain(schedules::next_at()).min()
 }
 

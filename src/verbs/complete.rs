@@ -9,8 +9,8 @@ use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::numbers;
 use crate::store::live::{self, Firmness, Place};
+use crate::store::numbers;
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
 #[pg_extern(sql = "")]

@@ -16,7 +16,7 @@ use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::settle::{fold, forget_progress, propagate, release_or_complete, store};
 use crate::state::Outcome;
-use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::order::restartable;
 use crate::store::{attempts, numbers};
 use crate::upkeep::retention::remove_tasks;
@@ -118,22 +118,16 @@ fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {
 /// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency,
 /// and so on. Each wave is locked in the global order before it is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
-    let refused = |id| {
-        Err(Refusal::state(
-            id,
-            "in progress",
-            "cannot be deleted",
-            "Wait until it is returned, or cancel it first.",
-        ))
-    };
-    if let Some(id) = live::in_progress(ids) {
-        return refused(&id);
-    }
-    let (tasks, rows, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
-    if let Some((id, _)) = tasks.iter().find(|(_, n)| rows.get(n).is_some_and(Live::in_progress)) {
-        return refused(id);
-    }
+    let idle = Idle { ids: ids.to_vec(), refusal };
+    rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;
+    idle.look()?;
+    let (tasks, rows, _) = live::lock_any(ids, &[idle], Firmness::Change, Firmness::Change)?;
+    rights::check_tasks(Doing::Change, tasks.values().copied())?;
     Ok(delete_locked(tasks.into_values().collect(), rows, now))
+}
+
+fn refusal(id: &str) -> Refusal {
+    Refusal::state(id, "in progress", "cannot be deleted", "Wait until it is returned, or cancel it first.")
 }
 
 /// Deletes tasks whose live rows are locked, whatever their state.

@@ -8,8 +8,8 @@ use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
 use crate::insert::{
-    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, guard, lock_for_change, may_wait,
-    parse_if_missing, refuse_in_progress, store_edges, stored_arcs,
+    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, guard, has_begun, lock_for_change, may_wait,
+    parse_if_missing, store_edges, stored_arcs,
 };
 use crate::pg::clock;
 use crate::pg::statement::{Statement, args};
@@ -17,7 +17,7 @@ use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::{Cause, Condition, Signal};
-use crate::store::live::Firmness;
+use crate::store::live::{Firmness, Idle};
 use crate::store::order::restartable;
 use crate::store::{live, numbers};
 use crate::verbs::insert::json;
@@ -84,11 +84,13 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     if dependencies.is_empty() {
         return Ok(0);
     }
-    refuse_in_progress(&dependencies.iter().map(|d| d.run.as_str()).collect::<Vec<_>>())?;
+    let idle = Idle { ids: dependencies.iter().map(|d| d.run.as_str()).collect(), refusal: has_begun };
+    rights::check_tasks(Doing::Change, numbers::by_id(&idle.ids).into_values())?;
+    idle.look()?;
     guard();
     let now = clock::now();
     let ids: Vec<&str> = dependencies.iter().flat_map(|d| [d.after.as_str(), d.run.as_str()]).collect();
-    let (numbers, rows, outcomes) = live::lock_any(&ids, Firmness::Change, Firmness::Hold);
+    let (numbers, rows, outcomes) = live::lock_any(&ids, &[idle], Firmness::Change, Firmness::Hold)?;
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));

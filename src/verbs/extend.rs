@@ -17,7 +17,7 @@ use crate::spec::check_interval;
 use crate::store::merge_key::MergeKey;
 use crate::store::numbers;
 use crate::token::{Token, nonce};
-use crate::upkeep::leases;
+use crate::upkeep::leases::{self, Left};
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
 #[pg_extern(sql = "")]
@@ -37,10 +37,14 @@ static LOCK: Statement = Statement::new(
        ORDER BY r.task_no FOR NO KEY UPDATE",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
+/// With the deadlines that were: a look at the rows, which locks them, has these.
 static EXTEND: Statement = Statement::new(
     c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
-      RETURNING r.task_no, r.nonce",
+        FROM (SELECT o.task_no, o.deadline FROM taskq.run o
+               WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
+                 FOR NO KEY UPDATE) AS o
+       WHERE r.task_no = o.task_no AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
+      RETURNING r.task_no, r.nonce, o.deadline",
     &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TEXTOID],
 );
 
@@ -67,10 +71,13 @@ fn extend(
         if held.len() > 1 {
             LOCK.execute(args![task_nos.clone(), nonces.clone()]);
         }
-        EXTEND
-            .query(args![task_nos, nonces, deadline, actor_id], |row| (row.need(1), row.need(2)))
-            .into_iter()
-            .collect()
+        let left: Vec<Left> = EXTEND.query(args![task_nos, nonces, deadline, actor_id], |row| Left {
+            task_no: row.need(1),
+            nonce: row.need(2),
+            deadline: row.need(3),
+        });
+        leases::leave(&left);
+        left.into_iter().map(|l| (l.task_no, l.nonce)).collect()
     };
     let late: Vec<&Token> = held.values().filter(|t| !extended.contains_key(&t.task_no)).collect();
     if !late.is_empty() {

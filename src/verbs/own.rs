@@ -22,7 +22,7 @@ use crate::settle::commit;
 use crate::spec::check_interval;
 use crate::store::tables;
 use crate::token::Token;
-use crate::upkeep::{self, Upkeep, retention};
+use crate::upkeep::{self, Upkeep, leases, retention};
 use crate::verbs::wait::Waiter;
 use crate::wake;
 
@@ -35,7 +35,9 @@ fn taskq_own_tasks(
     max_duration: Option<Interval>,
     wait: Option<Interval>,
     with_results: Option<bool>,
+    info: pg_sys::FunctionCallInfo,
 ) -> Rows<Grant> {
+    let _called = session::called(info);
     Rows(rights::for_caller(|| {
         let mut grants = own_tasks(actor_id, max_tasks, actions, max_duration, wait)?;
         if with_results.unwrap_or(false) {
@@ -100,10 +102,13 @@ fn own_tasks(
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,
     };
-    let (grants, expired) = look_until(&request, &mut waiter)?;
-    if expired {
-        // Left alone while the call might have slept on it.
-        retention::sweep(upkeep::STEP, clock::now());
+    let (grants, upkeep) = look_until(&request, &mut waiter)?;
+    // Left alone while the call might have slept on it.
+    if upkeep.expired {
+        retention::keep_up(grants.len());
+    }
+    if upkeep.stale {
+        leases::elapsed::remove_stale(clock::now());
     }
     Ok(grants)
 }
@@ -124,8 +129,8 @@ impl Look {
 }
 
 /// Looks, and looks again after each sleep, until there is something to return or the time is up. Also
-/// tells whether the last look left settled tasks whose retention is over.
-fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, bool)> {
+/// tells what the last look has left to the end of the call.
+fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, Upkeep)> {
     let mut looks = Looks { again: WARY.get(), ..Looks::default() };
     loop {
         let mut found = match waiter {
@@ -144,7 +149,7 @@ fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Gra
             }
         }
         leave(&found, waiter, request.max_tasks);
-        return Ok((found.grants, found.upkeep.expired));
+        return Ok((found.grants, found.upkeep));
     }
 }
 
@@ -251,9 +256,12 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     }
     if waiting && look.grants.is_empty() {
         let rates = actions::next_grant(&look.actions, clock::now());
-        // What was due was looked at in vain: whoever has a use for it commits it.
-        let due = upkeep::next_due(&action_nos, look.upkeep.changed.then_some(now));
-        look.due = due.into_iter().chain(rates).chain(left_out.until()).min();
+        // What was due was looked at in vain: whoever has a use for it commits it. What somebody has in hand is looked at
+        // again.
+        let looked_at = look.upkeep.looked_at.filter(|_| look.upkeep.changed || look.upkeep.stale);
+        let overdue = look.upkeep.busy.then(clock::now);
+        let due = upkeep::next_due(&action_nos, looked_at);
+        look.due = due.into_iter().chain(overdue).chain(rates).chain(left_out.until()).min();
         if left_out.is_empty() && !look.upkeep.moved {
             upkeep::note_passed_over(&look.actions);
         }
@@ -269,6 +277,9 @@ fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], left_out: &Le
         let upkeep = upkeep::before_claim(action_nos, room, waiting, now);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;
+        total.busy |= upkeep.busy;
+        total.stale |= upkeep.stale;
+        total.looked_at = upkeep.looked_at;
         total.moved |= claim(request, actions, now, left_out, grants);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;

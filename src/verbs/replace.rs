@@ -10,16 +10,12 @@ use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, forget_progress, settle};
 use crate::state::Cause;
-use crate::store::live::{self, Firmness, Live};
+use crate::store::live::{self, Firmness, Idle, Live};
 use crate::store::{attempts, tally};
 use crate::upkeep::retention;
 
-/// Refuses a call that would replace a task in progress, before it waits for anybody.
-pub(crate) fn refuse_in_progress(ids: &[&str]) -> Result<()> {
-    live::in_progress(ids).map_or(Ok(()), |id| Err(refusal(&id)))
-}
-
-fn refusal(id: &str) -> Refusal {
+/// What is said of a task in progress that is to be replaced.
+pub(crate) fn refusal(id: &str) -> Refusal {
     Refusal::state(id, "in progress", "cannot be replaced", "Wait until it is returned, or cancel it first.")
 }
 
@@ -38,7 +34,8 @@ pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result
 
 /// Removes tasks with these ids that were inserted since the call looked.
 pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
-    let (numbers, mut live, _) = live::lock_any(ids, Firmness::Change, Firmness::Change);
+    let idle = Idle { ids: ids.to_vec(), refusal };
+    let (numbers, mut live, _) = live::lock_any(ids, &[idle], Firmness::Change, Firmness::Change)?;
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 

@@ -20,7 +20,7 @@ use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::{actions, numbers, tables};
-use crate::upkeep;
+use crate::upkeep::{self, retention};
 use crate::verbs::own::check_actions;
 use crate::verbs::wait::Waiter;
 use crate::wake;
@@ -211,6 +211,9 @@ fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos:
     let mut upkeep = upkeep::Upkeep::default();
     if look_after {
         upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, now);
+        if upkeep.expired {
+            retention::keep_up(0);
+        }
     } else {
         upkeep::look(&all, now);
     }

@@ -3,8 +3,12 @@
 //! A call that must be refused because a task is in progress is refused at once. If it locked its rows first, it could wait
 //! for the very transaction that has the task in progress, which may go on to return it, and so wait for the call in turn.
 
+use std::collections::HashMap;
+
 use pgrx::pg_sys::TEXTARRAYOID;
 
+use super::Live;
+use crate::error::{Refusal, Result};
 use crate::pg::statement::{Statement, args};
 
 static FIRST: Statement = Statement::new(
@@ -16,8 +20,27 @@ static FIRST: Statement = Statement::new(
     &[TEXTARRAYOID],
 );
 
-/// One of the tasks with these ids that is in progress. Others may have begun by the time they are locked: whoever asks
-/// looks again then.
+/// One of the tasks with these ids that is in progress.
 pub(crate) fn in_progress(ids: &[&str]) -> Option<String> {
     if ids.is_empty() { None } else { FIRST.first(args![ids], |row| row.need(1)) }
+}
+
+/// Tasks that may not be in progress, and what is said of one that is.
+pub(crate) struct Idle<'a> {
+    pub(crate) ids: Vec<&'a str>,
+    pub(crate) refusal: fn(&str) -> Refusal,
+}
+
+impl Idle<'_> {
+    /// Looks without locks.
+    pub(crate) fn look(&self) -> Result<()> {
+        in_progress(&self.ids).map_or(Ok(()), |id| Err((self.refusal)(&id)))
+    }
+
+    /// The same of rows that are locked.
+    pub(super) fn check(&self, numbers: &HashMap<String, i64>, rows: &HashMap<i64, Live>) -> Result<()> {
+        let is_in_progress =
+            |id: &&&str| numbers.get(**id).and_then(|n| rows.get(n)).is_some_and(Live::in_progress);
+        self.ids.iter().find(is_in_progress).map_or(Ok(()), |id| Err((self.refusal)(id)))
+    }
 }

@@ -6,8 +6,10 @@ use pgrx::pg_sys::INT8ARRAYOID;
 
 use super::courtesy::give_way;
 use super::forms::{Firmness, Lock, locking};
+use super::in_progress::Idle;
 use super::row::{Live, Place};
 use super::settled::hold_outcomes;
+use crate::error::Result;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Row, Statement, args};
 use crate::settle::commit::{self, Touch};
@@ -18,7 +20,7 @@ use crate::wake;
 
 static RUN: Lock = locking!(
     "SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
-            r.keyed, r.action_no, r.grantable
+            r.keyed, r.deadline, r.action_no, r.grantable
        FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no"
 );
 static BLOCKED: Lock = locking!(
@@ -58,6 +60,15 @@ static UNSETTLED: Statement = Statement::new(
 ///
 /// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
 pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
+    lock_if(task_nos, firmness, &|_| Ok(())).unwrap_or_default()
+}
+
+/// The same; `check` is asked once the rows of `run` are locked, before any other is waited for.
+fn lock_if(
+    task_nos: &[i64],
+    firmness: Firmness,
+    check: &dyn Fn(&HashMap<i64, Live>) -> Result<()>,
+) -> Result<HashMap<i64, Live>> {
     let mut found: HashMap<i64, Live> = HashMap::with_capacity(task_nos.len());
     let mut missing: Vec<i64> = task_nos.to_vec();
     missing.sort_unstable();
@@ -81,6 +92,9 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
                 }));
                 missing.retain(|task_no| !found.contains_key(task_no));
             }
+            if std::ptr::eq(table, &RUN) {
+                check(&found)?;
+            }
         }
         if !found.is_empty() {
             order::holds(Rank::Live);
@@ -95,15 +109,15 @@ pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
     // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
     let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no);
     commit::look_again(&blocked.collect::<Vec<_>>(), Touch::Locked);
-    found
+    Ok(found)
 }
 
 /// A row of [`RUN`]. Claims pass over a ready task while it is locked, and whoever has looked and found nothing else may
 /// be asleep by the time the lock ends.
 fn ready_or_in_progress(row: Row) -> Live {
     let live = Live::in_run(row);
-    if row.need(11) {
-        wake::held(live.task_no, row.need(10));
+    if row.need(12) {
+        wake::held(live.task_no, row.need(11));
     }
     live
 }
@@ -111,40 +125,52 @@ fn ready_or_in_progress(row: Row) -> Live {
 /// Finds tasks by id and locks them. A task may be replaced while we wait for it; then the id is another
 /// task's, and that one is locked as well.
 pub(crate) fn lock_by_id(ids: &[&str], firmness: Firmness) -> (HashMap<String, i64>, HashMap<i64, Live>) {
+    lock_by_id_idle(ids, &[], firmness).unwrap_or_default()
+}
+
+fn lock_by_id_idle(
+    ids: &[&str],
+    idle: &[Idle],
+    firmness: Firmness,
+) -> Result<(HashMap<String, i64>, HashMap<i64, Live>)> {
     let mut found = numbers::by_id(ids);
     loop {
         let task_nos: Vec<i64> = found.values().copied().collect();
         if task_nos.is_empty() {
-            return (found, HashMap::new());
+            return Ok((found, HashMap::new()));
         }
-        let rows = lock(&task_nos, firmness);
+        let check = |rows: &HashMap<i64, Live>| idle.iter().try_for_each(|idle| idle.check(&found, rows));
+        let rows = lock_if(&task_nos, firmness, &check)?;
         let now = numbers::by_id(ids);
         if now == found {
-            return (found, rows);
+            return Ok((found, rows));
         }
         found = now;
     }
 }
 
+/// The numbers of tasks by id, the live rows, and how the others ended.
+pub(crate) type Found = (HashMap<String, i64>, HashMap<i64, Live>, HashMap<i64, Outcome>);
+
 /// The tasks with these ids: their numbers, the locked rows of those that are live, and how the others
 /// ended, which is held as well. A task may come back to life (by a retry) or go while we wait for its row;
-/// then it is looked for again.
-#[allow(clippy::type_complexity)]
+/// then it is looked for again. Refuses if one of those is in progress that may not be.
 pub(crate) fn lock_any(
     ids: &[&str],
+    idle: &[Idle],
     firmness: Firmness,
     of_settled: Firmness,
-) -> (HashMap<String, i64>, HashMap<i64, Live>, HashMap<i64, Outcome>) {
+) -> Result<Found> {
     loop {
-        let (found, rows) = lock_by_id(ids, firmness);
+        let (found, rows) = lock_by_id_idle(ids, idle, firmness)?;
         let rest: Vec<i64> = found.values().copied().filter(|n| !rows.contains_key(n)).collect();
         if rest.is_empty() {
-            return (found, rows, HashMap::new());
+            return Ok((found, rows, HashMap::new()));
         }
         let ended = hold_outcomes(&rest, of_settled);
         // The end of a task that was replaced while we waited for it is still there to be read, and the id another's.
         if ended.len() == rest.len() && numbers::by_id(ids) == found {
-            return (found, rows, ended);
+            return Ok((found, rows, ended));
         }
         check_for_interrupts();
     }

@@ -5,6 +5,7 @@ use pgrx::pg_sys::INT8ARRAYOID;
 use super::row::{Live, Place};
 use crate::flow::slots;
 use crate::pg::statement::{Statement, args};
+use crate::upkeep::leases;
 use crate::wake;
 
 static REMOVE_RUN: Statement =
@@ -23,6 +24,7 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     let (mut run, mut blocked, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
     let mut parked = Vec::new();
     let mut seated = Vec::new();
+    let mut performed = Vec::new();
     for row in rows {
         if row.limited {
             seated.push(row.task_no);
@@ -30,6 +32,7 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
         match row.place {
             Place::Run { .. } => {
                 run.push(row.task_no);
+                performed.push(row);
                 wake::gone(row.task_no);
             }
             Place::Blocked { .. } => blocked.push(row.task_no),
@@ -49,4 +52,5 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
         }
     }
     slots::release(&seated);
+    leases::leave_removed(performed);
 }

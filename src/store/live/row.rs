@@ -21,6 +21,8 @@ pub(crate) struct Live {
     pub(crate) failures: i32,
     pub(crate) dependencies: i32,
     pub(crate) granted_at: Option<Time>,
+    /// Of its performance; infinity if there is none.
+    pub(crate) deadline: Time,
     pub(crate) actor_id: Option<String>,
     /// Its performance holds a slot.
     pub(crate) limited: bool,
@@ -43,7 +45,7 @@ impl Live {
     }
 
     /// A row of `run`, of which the statement has these columns: task_no, tries, failures, dependencies, nonce,
-    /// granted_at, actor_id, limited, keyed.
+    /// granted_at, actor_id, limited, keyed, deadline.
     pub(crate) fn in_run(row: Row) -> Self {
         Live {
             place: Place::Run { nonce: row.need(5) },
@@ -51,6 +53,7 @@ impl Live {
             actor_id: row.get(7),
             limited: row.need(8),
             keyed: row.need(9),
+            deadline: row.need(10),
             ..Live::counted(row)
         }
     }
@@ -82,6 +85,7 @@ impl Live {
             failures: row.need(3),
             dependencies: row.need(4),
             granted_at: None,
+            deadline: Time::INFINITY,
             actor_id: None,
             limited: false,
             keyed: false,

@@ -2,7 +2,9 @@
 
 mod exclusive;
 mod exhaustion;
+mod hostages;
 mod lease;
+mod lease_rows;
 mod marks;
 mod marks_disturbed;
 mod open_transactions;
@@ -10,4 +12,5 @@ mod order;
 mod ready;
 mod spin;
 mod tries;
+mod upkeep_waits_for_nobody;
 mod wait;

@@ -1,0 +1,79 @@
+//! What is tidied away right before a transaction commits.
+//!
+//! What upkeep locks in a transaction that stays open is out of everybody's reach until its end. Some of it can wait for
+//! that end, and is done then, in an instant: leases that pass on to another task, and settled tasks whose retention is
+//! over. Nothing is lost where it is not done, in a transaction that is prepared, for instance: somebody else does it later.
+
+use std::cell::{Cell, RefCell};
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+use pgrx::{PgXactCallbackEvent, register_xact_callback};
+
+use super::leases::tidy;
+use super::retention;
+use crate::pg::clock::{self, Time};
+use crate::pg::session;
+use crate::pg::statement::{Statement, args};
+
+/// What is to be done. Hints: what a savepoint has undone is found to need nothing.
+#[derive(Debug, Default)]
+struct Work {
+    registered: bool,
+    /// Deadlines and keepers of leases that are to be handed on.
+    leases: Vec<(Time, i64)>,
+    /// How many settled tasks are to be removed at most.
+    sweep: usize,
+}
+
+thread_local! {
+    static WORK: RefCell<Work> = RefCell::default();
+    /// The function to call; looked up while the transaction can still look things up cheaply.
+    static FUNCTION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
+}
+
+static FIND: Statement =
+    Statement::new(c"SELECT 'taskq._tidy_before_commit()'::pg_catalog.regprocedure::pg_catalog.oid", &[]);
+
+/// Has a lease that others need, too, handed on.
+pub(crate) fn hand_on(deadline: Time, keeper: i64) {
+    add(|work| work.leases.push((deadline, keeper)));
+}
+
+/// Has so many more settled tasks removed whose retention is over, at most.
+pub(super) fn sweep(bound: usize) {
+    add(|work| work.sweep = work.sweep.saturating_add(bound));
+}
+
+fn add(what: impl FnOnce(&mut Work)) {
+    // At the higher levels of isolation the commit could fail, for the sake of what can wait.
+    if !session::is_read_committed() {
+        return;
+    }
+    let first = WORK.with_borrow_mut(|work| {
+        what(work);
+        !std::mem::replace(&mut work.registered, true)
+    });
+    if first {
+        FUNCTION.set(FIND.first(args![], |row| row.need(1)).unwrap_or(pg_sys::InvalidOid));
+        register_xact_callback(PgXactCallbackEvent::PreCommit, || {
+            // Through SQL, for the owner's rights and the planner settings that come with it.
+            session::call_without_arguments(FUNCTION.get());
+        });
+        for event in [PgXactCallbackEvent::PrePrepare, PgXactCallbackEvent::Abort] {
+            register_xact_callback(event, || {
+                WORK.take();
+            });
+        }
+    }
+}
+
+/// `taskq._tidy_before_commit() -> void`
+#[pg_extern(sql = "")]
+fn taskq_tidy_before_commit() {
+    let work = WORK.take();
+    tidy::hand_on(work.leases);
+    if work.sweep > 0 {
+        retention::sweep(work.sweep, clock::now());
+    }
+}

@@ -1,0 +1,281 @@
+//! Leases whose time has come.
+//!
+//! A task whose deadline has passed goes to the end of its priority *with its token*: until somebody else
+//! is granted it, a late return still succeeds. If that was its last try it is aborted instead.
+//!
+//! Nothing is waited for. A task whose row somebody has locked just now, to return or extend it, to make another depend on
+//! it, or whose merge key or riders somebody has locked, is looked at again a second later.
+
+use std::collections::HashSet;
+
+use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, ItemPointerData, TIMESTAMPTZOID};
+
+use super::{append, tidy};
+use crate::claim::merge;
+use crate::flow::actions::try_limits;
+use crate::flow::slots;
+use crate::pg::clock::Time;
+use crate::pg::session::{assign_transaction_id, check_for_interrupts};
+use crate::pg::statement::{Statement, args};
+use crate::settle::{Ending, settle};
+use crate::state::Cause;
+use crate::store::live::Live;
+use crate::store::{aside, attempts, ready};
+use crate::token::nonce;
+use crate::upkeep::holders;
+
+/// A lease whose time has come.
+struct Elapsed {
+    row: ItemPointerData,
+    deadline: Time,
+    keeper: i64,
+    base: i64,
+    /// Those of its tasks that are still held, with deadlines that have passed.
+    overdue: Vec<i64>,
+    /// Those that were set aside until then.
+    aside: Vec<i64>,
+}
+
+/// Walks `lease_deadline_idx`, from a deadline and keeper on, and asks the tasks. Locks nothing.
+static LOOK: Statement = Statement::new(
+    c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
+             ARRAY(SELECT r.task_no
+                     FROM unnest(l.keeper_no || l.others) AS n(task_no)
+                    CROSS JOIN LATERAL (
+                          SELECT r.task_no FROM taskq.run r
+                           WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
+                             AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $1 OFFSET 0) AS r),
+             ARRAY(SELECT r.task_no
+                     FROM unnest(l.keeper_no || l.others) AS n(task_no)
+                    CROSS JOIN LATERAL (
+                          SELECT r.task_no FROM taskq.run r
+                           WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
+                             AND r.aside IS NOT NULL OFFSET 0) AS r)
+        FROM taskq.lease l
+       WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
+       ORDER BY l.deadline, l.keeper_no LIMIT $4",
+    &[TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID],
+);
+
+/// How many leases one statement looks at, and one call.
+const WINDOW: usize = 200;
+const MOST_LOOKED_AT: usize = 10_000;
+
+/// The leases whose time has come, earliest first, in windows.
+fn windows(now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
+    let mut from = Some((Time(i64::MIN), i64::MIN));
+    (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
+        let (deadline, keeper) = from?;
+        check_for_interrupts();
+        let window: Vec<Elapsed> = LOOK.query(args![now, deadline, keeper, WINDOW as i32], |row| Elapsed {
+            row: row.need(1),
+            deadline: row.need(2),
+            keeper: row.need(3),
+            base: row.need(4),
+            overdue: row.need(5),
+            aside: row.need(6),
+        });
+        from = window.last().filter(|_| window.len() == WINDOW).map(|l| (l.deadline, l.keeper));
+        Some(window)
+    })
+}
+
+/// What became of the leases that were looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looked {
+    /// The try of a task has ended.
+    pub(crate) ended: bool,
+    /// There were some that no task needs any more; they are gone, unless the call may go to sleep.
+    pub(crate) stale: bool,
+    /// A task is overdue and in somebody else's hands.
+    pub(crate) busy: bool,
+    /// There may be more.
+    pub(crate) more: bool,
+}
+
+/// Who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looker {
+    /// A call that ends by itself, and its transaction with it.
+    Free,
+    /// A call in a transaction that may stay open: it touches no more than it can use.
+    Hostage,
+    /// A call that may go to sleep: it changes nothing that is not worth an early end.
+    Waiter,
+}
+
+/// Looks after leases that have passed, of up to `bound` tasks if the call's transaction may stay open, else of up to
+/// `bound` leases. Those that no task needs any more do not count.
+pub(crate) fn look_after(bound: usize, looker: Looker, now: Time) -> Looked {
+    let mut looked = Looked::default();
+    let (mut stale, mut passed, mut count) = (Vec::new(), Vec::new(), 0);
+    for window in windows(now) {
+        looked.more = window.len() == WINDOW;
+        for lease in window {
+            if lease.is_stale() {
+                stale.push(lease.row);
+            } else if count < bound {
+                count += if looker == Looker::Hostage { lease.overdue.len() + lease.aside.len() } else { 1 };
+                passed.push(lease);
+            } else {
+                looked.more = true;
+            }
+        }
+        if count >= bound {
+            break;
+        }
+    }
+    looked.stale = !stale.is_empty();
+    if looker != Looker::Waiter {
+        tidy::remove(stale);
+    }
+    if !passed.is_empty() {
+        looked.ended = match looker {
+            Looker::Hostage => end_some(passed, bound, now),
+            _ => end_all(passed, now),
+        };
+        looked.busy = !looked.ended;
+    }
+    looked
+}
+
+/// Removes leases that have passed and that no task needs any more; how many.
+pub(crate) fn remove_stale(now: Time) -> usize {
+    let all = windows(now).flatten().filter(Elapsed::is_stale);
+    tidy::remove(all.map(|lease| lease.row).collect()).len()
+}
+
+/// How soon a task that somebody has locked is looked at again.
+const AGAIN: i64 = 1_000_000;
+
+/// Ends the tries under these leases, which go. Tasks that are locked get a lease of a second more: it would be left
+/// without one if that lock came to nothing. Tells whether there were any tries to end.
+fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
+    // Others look after those that they have taken.
+    let taken = tidy::remove(passed.iter().map(|lease| lease.row).collect());
+    passed.retain(|lease| taken.contains(&(lease.base, lease.keeper)));
+    let held: Vec<(i64, i64)> = passed.iter().flat_map(Elapsed::held).collect();
+    let locked = lock(&held, now);
+    let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
+    for (task_no, its_nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
+        append(Time(now.0 + AGAIN), nonce(*its_nonce, *task_no), vec![*task_no]);
+    }
+    let freed = look_again(&passed);
+    end_tries(locked, now) | freed
+}
+
+/// Ends the tries of up to `bound` tasks. Leases that others could need while this transaction is open stay as they are.
+fn end_some(passed: Vec<Elapsed>, bound: usize, now: Time) -> bool {
+    let held: Vec<(i64, i64)> = passed.iter().flat_map(Elapsed::held).take(bound).collect();
+    let locked = lock(&held, now);
+    let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
+    let done = passed.iter().filter(|lease| lease.overdue.iter().all(|n| ours.contains(n)));
+    tidy::remove(done.map(|lease| lease.row).collect());
+    let freed = look_again(&passed);
+    end_tries(locked, now) | freed
+}
+
+/// Those that were set aside are ready again.
+fn look_again(passed: &[Elapsed]) -> bool {
+    let aside = passed.iter().flat_map(|l| l.aside.iter().map(|n| (*n, nonce(l.base, *n))));
+    let aside: Vec<(i64, i64)> = aside.collect();
+    !aside.is_empty() && aside::look_again(&aside)
+}
+
+impl Elapsed {
+    /// No task needs it any more.
+    fn is_stale(&self) -> bool {
+        self.overdue.is_empty() && self.aside.is_empty()
+    }
+
+    /// Its overdue tasks with their nonces.
+    fn held(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.overdue.iter().map(|n| (*n, nonce(self.base, *n)))
+    }
+}
+
+/// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
+static LOCK: Statement = Statement::new(
+    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
+             r.limited, r.keyed, r.deadline
+        FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
+         FOR UPDATE SKIP LOCKED",
+    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
+);
+static KEYED: Statement = Statement::new(
+    c"SELECT r.task_no FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
+    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
+);
+
+/// Locks those of the tasks that are still overdue and in nobody else's hands, with all that the end of their tries
+/// concerns.
+fn lock(held: &[(i64, i64)], now: Time) -> Vec<Live> {
+    if held.is_empty() {
+        return Vec::new();
+    }
+    let (task_nos, nonces): (Vec<i64>, Vec<i64>) = held.iter().copied().unzip();
+    let keyed: Vec<i64> = KEYED.query(args![task_nos.as_slice(), nonces.as_slice(), now], |row| row.need(1));
+    let mut locked = LOCK.query(args![task_nos, nonces, now], Live::in_run);
+    if !keyed.is_empty() {
+        locked.extend(holders::lock(keyed, now));
+    }
+    locked
+}
+
+static REQUEUE: Statement = Statement::new(
+    c"UPDATE taskq.run r
+         SET grantable = true, limited = false, keyed = false,
+             position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+       WHERE r.task_no = ANY ($1)
+      RETURNING r.action_no",
+    &[INT8ARRAYOID],
+);
+static REMOVE: Statement =
+    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+
+/// The try of each has ended: on to the next one, or to an abort if that was the last. Tells whether there were any.
+fn end_tries(locked: Vec<Live>, now: Time) -> bool {
+    if locked.is_empty() {
+        return false;
+    }
+    assign_transaction_id();
+    let task_nos: Vec<i64> = locked.iter().map(|l| l.task_no).collect();
+    let limits = try_limits(&task_nos);
+    // The history has the earlier ones; this one makes one more.
+    let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
+    let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
+    let seated = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
+    slots::release(&seated.collect::<Vec<_>>());
+    let (mut exhausted, mut left) = (Vec::new(), Vec::new());
+    for live in locked {
+        let limit = limits.get(&live.task_no).copied().unwrap_or_default();
+        let over = limit.max_tries.is_some_and(|max| live.tries >= max)
+            || limit.max_timeouts.is_some_and(|max| timeouts.get(&live.task_no).unwrap_or(&0) + 1 >= max);
+        if over { exhausted.push(live) } else { left.push(live) }
+    }
+    if !left.is_empty() {
+        attempts::record(&left.iter().map(|l| (l, None)).collect::<Vec<_>>(), "timeout", now);
+        let holders: Vec<i64> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
+        merge::given_back(&holders);
+        let left: Vec<i64> = left.iter().map(|l| l.task_no).collect();
+        ready::announce(&REQUEUE.query(args![left], |row| row.need(1)));
+    }
+    if !exhausted.is_empty() {
+        REMOVE.execute(args![exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>()]);
+        settle(
+            exhausted.iter().map(|l| Ending::abort(l, Cause::Deadline, Some(timed_out(l)))).collect(),
+            now,
+        );
+    }
+    true
+}
+
+fn timed_out(live: &Live) -> String {
+    format!(
+        "the deadline passed on try {}, and there is no other (actor \"{}\")",
+        live.tries,
+        live.actor_id.as_deref().unwrap_or_default()
+    )
+}

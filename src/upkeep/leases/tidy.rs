@@ -1,0 +1,174 @@
+//! Lease rows whose keeper is not held any more: removed, or handed on to a task that is.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+
+use pgrx::pg_sys::{self, INT8ARRAYOID, ItemPointerData, TIDARRAYOID, TIDOID, TIMESTAMPTZARRAYOID};
+
+use super::append;
+use crate::pg::clock::Time;
+use crate::pg::statement::{Row, Statement, args, sql};
+use crate::token::nonce;
+use crate::upkeep::before_commit;
+
+/// A row of `lease` whose keeper has left it.
+struct Unkept {
+    row: ItemPointerData,
+    deadline: Time,
+    base: i64,
+    keeper: i64,
+    others: Vec<i64>,
+}
+
+/// When a row passes on that some task still needs. A row that is locked is one that nobody can look after when its time
+/// comes, and a transaction may stay open for long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HandOn {
+    Now,
+    BeforeCommit,
+}
+
+/// Whether the keeper of `l` is held under it, or set aside until then. Its own deadline is an earlier one where its row was locked when that
+/// passed; a later one has a row of its own.
+macro_rules! unkept {
+    () => {
+        "NOT EXISTS (SELECT FROM taskq.run r
+                      WHERE r.task_no = l.keeper_no AND r.nonce = l.base # l.keeper_no AND NOT r.grantable
+                        AND (r.deadline <= l.deadline OR r.aside IS NOT NULL) OFFSET 0)"
+    };
+}
+
+static LEFT_BY: Statement = Statement::new(
+    sql!(
+        "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others
+           FROM unnest($1, $2) AS u(deadline, keeper_no)
+          CROSS JOIN LATERAL (SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
+                               WHERE l.deadline = u.deadline AND l.keeper_no = u.keeper_no OFFSET 0) AS l
+          WHERE ",
+        unkept!()
+    ),
+    &[TIMESTAMPTZARRAYOID, INT8ARRAYOID],
+);
+
+static STILL_HELD: Statement = Statement::new(
+    c"SELECT r.task_no, r.nonce, r.deadline FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable",
+    &[INT8ARRAYOID, INT8ARRAYOID],
+);
+
+/// By their place: nothing that a snapshot of this call has seen gives its place to another row before the call ends.
+static REMOVE: Statement = Statement::new(
+    c"DELETE FROM taskq.lease d
+       WHERE d.ctid = ANY (ARRAY(SELECT l.ctid FROM taskq.lease l WHERE l.ctid = ANY ($1) FOR UPDATE SKIP LOCKED))
+      RETURNING d.base, d.keeper_no",
+    &[TIDARRAYOID],
+);
+
+/// Removes rows of `lease` that nobody else is looking after; the bases and keepers of those that are gone.
+pub(super) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(i64, i64)> {
+    if rows.is_empty() {
+        return HashSet::new();
+    }
+    REMOVE.query(args![rows], |row| (row.need(1), row.need(2))).into_iter().collect()
+}
+
+/// Removes the rows that no task needs any more, and hands on those that some need.
+fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
+    if rows.is_empty() {
+        return;
+    }
+    let others = || rows.iter().flat_map(|row| row.others.iter().map(|n| (*n, nonce(row.base, *n))));
+    let (task_nos, nonces): (Vec<i64>, Vec<i64>) = others().unzip();
+    let held: HashMap<(i64, i64), Time> = if task_nos.is_empty() {
+        HashMap::new()
+    } else {
+        STILL_HELD
+            .query(args![task_nos, nonces], |row| ((row.need(1), row.need(2)), row.need(3)))
+            .into_iter()
+            .collect()
+    };
+    for row in &mut rows {
+        let (base, latest) = (row.base, row.deadline);
+        row.others.retain(|n| held.get(&(*n, nonce(base, *n))).is_some_and(|deadline| *deadline <= latest));
+    }
+    if hand_on == HandOn::BeforeCommit {
+        let needed = rows.extract_if(.., |row| !row.others.is_empty());
+        needed.for_each(|row| before_commit::hand_on(row.deadline, row.keeper));
+    }
+    let gone = remove(rows.iter().map(|row| row.row).collect());
+    for row in rows {
+        if !row.others.is_empty() && gone.contains(&(row.base, row.keeper)) {
+            append(row.deadline, row.base, row.others);
+        }
+    }
+}
+
+fn unkept(row: Row) -> Unkept {
+    Unkept {
+        row: row.need(1),
+        deadline: row.need(2),
+        base: row.need(3),
+        keeper: row.need(4),
+        others: row.get(5).unwrap_or_default(),
+    }
+}
+
+/// Hands on the rows that these tasks kept, with the deadlines of these, if they do not keep them any more.
+pub(in crate::upkeep) fn hand_on(mut left: Vec<(Time, i64)>) {
+    if left.is_empty() {
+        return;
+    }
+    // One that came back, in a savepoint that was undone, and once more is there twice.
+    left.sort_unstable();
+    left.dedup();
+    let (deadlines, keepers): (Vec<Time>, Vec<i64>) = left.into_iter().unzip();
+    clear(LEFT_BY.query(args![deadlines, keepers], unkept), HandOn::Now);
+}
+
+/// A backend looks at a page for so many rows that it has appended.
+const PATROL: u32 = 16;
+
+thread_local! {
+    /// How many rows are to be appended before the next look; `None` before the first.
+    static APPENDED: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+static PAGES: Statement = Statement::new(
+    c"SELECT pg_catalog.pg_relation_size('taskq.lease'::pg_catalog.regclass)
+             / pg_catalog.current_setting('block_size')::bigint",
+    &[],
+);
+/// A scan of one page, however many dead rows the index has.
+static ON_PAGE: Statement = Statement::new(
+    sql!(
+        "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
+          WHERE l.ctid >= $1 AND l.ctid < $2 AND ",
+        unkept!()
+    ),
+    &[TIDOID, TIDOID],
+);
+
+/// Now and then looks at a page of `lease`, any one, for rows that nobody keeps. One look for sixteen new rows finds
+/// several times sixteen where most are too many; so those are always few against the others.
+pub(super) fn patrol(appended: u32, by: i64) {
+    // A backend that makes only one grant takes its part, too: it begins anywhere.
+    let so_far = APPENDED.get().unwrap_or((by >> 5) as u32 % PATROL) + appended;
+    APPENDED.set(Some(so_far % PATROL));
+    if so_far < PATROL {
+        return;
+    }
+    let pages = PAGES.first(args![], |row| row.need::<i64>(1)).unwrap_or(0);
+    if pages > 0 {
+        let page = ((by as u64 >> 16) % pages as u64) as u32;
+        let rows = ON_PAGE.query(args![start_of(page), start_of(page + 1)], unkept);
+        clear(rows, HandOn::BeforeCommit);
+    }
+}
+
+/// Where a page begins.
+fn start_of(page: u32) -> ItemPointerData {
+    ItemPointerData {
+        ip_blkid: pg_sys::BlockIdData { bi_hi: (page >> 16) as u16, bi_lo: page as u16 },
+        ip_posid: 0,
+    }
+}
