@@ -22,9 +22,9 @@ const CASES: &[Case] = &[
         end: "ROLLBACK",
     },
     Case {
-        name: "riders of another action",
-        before: "SELECT taskq.insert_task('l', 'y', merge_key => 'k'), taskq.insert_task('a', 'x', merge_key => 'k')",
-        open: "SELECT taskq.own_tasks('v', 1, '{y}')",
+        name: "a leader with its riders",
+        before: "SELECT taskq.insert_task('l', 'x', merge_key => 'k'), taskq.insert_task('a', 'x', merge_key => 'k')",
+        open: "SELECT taskq.own_tasks('v', 1, '{x}')",
         end: "ROLLBACK",
     },
     Case {
