@@ -400,7 +400,7 @@ mod tests {
         let mut marks = fresh();
         look(&mut marks, &[(0, None)], 100, 50, 50);
         let known = marks.known(&[1]);
-        let at = |seconds| Look {
+        let at = |seconds: i64| Look {
             last_position: 100,
             files: files(7, 8),
             xmin: 50,
