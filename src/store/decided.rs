@@ -106,6 +106,6 @@ impl Decided {
         if self.pending.is_none() && look.last_position > self.bound {
             self.pending = latest;
         }
-        (look.xmin >= self.bound_from).then_some(self.bound)
+        (self.bound > 0 && look.xmin >= self.bound_from).then_some(self.bound)
     }
 }

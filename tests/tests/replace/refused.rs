@@ -137,7 +137,8 @@ fn one_export_after_the_other_under_eight_committers() {
 
 #[test]
 fn every_call_that_a_task_in_progress_forbids() {
-    let calls: [(&str, fn(&mut Session) -> Answer<()>); 6] = [
+    type Call = fn(&mut Session) -> Answer<()>;
+    let calls: [(&str, Call); 6] = [
         ("replace_tasks", |s| {
             s.replace(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).map(drop)
         }),
