@@ -84,12 +84,24 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     if dependencies.is_empty() {
         return Ok(0);
     }
-    let idle = Idle { ids: dependencies.iter().map(|d| d.run.as_str()).collect(), refusal: has_begun };
-    rights::check_tasks(Doing::Change, numbers::by_id(&idle.ids).into_values())?;
+    let ids: Vec<&str> = dependencies.iter().flat_map(|d| [d.after.as_str(), d.run.as_str()]).collect();
+    let known = numbers::by_id(&ids);
+    let runs = dependencies.iter().filter_map(|d| known.get(&d.run).copied());
+    rights::check_tasks(Doing::Change, runs)?;
+    // A dependency that is left out, or refused for that, says nothing of the task that would have to wait.
+    let complete = |d: &&DependencySpec| known.contains_key(&d.after) && known.contains_key(&d.run);
+    let missing = || dependencies.iter().find(|d| !complete(d));
+    if let Some(d) = missing().filter(|_| !ignore_missing) {
+        let (id, of) = if known.contains_key(&d.after) { (&d.run, &d.after) } else { (&d.after, &d.run) };
+        return Err(Refusal::dependency_missing(id, of));
+    }
+    let idle = Idle {
+        ids: dependencies.iter().filter(complete).map(|d| d.run.as_str()).collect(),
+        refusal: has_begun,
+    };
     idle.look()?;
     guard();
     let now = clock::now();
-    let ids: Vec<&str> = dependencies.iter().flat_map(|d| [d.after.as_str(), d.run.as_str()]).collect();
     let (numbers, rows, outcomes) = live::lock_any(&ids, &[idle], Firmness::Change, Firmness::Hold)?;
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
