@@ -37,7 +37,8 @@ fn single_grants_that_come_back_leave_none() {
 #[test]
 fn however_a_task_ends_its_row_goes() {
     let db = Db::new();
-    let ends: [(&str, &dyn Fn(&mut Session, &Grant)); 7] = [
+    type End<'a> = &'a dyn Fn(&mut Session, &Grant);
+    let ends: [(&str, End); 7] = [
         ("given back", &|session, grant| {
             session.give(&grant.task_id, grant.token, "pending").unwrap();
         }),
@@ -130,7 +131,7 @@ fn the_row_of_a_batch_goes_with_the_last_of_it_in_any_order() {
                 session.run("COMMIT");
             }
             left -= some.len();
-            if left % 20 == 0 {
+            if left.is_multiple_of(20) {
                 assert_eq!(session.broken(), Vec::<String>::new(), "{order}, {left} left");
             }
             assert!(rows(&mut session) <= left as i64, "{order}, {left} left");

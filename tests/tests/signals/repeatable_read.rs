@@ -6,9 +6,17 @@ use taskq_tests::{Db, Grant, Session, sqlstate, until};
 
 const ISOLATIONS: [&str; 2] = ["REPEATABLE READ", "SERIALIZABLE"];
 
-/// Opens a transaction and takes its snapshot.
+/// Opens a transaction and takes its snapshot. That reads, and a SERIALIZABLE transaction may fail at that already.
 fn begin(session: &mut Session, isolation: &str) {
-    session.run(&format!("BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM taskq.tasks"));
+    let open = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM taskq.tasks");
+    until("the transaction begins", || match session.batch_execute(&open) {
+        Ok(()) => Some(()),
+        Err(error) => {
+            assert_eq!(sqlstate(&error), "40001", "{error:?}");
+            session.run("ROLLBACK");
+            None
+        }
+    });
 }
 
 /// Repeats a transaction that fails to serialise, as every client of such a level must.
