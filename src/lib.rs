@@ -77,6 +77,7 @@ extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 /// Called by Postgres when the library is loaded.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    pg::memory::init();
     guc::init();
     background::init();
 }

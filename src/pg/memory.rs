@@ -4,18 +4,24 @@
 //! with it. PostgreSQL's is an error that rolls the transaction back, but an allocator may not unwind. So the session
 //! ends here with a FATAL error, as when it is terminated: Postgres' exit callbacks roll back and give up the locks.
 
-#![cfg_attr(test, allow(dead_code, reason = "see `ALLOCATOR`"))]
-
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys;
 
+/// What ends a session. Only a server that has loaded this library says so: programs that are linked with it, tests and
+/// what writes the schema, have nothing of a server's, and the allocator must not ask for it.
+static END_SESSION: OnceLock<fn(usize)> = OnceLock::new();
+
+/// To be called when the library is loaded.
+pub(crate) fn init() {
+    END_SESSION.get_or_init(|| end_session);
+}
+
 /// The system's allocator, which does not come back empty-handed inside a server process.
 struct OrEndSession;
 
-// A program of unit tests is no server: nothing that it reaches may ask for what only a server has.
-#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: OrEndSession = OrEndSession;
 
@@ -45,15 +51,17 @@ unsafe impl GlobalAlloc for OrEndSession {
 
 #[inline]
 fn given(memory: *mut u8, size: usize) -> *mut u8 {
-    if memory.is_null() {
-        none_left(size);
+    if memory.is_null()
+        && let Some(end_session) = END_SESSION.get()
+    {
+        end_session(size);
     }
     memory
 }
 
 /// Ends the session, if this is one and is not ending yet; else Rust aborts, as it would have done.
 #[cold]
-fn none_left(size: usize) {
+fn end_session(size: usize) {
     static ENDING: AtomicBool = AtomicBool::new(false);
     // SAFETY: reads variables of the server that has loaded this library.
     let in_session = unsafe { pg_sys::IsUnderPostmaster && !pg_sys::MyProc.is_null() };

@@ -11,7 +11,7 @@ pub(crate) mod digest;
 pub(crate) mod json;
 pub(crate) mod latch;
 pub(crate) mod lock;
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod planner;
 pub(crate) mod procedure;
 pub(crate) mod process;
