@@ -124,7 +124,7 @@ mod tests {
         for (arguments, code) in [
             (", NULL", "22004"),
             (", 'in-progress'", "22023"),
-            (", 'done'", "23514"),
+            (", 'done'", "22023"),
             (", 'pending', retry_after => '-1 s'", "22023"),
         ] {
             assert_eq!(refused(&grant.return_call(arguments)), code, "{arguments}");

@@ -42,8 +42,8 @@ mod tests {
     #[pg_test]
     fn what_cannot_be_read_of_unique_is_named() {
         for (json, word) in [
-            ("1", "unique"),
-            ("[]", "unique"),
+            ("1", "a number, not true, a key, or an object"),
+            ("[]", "not true, a key, or an object"),
             ("\"\"", "empty"),
             (r#"{"key": ""}"#, "empty"),
             (r#"{"kee": "k"}"#, "kee"),
