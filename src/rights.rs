@@ -122,27 +122,33 @@ static ACTIONS: Statement = Statement::new(
     &[OIDOID],
 );
 
+/// Of which parts what a role does is narrowed: what a part contains that is not narrowed is not narrowed, whatever the
+/// others say. (A superuser has every part, narrowed and whole.)
+fn narrowed(parts: Parts, doing: Doing) -> Parts {
+    let (whole, narrow) = match doing {
+        Doing::Insert => (INSERTER | PRODUCER | WORKER, INSERTER | PRODUCER | WORKER),
+        Doing::Change => (PRODUCER | WORKER | OPERATOR, PRODUCER | WORKER),
+        Doing::Look => (PRODUCER | WORKER | OPERATOR | MONITOR, PRODUCER | WORKER),
+        Doing::Work => (WORKER, WORKER),
+    };
+    if parts & whole == 0 { (parts >> NARROWED) & narrow } else { 0 }
+}
+
 fn access(role: Role) -> Access {
     let parts = parts(role);
-    if parts >> NARROWED == 0 {
+    let of = [Doing::Insert, Doing::Change, Doing::Look, Doing::Work].map(|doing| narrowed(parts, doing));
+    if of == [0; 4] {
         return Access::default();
     }
     // The call may go to sleep.
     let actions: Vec<(Parts, String)> =
         keeping_no_locks(|| ACTIONS.query(args![role], |row| (row.need(1), row.need(2))));
-    // What a part contains that is not narrowed is not narrowed, whatever the others say.
-    let narrowed = |whole: Parts, narrow: Parts| {
-        let is_narrowed = parts & whole == 0 && (parts >> NARROWED) & narrow != 0;
-        is_narrowed.then(|| {
+    let [insert, change, look, work] = of.map(|narrow| {
+        (narrow != 0).then(|| {
             Rc::new(actions.iter().filter(|(part, _)| part & narrow != 0).map(|(_, a)| a.clone()).collect())
         })
-    };
-    Access {
-        insert: narrowed(INSERTER | PRODUCER | WORKER, INSERTER | PRODUCER | WORKER),
-        change: narrowed(PRODUCER | WORKER | OPERATOR, PRODUCER | WORKER),
-        look: narrowed(PRODUCER | WORKER | OPERATOR | MONITOR, PRODUCER | WORKER),
-        work: narrowed(WORKER, WORKER),
-    }
+    });
+    Access { insert, change, look, work }
 }
 
 fn parts(role: Role) -> Parts {
