@@ -6,9 +6,9 @@ use std::time::Duration;
 use pgrx::datum::Interval;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
-use crate::flow::backoff::Backoff;
 use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
+use crate::spec::backoff::Backoff;
 use crate::spec::interval_problem;
 use crate::state::Outcome;
 

@@ -15,15 +15,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use pgrx::pg_sys::INT8ARRAYOID;
 
 use crate::error::{Refusal, Result};
-use crate::insert::{
-    Waits, acyclic, add_waits, block_new, cycle_refusal, guard, lock_for_change, stored_arcs,
-};
+use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::attempts;
+use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};

@@ -8,7 +8,6 @@ use pgrx::pg_sys::{
 };
 use pgrx::prelude::*;
 
-use super::backoff::Backoff;
 use super::seats;
 use super::slots::{self, Limit, MOST_SLOTS};
 use crate::error::{Refusal, Result, or_throw, required, sentence, shortened};
@@ -16,6 +15,7 @@ use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::pg::throw::notice;
+use crate::spec::backoff::Backoff;
 use crate::spec::{MAX_NAME, check_interval};
 use crate::store::actions;
 use crate::wake;

@@ -1,17 +1,17 @@
 //! What the others need of the settings of actions: claims, returns, whoever makes tasks ready.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
 
-use super::backoff::Backoff;
 use super::{rates, slots};
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::random_62_bits;
 use crate::pg::statement::{Statement, args};
+use crate::spec::backoff::Backoff;
 
 /// An action number with what is set for its name.
 #[derive(Clone, Debug)]
@@ -154,19 +154,4 @@ pub(crate) fn try_limits(task_nos: &[i64]) -> HashMap<i64, TryLimits> {
         (row.need(1), TryLimits { max_tries: row.get(2).or(max_tries), max_timeouts: row.get(3) })
     }));
     limits
-}
-
-static NOTIFY: Statement = Statement::new(
-    c"SELECT pg_catalog.pg_notify(taskq.action_channel(s.name),
-                                  pg_catalog.json_build_object('action', s.name)::text) IS NULL
-        FROM taskq.action a
-        JOIN taskq.action_setting s ON s.name = a.name
-       WHERE a.action_no = ANY ($1) AND s.notify",
-    &[INT4ARRAYOID],
-);
-
-/// Notifies the listeners of those of the actions that are set to `notify`: tasks of them are ready.
-/// Postgres sends equal notifications of a transaction once.
-pub(crate) fn notify_ready(action_nos: &BTreeSet<i32>) {
-    NOTIFY.execute(args![action_nos.iter().copied().collect::<Vec<_>>()]);
 }

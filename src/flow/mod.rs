@@ -2,10 +2,8 @@
 
 mod action_settings;
 pub(crate) mod actions;
-pub(crate) mod backoff;
 mod forget;
 pub(crate) mod group_settings;
-mod groups;
 pub(crate) mod rates;
 mod seats;
 pub(crate) mod slots;

@@ -12,18 +12,6 @@ use crate::graph::{self, Arc};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
 use crate::store::numbers;
-use crate::store::order;
-
-/// The row lock lasts until the transaction ends. Under REPEATABLE READ a guard that moved since the
-/// snapshot is a serialization failure.
-static GUARD: Statement = Statement::new(c"UPDATE taskq.graph_guard SET version = version + 1", &[]);
-
-/// Makes this transaction the only one that may close cycles through stored tasks. Two calls that only
-/// together close a cycle run one after the other, and the second sees what the first has stored.
-pub(crate) fn guard() {
-    order::before_guard();
-    GUARD.execute(args![]);
-}
 
 /// Refuses dependencies of new tasks that close a cycle.
 pub(super) fn check(tasks: &[NewTask], set: &EdgeSet, stored: &Stored) -> Result<()> {

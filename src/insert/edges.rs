@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::pg_sys::{CHARARRAYOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, TIMESTAMPTZARRAYOID};
 
-use super::{NewTask, cycle};
+use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::state::{Condition, Outcome};
+use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::numbers;
-use crate::verbs::replace;
 
 /// "`run` runs after `after`", by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub(super) fn lock_stored(
     ];
     idle.iter().try_for_each(Idle::look)?;
     if guarded {
-        cycle::guard();
+        guard();
     }
     let ids: Vec<&str> =
         outside.iter().chain(watched).map(String::as_str).chain(replaced.iter().copied()).collect();
@@ -130,7 +130,7 @@ impl Stored {
     /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
     pub(super) fn look_up(&mut self, ids: &[&str]) -> Result<()> {
         if !self.guarded {
-            cycle::guard();
+            guard();
             self.guarded = true;
         }
         self.numbers.extend(numbers::by_id(ids));

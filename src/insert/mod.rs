@@ -8,10 +8,11 @@ mod cycle;
 mod edges;
 mod in_the_way;
 mod place;
+mod replace;
 mod rows;
 pub(crate) mod unique;
 
-pub(crate) use cycle::{acyclic, guard, refusal as cycle_refusal, stored_arcs};
+pub(crate) use cycle::{acyclic, refusal as cycle_refusal, stored_arcs};
 pub(crate) use edges::{
     Edge, EdgeSet, Stored, Waits, add_waits, block_new, has_begun, may_wait, store as store_edges,
 };
@@ -28,7 +29,6 @@ use crate::store::live::{self, Firmness};
 use crate::store::merge_key::MergeKey;
 use crate::store::order::{self, Rank, restartable};
 use crate::store::{numbers, tally};
-use crate::verbs::replace;
 
 /// What happens to a task whose id exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

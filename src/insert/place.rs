@@ -6,12 +6,12 @@ use pgrx::pg_sys::{BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, T
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
-use crate::flow::actions::notify_ready;
 use crate::flow::group_settings;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args, sparse};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
+use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
 use crate::{store::numbers, wake};
 

@@ -9,6 +9,7 @@ pub(crate) mod caller;
 pub(crate) mod clock;
 pub(crate) mod digest;
 pub(crate) mod json;
+pub(crate) mod last_call;
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod memory;

@@ -301,29 +301,3 @@ fn is_lock_timeout(payload: &(dyn std::any::Any + Send)) -> bool {
     };
     report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
 }
-
-/// Calls a SQL function that takes no arguments and returns void, right before a commit; does nothing if there is no such
-/// function (any more: the transaction may have dropped it since it was looked up).
-pub(crate) fn call_without_arguments(function: pgrx::pg_sys::Oid) {
-    // SAFETY: the transaction is still whole in the pre-commit event, but no portal is open any more, so
-    // that a snapshot has to be pushed here. The catalog entry is looked at while it is pinned; it says that the function
-    // takes no arguments. An error aborts the transaction, as it should.
-    unsafe {
-        let entry = pg_sys::SearchSysCache1(
-            pg_sys::SysCacheIdentifier::PROCOID as i32,
-            pg_sys::Datum::from(function),
-        );
-        if entry.is_null() {
-            return;
-        }
-        let row = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_proc>();
-        let fits = (*row).pronargs == 0 && (*row).prorettype == pg_sys::VOIDOID;
-        pg_sys::ReleaseSysCache(entry);
-        if !fits {
-            return;
-        }
-        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-        pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid);
-        pg_sys::PopActiveSnapshot();
-    }
-}

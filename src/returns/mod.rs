@@ -18,13 +18,14 @@ use pgrx::pg_sys::INT8ARRAYOID;
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::flow::slots;
-use crate::insert::{guard, unique};
+use crate::insert::unique;
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
+use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::numbers;
 use crate::store::order::restartable;

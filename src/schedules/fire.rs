@@ -14,11 +14,11 @@ use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, within_lock_timeout};
 use crate::pg::statement::{Statement, args};
 use crate::rights;
-use crate::settle::commit::{self, Touch};
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
 use crate::store::live::{self, Firmness};
 use crate::store::numbers;
+use crate::store::touched::{self, Touch};
 use crate::verbs::cancel::cancel_locked;
 use crate::wake;
 
@@ -223,7 +223,7 @@ fn all_free(specs: &[TaskSpec]) -> bool {
 /// until this transaction ends, and hear of that.
 fn is_free(task_no: i64) -> bool {
     // Who finds its counter locked by us leaves the last look at its signals to us.
-    commit::look_again(&[task_no], Touch::Locked);
+    touched::look_again(&[task_no], Touch::Locked);
     let (free, ready): (i32, Option<i32>) =
         FREE.first(args![task_no], |row| (row.need(1), row.get(2))).unwrap_or_default();
     if let Some(action_no) = ready {

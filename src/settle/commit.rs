@@ -34,88 +34,22 @@
 //! wakes somebody who looks. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
 //! rollback cannot look, so it wakes somebody as well. Everybody who calls for work looks, too.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-
-use pgrx::pg_sys::{self, OIDOID};
-use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
 use super::fold::{self, Counted};
 use super::unsent;
 use crate::pg::clock;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
-use crate::pg::statement::{Statement, args};
+use crate::store::touched::{self, Touch};
 use crate::wake;
 
-thread_local! {
-    /// Tasks whose counters this transaction has locked or would have liked to. A hint: more than
-    /// needed costs a look, and a savepoint that rolled back leaves no more than that.
-    static TOUCHED: RefCell<BTreeMap<i64, Touch>> = const { RefCell::new(BTreeMap::new()) };
-    /// The function to call; looked up while the transaction can still look things up cheaply.
-    static FUNCTION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
-    /// The transaction is about to be prepared.
-    static PREPARING: Cell<bool> = const { Cell::new(false) };
-}
-
-static FIND: Statement =
-    Statement::new(c"SELECT 'taskq._before_commit()'::pg_catalog.regprocedure::pg_catalog.oid", &[]);
-
-/// What a transaction has done with a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Touch {
-    /// It has left a signal for it.
-    LeftSignal,
-    /// It has locked it, in whatever strength.
-    Locked,
-}
-
-impl Touch {
-    /// Of the sign that tells that the transaction is past its look.
-    fn mode(self) -> Mode {
-        match self {
-            Touch::LeftSignal => Mode::Beside,
-            Touch::Locked => Mode::Within,
-        }
-    }
-}
-
-/// Looks at the signals of these tasks before the transaction commits. To be called by whoever has touched their
-/// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there.
-pub(crate) fn look_again(task_nos: &[i64], touch: Touch) {
-    if task_nos.is_empty() {
-        return;
-    }
-    let first = TOUCHED.with_borrow_mut(|touched| {
-        let first = touched.is_empty();
-        for task_no in task_nos {
-            let most = touched.entry(*task_no).or_insert(touch);
-            *most = touch.max(*most);
-        }
-        first
-    });
-    if first {
-        debug_assert_eq!(OIDOID, <pg_sys::Oid as pgrx::IntoDatum>::type_oid());
-        FUNCTION.set(FIND.first(args![], |row| row.need(1)).unwrap_or(pg_sys::InvalidOid));
-        // Through SQL, for the owner's rights and the planner settings that come with it.
-        register_xact_callback(PgXactCallbackEvent::PreCommit, || {
-            session::call_without_arguments(FUNCTION.get());
-        });
-        register_xact_callback(PgXactCallbackEvent::PrePrepare, || {
-            PREPARING.set(true);
-            session::call_without_arguments(FUNCTION.get());
-        });
-        for end in [PgXactCallbackEvent::Commit, PgXactCallbackEvent::Prepare] {
-            register_xact_callback(end, || drop(TOUCHED.take()));
-        }
-        register_xact_callback(PgXactCallbackEvent::Abort, || {
-            PREPARING.set(false);
-            // Others may have left signals for counters that were locked here, and it to us to count them.
-            if !TOUCHED.take().is_empty() {
-                wake::somebody_to_look();
-            }
-        });
+/// Of the sign that tells that the transaction is past its look.
+fn mode(touch: Touch) -> Mode {
+    match touch {
+        Touch::LeftSignal => Mode::Beside,
+        Touch::Locked => Mode::Within,
     }
 }
 
@@ -127,21 +61,16 @@ pub(crate) fn before_commit() {
         wake::timer(now);
         wake::due(now);
     }
-    if PREPARING.take() {
+    if touched::is_preparing() {
         // They would last until COMMIT PREPARED, which may come in days.
         signs.give_up();
     }
 }
 
-/// Whether there is anything to look at.
-pub(crate) fn has_touched() -> bool {
-    !TOUCHED.with_borrow(BTreeMap::is_empty)
-}
-
 /// The same look in the middle of a transaction, for counters whose locks it has given up by rolling a subtransaction
 /// back; whether it changed anything.
 pub(crate) fn look_now() -> bool {
-    if TOUCHED.with_borrow(BTreeMap::is_empty) {
+    if !touched::has_touched() {
         return false;
     }
     let mut signs = Signs::default();
@@ -165,7 +94,7 @@ fn last_look(signs: &mut Signs) -> Look {
     let mut look = Look::Nothing;
     let mut steps = Steps::default();
     loop {
-        let touched = TOUCHED.with_borrow(BTreeMap::clone);
+        let touched = touched::touched();
         match steps.next(signs, &touched) {
             Step::Commit => return look,
             Step::Changed => look = Look::Changed,
@@ -306,9 +235,9 @@ impl Signs {
         self.many = touched.len() > MOST_SIGNS;
         if self.many {
             let most = touched.values().max();
-            return most.is_none_or(|touch| self.hold(Sign::Many, touch.mode()));
+            return most.is_none_or(|touch| self.hold(Sign::Many, mode(*touch)));
         }
-        touched.iter().all(|(task_no, touch)| self.hold(Sign::Counter(*task_no), touch.mode()))
+        touched.iter().all(|(task_no, touch)| self.hold(Sign::Counter(*task_no), mode(*touch)))
     }
 
     /// Whether nobody who has one of these counters locked is past his look.

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
 
-use super::commit::Touch;
 use super::signal::{Delta, Deltas, apply};
-use super::{commit, propagate, store, unsent};
+use super::{propagate, store, unsent};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
+use crate::store::touched::{self, Touch};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.
@@ -175,7 +175,7 @@ pub(super) fn try_lock_and_count(task_nos: &[i64], now: Time) -> Counted {
         return Counted { locked, changed: false };
     }
     // Whoever sends a signal meanwhile finds the counter locked, and leaves the last look to us.
-    commit::look_again(&locked, Touch::Locked);
+    touched::look_again(&locked, Touch::Locked);
     let mut deltas = Deltas::new();
     for (run_no, signal) in TAKE.query(args![locked.as_slice()], |row| {
         (

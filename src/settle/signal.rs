@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID};
 
-use super::commit::{self, Touch};
 use super::store::Ending;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
@@ -19,6 +18,7 @@ use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
+use crate::store::touched::{self, Touch};
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,7 +134,7 @@ fn defer(deltas: &Deltas, locked: &[Live]) {
         of(|d| d.lost),
         busy.iter().map(|n| deltas[n].lost_status.clone()).collect::<Vec<_>>(),
     ]);
-    commit::look_again(&busy, Touch::LeftSignal);
+    touched::look_again(&busy, Touch::LeftSignal);
 }
 
 /// Counts down the locked counters. What reaches zero is released or, if spontaneous, completes; what has
@@ -158,7 +158,7 @@ fn count(deltas: &Deltas, counters: Vec<Live>, now: Time) -> Vec<Ending> {
     // Tasks that have the same to count, and most have, share a statement.
     for ((counted, failed), task_nos) in left {
         COUNT_DOWN.execute(args![task_nos.as_slice(), counted, failed]);
-        commit::look_again(&task_nos, Touch::Locked);
+        touched::look_again(&task_nos, Touch::Locked);
     }
 
     let over: Vec<i64> = lost.iter().chain(&done).map(|c| c.task_no).collect();

@@ -352,7 +352,7 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::backoff;
+    use crate::spec::backoff;
     use crate::spec::keys::BACKOFF;
     use crate::spec::shape::Object;
 

@@ -1,6 +1,7 @@
 //! What callers say of a task: from JSON (section 3 of the contract) or from typed arguments to one
 //! checked form. "Parse, don't validate": what leaves here is well-formed.
 
+pub(crate) mod backoff;
 mod element;
 mod keys;
 mod meant;
@@ -15,10 +16,10 @@ pub(crate) use shape::kind;
 pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::error::{Refusal, Result};
-use crate::flow::backoff::Backoff;
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::state::Condition;
+use backoff::Backoff;
 
 /// The longest id and the longest name of an action, in bytes. The limit keeps both well inside what an
 /// index entry can hold.

@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::error::Result;
-use crate::insert::guard;
 use crate::pg::session::{self, check_for_interrupts};
+use crate::store::guard::guard;
 use crate::store::live::{self, Firmness};
 
 /// What is locked, in the order of locking.

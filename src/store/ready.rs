@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
-use crate::flow::actions::notify_ready;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
+use crate::store::notify::notify_ready;
 use crate::wake;
 
 /// A task that nothing blocks, and what it brings along.

@@ -4,17 +4,15 @@
 //! that end, and is done then, in an instant: leases that pass on to another task, and settled tasks whose retention is
 //! over. Nothing is lost where it is not done, in a transaction that is prepared, for instance: somebody else does it later.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
-use pgrx::pg_sys;
 use pgrx::prelude::*;
 use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
 use super::leases::tidy;
 use super::retention;
 use crate::pg::clock::{self, Time};
-use crate::pg::session;
-use crate::pg::statement::{Statement, args};
+use crate::pg::{last_call, session};
 
 /// What is to be done. Hints: what a savepoint has undone is found to need nothing.
 #[derive(Debug, Default)]
@@ -28,12 +26,7 @@ struct Work {
 
 thread_local! {
     static WORK: RefCell<Work> = RefCell::default();
-    /// The function to call; looked up while the transaction can still look things up cheaply.
-    static FUNCTION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
 }
-
-static FIND: Statement =
-    Statement::new(c"SELECT 'taskq._tidy_before_commit()'::pg_catalog.regprocedure::pg_catalog.oid", &[]);
 
 /// Has a lease that others need, too, handed on.
 pub(crate) fn hand_on(deadline: Time, keeper: i64) {
@@ -55,11 +48,7 @@ fn add(what: impl FnOnce(&mut Work)) {
         !std::mem::replace(&mut work.registered, true)
     });
     if first {
-        FUNCTION.set(FIND.first(args![], |row| row.need(1)).unwrap_or(pg_sys::InvalidOid));
-        register_xact_callback(PgXactCallbackEvent::PreCommit, || {
-            // Through SQL, for the owner's rights and the planner settings that come with it.
-            session::call_without_arguments(FUNCTION.get());
-        });
+        register_xact_callback(PgXactCallbackEvent::PreCommit, || last_call::call(c"_tidy_before_commit"));
         for event in [PgXactCallbackEvent::PrePrepare, PgXactCallbackEvent::Abort] {
             register_xact_callback(event, || {
                 WORK.take();

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
 use crate::insert::{
-    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, guard, has_begun, lock_for_change, may_wait,
+    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::pg::clock;
@@ -17,6 +17,7 @@ use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::{Cause, Condition, Signal};
+use crate::store::guard::guard;
 use crate::store::live::{Firmness, Idle};
 use crate::store::order::restartable;
 use crate::store::{live, numbers};

@@ -21,6 +21,7 @@ use crate::rights::{self, Doing};
 use crate::settle::commit;
 use crate::spec::check_interval;
 use crate::store::tables;
+use crate::store::touched;
 use crate::token::Token;
 use crate::upkeep::{self, Upkeep, leases, retention};
 use crate::verbs::wait::Waiter;
@@ -216,7 +217,7 @@ impl Looks {
 /// Signals that came while the look had their counters locked were left to it. If what they free can be owned, that is
 /// what the call comes back with; else they stay for whoever calls next, and the background worker is told.
 fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -> Option<Vec<Grant>> {
-    if !commit::has_touched() {
+    if !touched::has_touched() {
         return None;
     }
     let looked = session::all_or_nothing(|| {

@@ -12,10 +12,10 @@ use super::settled::hold_outcomes;
 use crate::error::Result;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Row, Statement, args};
-use crate::settle::commit::{self, Touch};
 use crate::state::Outcome;
 use crate::store::numbers;
 use crate::store::order::{self, Rank};
+use crate::store::touched::{self, Touch};
 use crate::wake;
 
 static RUN: Lock = locking!(
@@ -108,7 +108,7 @@ fn lock_if(
     }
     // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
     let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no);
-    commit::look_again(&blocked.collect::<Vec<_>>(), Touch::Locked);
+    touched::look_again(&blocked.collect::<Vec<_>>(), Touch::Locked);
     Ok(found)
 }
 

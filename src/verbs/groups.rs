@@ -14,6 +14,7 @@ use crate::revive::{Unrevivable, lock_neighbours, place, revive};
 use crate::rights::{self, Doing};
 use crate::settle::fold;
 use crate::state::Outcome;
+use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
 use crate::store::{aside, attempts, parked, ready};
@@ -209,7 +210,7 @@ static FORGET_REPORTS: Statement =
 /// Live dependents outside the group that had counted the end of one of its tasks wait for it again, unless
 /// they are in progress.
 fn reset(group: &str, now: Time) -> Result<i64> {
-    crate::insert::guard();
+    guard();
     let (all, _) = hold(group);
     let seeds: Vec<i64> = SEEDS.query(args![group], |row| row.need(1));
     let stay: Vec<i64> = if seeds.is_empty() { all.clone() } else { seeds };

@@ -3,8 +3,8 @@
 use pgrx::datum::Interval;
 use serde::Deserialize;
 
+use super::{BACKOFF, interval_problem};
 use crate::pg::clock;
-use crate::spec::{BACKOFF, interval_problem};
 
 /// Delays between tries.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,79 @@
+//! Counters that this transaction has touched, and the look at them right before it commits (`settle::commit`, which is
+//! called by name: it is above).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use pgrx::{PgXactCallbackEvent, register_xact_callback};
+
+use crate::pg::last_call;
+use crate::wake;
+
+thread_local! {
+    /// Tasks whose counters this transaction has locked or would have liked to. A hint: more than
+    /// needed costs a look, and a savepoint that rolled back leaves no more than that.
+    static TOUCHED: RefCell<BTreeMap<i64, Touch>> = const { RefCell::new(BTreeMap::new()) };
+    /// The transaction is about to be prepared.
+    static PREPARING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a transaction has done with a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Touch {
+    /// It has left a signal for it.
+    LeftSignal,
+    /// It has locked it, in whatever strength.
+    Locked,
+}
+
+/// Looks at the signals of these tasks before the transaction commits. To be called by whoever has touched their
+/// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there.
+pub(crate) fn look_again(task_nos: &[i64], touch: Touch) {
+    if task_nos.is_empty() {
+        return;
+    }
+    let first = TOUCHED.with_borrow_mut(|touched| {
+        let first = touched.is_empty();
+        for task_no in task_nos {
+            let most = touched.entry(*task_no).or_insert(touch);
+            *most = touch.max(*most);
+        }
+        first
+    });
+    if first {
+        look_before_the_end();
+    }
+}
+
+fn look_before_the_end() {
+    register_xact_callback(PgXactCallbackEvent::PreCommit, || last_call::call(c"_before_commit"));
+    register_xact_callback(PgXactCallbackEvent::PrePrepare, || {
+        PREPARING.set(true);
+        last_call::call(c"_before_commit");
+    });
+    for end in [PgXactCallbackEvent::Commit, PgXactCallbackEvent::Prepare] {
+        register_xact_callback(end, || drop(TOUCHED.take()));
+    }
+    register_xact_callback(PgXactCallbackEvent::Abort, || {
+        PREPARING.set(false);
+        // Others may have left signals for counters that were locked here, and it to us to count them.
+        if !TOUCHED.take().is_empty() {
+            wake::somebody_to_look();
+        }
+    });
+}
+
+/// What this transaction has touched so far.
+pub(crate) fn touched() -> BTreeMap<i64, Touch> {
+    TOUCHED.with_borrow(BTreeMap::clone)
+}
+
+/// Whether there is anything to look at.
+pub(crate) fn has_touched() -> bool {
+    !TOUCHED.with_borrow(BTreeMap::is_empty)
+}
+
+/// Whether the transaction is about to be prepared; asked once.
+pub(crate) fn is_preparing() -> bool {
+    PREPARING.take()
+}
