@@ -25,6 +25,7 @@ use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
+use crate::settle::riders;
 use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
@@ -225,7 +226,7 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
         }
     }
     parked::park(&parked);
-    merge::park_riders(riders, claim.now);
+    riders::park(riders, claim.now);
     ready::make_ready(&requeued);
     ready::hold_back(&scheduled);
 }

@@ -19,14 +19,13 @@ pub(crate) use edges::{
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::claim::merge;
 use crate::error::{Refusal, Result};
 use crate::pg::clock::{self, Time};
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
-use crate::store::merge_key::MergeKey;
+use crate::store::merge_key::{self, MergeKey};
 use crate::store::order::{self, Rank, restartable};
 use crate::store::{numbers, tally};
 
@@ -262,7 +261,7 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
         .filter_map(|t| MergeKey::of(&t.spec.action, t.spec.group.as_deref(), t.spec.merge_key.as_deref()))
         .collect();
     if !keys.is_empty() {
-        merge::make_keys(&keys.into_iter().collect::<Vec<_>>());
+        merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
     }
     let edges = edges::resolve(&tasks, &mut stored, options.ignore_missing)?;
     // Tasks of the queue at either end. (Those of this call have actions that were looked at above.)

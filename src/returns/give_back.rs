@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
 
 use super::{Codes, Entry, Return, take};
-use crate::claim::merge;
 use crate::flow::actions::{backoffs, try_limits};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::attempts;
 use crate::store::live::{Live, Place};
 use crate::store::ready::{self, Freed};
+use crate::store::{attempts, merge_key};
 use crate::token::Token;
 
 static REPORT: Statement = Statement::new(
@@ -91,6 +90,6 @@ pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time,
     ready::make_ready(&ready);
     ready::schedule(&later);
     attempts::record(&ended, "pending", now);
-    merge::given_back(&holders);
+    merge_key::given_back(&holders);
     settle(endings, now);
 }

@@ -8,6 +8,7 @@
 mod children;
 mod give_back;
 mod settling;
+pub(crate) mod tokens;
 
 pub(crate) use children::Children;
 
@@ -15,6 +16,8 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys::INT8ARRAYOID;
+
+use tokens::{columns, valid};
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::flow::slots;
@@ -31,7 +34,6 @@ use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::token::Token;
 use crate::upkeep::leases;
-use crate::verbs::extend::{columns, valid};
 
 /// A task, the token it is returned with, and how.
 pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);

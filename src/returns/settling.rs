@@ -4,19 +4,18 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::{CHAROID, INT8ARRAYOID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 
+use super::tokens::columns;
 use super::{Codes, Entry, Return, take};
-use crate::claim::merge;
 use crate::flow::slots;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args, sql};
-use crate::settle::{Ending, expiry, notify, propagate, settle, store_all};
+use crate::settle::{Ending, expiry, notify, propagate, riders, settle, store_all};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Place;
 use crate::store::tally;
 use crate::token::Token;
 use crate::upkeep::leases::leases_let_go;
 use crate::upkeep::{before_commit, retention};
-use crate::verbs::extend::columns;
 use crate::wake;
 
 /// Removes the rows and stores how the tasks ended, and lets go of the leases they keep, in one statement. Rows are locked in the order of
@@ -128,7 +127,7 @@ pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, c
         })
         .collect();
     if !holders.is_empty() {
-        news.extend(store_all(&merge::settled(&holders), now));
+        news.extend(store_all(&riders::settled(&holders), now));
     }
     propagate(news, now);
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod commit;
 pub(crate) mod fold;
+pub(crate) mod riders;
 mod signal;
 mod store;
 mod unsent;
@@ -13,7 +14,6 @@ mod unsent;
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
 pub(crate) use store::{Ending, expiry, forget_progress, notify, store};
 
-use crate::claim::merge;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::state::Outcome;
@@ -28,7 +28,7 @@ pub(crate) fn settle(endings: Vec<Ending>, now: Time) {
 pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(i64, Outcome)> {
     store(endings, now);
     let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();
-    let riders = if holders.is_empty() { Vec::new() } else { merge::settled(&holders) };
+    let riders = if holders.is_empty() { Vec::new() } else { riders::settled(&holders) };
     store(&riders, now);
     endings.iter().chain(&riders).map(|e| (e.task_no, e.outcome)).collect()
 }

@@ -7,7 +7,6 @@ use pgrx::pg_sys::{CHARARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, T
 use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks, stored_causes, time};
-use crate::claim::merge;
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
@@ -18,7 +17,7 @@ use crate::settle::{fold, forget_progress, propagate, release_or_complete, store
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::order::restartable;
-use crate::store::{attempts, numbers};
+use crate::store::{attempts, merge_key, numbers};
 use crate::upkeep::retention::remove_tasks;
 use crate::wake;
 
@@ -155,7 +154,7 @@ static REMOVE_EDGES_RUN: Statement =
 fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
     live::remove(rows.values());
     let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
-    merge::given_back(&holders);
+    merge_key::given_back(&holders);
     let ends = REMOVE_SETTLED
         .query(args![wave], |row| (row.need(1), Outcome::from_stored(row.need(2))))
         .into_iter()

@@ -6,16 +6,16 @@ use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
-use crate::claim::merge;
+use super::args::pairs;
 use crate::error::{Refusal, Result, required};
 use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::clock::{self, Time};
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, args};
+use crate::returns::tokens::{columns, valid};
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
-use crate::store::merge_key::MergeKey;
-use crate::store::numbers;
+use crate::store::merge_key::{self, MergeKey};
 use crate::token::{Token, nonce};
 use crate::upkeep::leases::{self, Left};
 
@@ -146,7 +146,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
         .filter(|late| {
             let Some(seats) = late.seats() else { return false };
             if let Some(key) = &late.key
-                && !merge::take_alone(key, late.task_no)
+                && !merge_key::take_alone(key, late.task_no)
             {
                 return false;
             }
@@ -175,36 +175,4 @@ impl Late {
         });
         seats.collect()
     }
-}
-
-/// The pairs of two arrays, which must be equally long.
-pub(crate) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
-    if ids.len() != tokens.len() {
-        return Err(Refusal::argument(
-            "arguments \"task_ids\" and \"tokens\" differ in length",
-            &format!("\"task_ids\" has {} elements, \"tokens\" {}.", ids.len(), tokens.len()),
-            "Give one token for each task id.",
-        ));
-    }
-    Ok(ids.into_iter().zip(tokens).collect())
-}
-
-/// Those of the pairs, by their place, whose token was granted for the task that has this id now. Whether
-/// it is the last one granted is for the `run` row to say.
-pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, Token> {
-    let ids: Vec<&str> = pairs.iter().filter_map(|(id, _)| id.as_deref()).collect();
-    let numbers = numbers::by_id(&ids);
-    pairs
-        .iter()
-        .enumerate()
-        .filter_map(|(i, (id, token))| {
-            let token = Token::from_uuid(token.as_ref()?)?;
-            (numbers.get(id.as_deref()?) == Some(&token.task_no) && token.nonce != 0).then_some((i, token))
-        })
-        .collect()
-}
-
-/// Numbers and nonces of tokens, for a statement.
-pub(crate) fn columns<'a>(tokens: impl Iterator<Item = &'a Token>) -> (Vec<i64>, Vec<i64>) {
-    tokens.map(|t| (t.task_no, t.nonce)).unzip()
 }

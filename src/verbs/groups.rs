@@ -17,7 +17,7 @@ use crate::state::Outcome;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
-use crate::store::{aside, attempts, parked, ready};
+use crate::store::{aside, attempts, merge_key, parked, ready};
 use crate::verbs::cancel::cancel_locked;
 use crate::verbs::delete::delete_locked;
 use crate::wake;
@@ -229,7 +229,7 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     wait_again(&stay, &staying, now);
     let holders: Vec<i64> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
-    crate::claim::merge::given_back(&holders);
+    merge_key::given_back(&holders);
     FORGET_REPORTS.execute(args![stay.as_slice()]);
     place(&stay, &rows.values().map(|r| (r.task_no, r.dependencies)).collect(), now);
     attempts::forget(&stay);

@@ -1,6 +1,7 @@
 //! The verbs of the contract, one file each. In every file a thin `taskq_…` function takes what SQL
 //! passes (its SQL declaration is in `sql/functions.sql`), and a plain function below does the work.
 
+mod args;
 pub(crate) mod builders;
 pub(crate) mod cancel;
 pub(crate) mod complete;

@@ -3,7 +3,7 @@
 use pgrx::datum::{AnyElement, Interval, Uuid};
 use pgrx::prelude::*;
 
-use super::extend::pairs;
+use super::args::pairs;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, required};
 use crate::flow::workgroups::{self, Delayed};
 use crate::pg::clock;

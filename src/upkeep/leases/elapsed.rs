@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, ItemPointerData, TIMESTAMPTZOID};
 
 use super::{append, tidy};
-use crate::claim::merge;
 use crate::flow::actions::try_limits;
 use crate::flow::slots;
 use crate::pg::clock::Time;
@@ -20,7 +19,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::Live;
-use crate::store::{aside, attempts, ready};
+use crate::store::{aside, attempts, merge_key, ready};
 use crate::token::nonce;
 use crate::upkeep::holders;
 
@@ -258,7 +257,7 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
     if !left.is_empty() {
         attempts::record(&left.iter().map(|l| (l, None)).collect::<Vec<_>>(), "timeout", now);
         let holders: Vec<i64> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
-        merge::given_back(&holders);
+        merge_key::given_back(&holders);
         let left: Vec<i64> = left.iter().map(|l| l.task_no).collect();
         ready::announce(&REQUEUE.query(args![left], |row| row.need(1)));
     }

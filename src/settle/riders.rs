@@ -1,0 +1,132 @@
+//! Riders: tasks that were ready when another with their merge key was granted. They are parked under it, and share its
+//! end.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
+
+use super::{Ending, settle};
+use crate::flow::actions::try_limits;
+use crate::pg::clock::Time;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Statement, args};
+use crate::state::{Cause, Outcome};
+use crate::store::aside;
+use crate::store::merge_key::{self, MergeKey};
+use crate::store::parked::{self, Parked, Reason};
+use crate::store::ready::Freed;
+
+/// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
+static RIDERS: Statement = Statement::new(
+    c"WITH ready AS MATERIALIZED (
+        SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
+          FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
+         CROSS JOIN LATERAL (
+               SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
+                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
+                  AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
+                         FROM taskq.task t, taskq.action a
+                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
+                  FOR UPDATE SKIP LOCKED) AS r),
+      gone AS (DELETE FROM taskq.run d USING ready AS r WHERE d.task_no = r.task_no)
+      SELECT r.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies FROM ready AS r",
+    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID],
+);
+/// The others stay where they are, under their leaders and no token.
+static RIDERS_ASIDE: Statement = Statement::new(
+    c"WITH ready AS MATERIALIZED (
+        SELECT u.leader_no, r.task_no
+          FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
+         CROSS JOIN LATERAL (
+               SELECT r.task_no FROM taskq.run r
+                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
+                  AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
+                         FROM taskq.task t, taskq.action a
+                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
+                  FOR NO KEY UPDATE SKIP LOCKED) AS r)
+      UPDATE taskq.run d
+         SET grantable = false, aside = -r.leader_no, nonce = 0, deadline = 'infinity', granted_at = NULL,
+             actor_id = NULL
+        FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
+    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID],
+);
+
+/// Lets everything that is ready with these keys ride on the tasks that were just granted; the token of a late actor is
+/// void from then on. What somebody is changing just now is not waited for, and runs later.
+pub(crate) fn gather(leaders: &BTreeMap<MergeKey, i64>, now: Time) {
+    assign_transaction_id();
+    let holders: Vec<i64> = leaders.values().copied().collect();
+    let columns = [&MergeKey::columns(leaders.keys())[..], args![holders]].concat();
+    let riders: Vec<Parked> = RIDERS.query(&columns, |row| Parked {
+        freed: Freed {
+            task_no: row.need(2),
+            tries: row.need(4),
+            failures: row.need(5),
+            dependencies: row.need(6),
+            not_before: None,
+        },
+        position: row.need(3),
+        reason: Reason::Rides(row.need(1)),
+    });
+    RIDERS_ASIDE.execute(&columns);
+    park(riders, now);
+}
+
+/// Parks riders under their leaders. One whose tries are used up has none left to share, and is aborted.
+pub(crate) fn park(riders: Vec<Parked>, now: Time) {
+    let tried: Vec<i64> = riders.iter().filter(|r| r.freed.tries > 0).map(|r| r.freed.task_no).collect();
+    let limits = if tried.is_empty() { HashMap::new() } else { try_limits(&tried) };
+    let (exhausted, riders): (Vec<Parked>, Vec<Parked>) = riders.into_iter().partition(|rider| {
+        let most = limits.get(&rider.freed.task_no).and_then(|limit| limit.max_tries);
+        most.is_some_and(|most| rider.freed.tries >= most)
+    });
+    parked::park(&riders);
+    if !exhausted.is_empty() {
+        settle(exhausted.into_iter().map(|rider| used_up(&rider.freed)).collect(), now);
+    }
+}
+
+fn used_up(freed: &Freed) -> Ending {
+    Ending {
+        task_no: freed.task_no,
+        outcome: Outcome::Aborted,
+        cause: Cause::Deadline,
+        status: Some(format!("the deadline passed on try {}, and there is no other", freed.tries)),
+        result: None,
+        granted_at: None,
+        actor_id: None,
+        tries: freed.tries,
+        failures: freed.failures,
+        dependencies: freed.dependencies,
+        signals: freed.dependencies,
+        keyed: false,
+        leader: None,
+    }
+}
+
+/// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.
+pub(crate) fn settled(holders: &[Ending]) -> Vec<Ending> {
+    let task_nos: Vec<i64> = holders.iter().map(|e| e.task_no).collect();
+    merge_key::release(&task_nos);
+    let mut endings = Vec::new();
+    let mut aside = aside::riders(&task_nos);
+    for holder in holders {
+        let parked = parked::release(&Reason::Rides(holder.task_no));
+        for rider in parked.into_iter().chain(aside.remove(&holder.task_no).unwrap_or_default()) {
+            endings.push(Ending {
+                task_no: rider.task_no,
+                cause: Cause::Merged,
+                granted_at: None,
+                actor_id: None,
+                tries: rider.tries,
+                failures: rider.failures,
+                dependencies: rider.dependencies,
+                signals: rider.dependencies,
+                keyed: false,
+                leader: Some(holder.task_no),
+                ..holder.clone()
+            });
+        }
+    }
+    endings
+}
