@@ -3,89 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
-use pgrx::prelude::*;
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID};
 
-use crate::error::{Refusal, Result, or_throw, required};
-use crate::pg::clock::{self, Time};
+use crate::error::{Refusal, Result};
+use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
-use crate::spec::{MAX_NAME, check_interval};
-use crate::store::aside;
-use crate::wake;
-
-/// `taskq.delay_workgroup(workgroup, delay) -> timestamptz`
-#[pg_extern(sql = "")]
-fn taskq_delay_workgroup(
-    workgroup: Option<&str>,
-    delay: Option<Interval>,
-) -> Option<pgrx::datum::TimestampWithTimeZone> {
-    or_throw((|| {
-        let name = required("workgroup", workgroup)?;
-        let delay = required("delay", delay)?;
-        check_interval("delay", Some(delay))?;
-        if name.is_empty() || name.len() > MAX_NAME {
-            return Err(Refusal::out_of_range(
-                "workgroup",
-                &format!("{} bytes long", name.len()),
-                "Give a name of 1 to 1,000 bytes.",
-            ));
-        }
-        let until = clock::now().plus(delay);
-        set(name, until);
-        Ok(pgrx::datum::TimestampWithTimeZone::try_from(until.0).ok())
-    })())
-}
-
-static SET: Statement = Statement::new(
-    c"INSERT INTO taskq.workgroup AS w (name, not_before) VALUES ($1, $2)
-      ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before",
-    &[TEXTOID, TIMESTAMPTZOID],
-);
-static BEFORE: Statement =
-    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE", &[TEXTOID]);
-/// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
-/// see `store::order`.
-static SET_ASIDE: Statement = Statement::new(
-    c"SELECT s.task_no FROM taskq.scheduled s
-       WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
-         AND s.held_back AND s.due > $2
-       ORDER BY s.task_no FOR UPDATE",
-    &[TEXTOID, TIMESTAMPTZOID],
-);
-/// Those with a later time of their own keep that.
-static BRING_FORWARD: Statement = Statement::new(
-    c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
-                                                        WHERE t.task_no = s.task_no))
-       WHERE s.task_no = ANY ($1)
-      RETURNING s.action_no",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
-);
-
-/// Actions with entries of the workgroup that are ready.
-static READY: Statement = Statement::new(
-    c"SELECT DISTINCT r.action_no
-        FROM (SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1 OFFSET 0) AS t
-       CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
-                            WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
-    &[TEXTOID],
-);
-
-/// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
-/// until then are brought forward.
-fn set(name: &str, until: Time) {
-    let before: Option<Time> = BEFORE.first(args![name], |row| row.need(1));
-    SET.execute(args![name, until]);
-    if before.is_some_and(|before| before > until) {
-        let task_nos: Vec<i64> = SET_ASIDE.query(args![name, until], |row| row.need(1));
-        for action_no in BRING_FORWARD.query(args![task_nos, until], |row| row.need(1)) {
-            wake::ready(action_no);
-        }
-        // Claims look again whether it is time.
-        aside::release(&[aside::workgroup(name)]);
-        // And calls that sleep look at those that no claim has moved.
-        READY.query(args![name], |row| row.need::<i32>(1)).into_iter().for_each(wake::ready_for_all);
-    }
-}
 
 static OF_TASKS: Statement = Statement::new(
     c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)",

@@ -16,14 +16,14 @@ use crate::pg::clock::Time;
 const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 
 /// A cron expression in a time zone.
-pub(super) struct Calendar {
+pub(crate) struct Calendar {
     cron: Cron,
     zone: Tz,
 }
 
 impl Calendar {
     /// Reads five fields, or six with seconds first; the error says what is wrong.
-    pub(super) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, String)> {
+    pub(crate) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let cron = parser.parse(expression).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
         let zone =
@@ -32,7 +32,7 @@ impl Calendar {
     }
 
     /// The first time after the given one; `None` if there is no other.
-    pub(super) fn after(&self, time: Time) -> Option<Time> {
+    pub(crate) fn after(&self, time: Time) -> Option<Time> {
         // Times of a cron expression are whole seconds.
         let seconds = time.0.checked_add(POSTGRES_EPOCH)?.div_euclid(1_000_000);
         let utc = DateTime::<Utc>::from_timestamp(seconds, 0)?;

@@ -304,7 +304,7 @@ static NOTE: Statement = Statement::new(
 
 /// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
 /// before.
-pub(super) fn run_now(name: &str, now: Time) -> Result<String> {
+pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
     let task: JsonText =
         LOCK.first(args![name], |row| row.need(1)).ok_or_else(|| Refusal::no_such("schedule", name))?;
     // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands still.

@@ -15,7 +15,7 @@ pub(crate) use keys::BACKOFF;
 pub(crate) use shape::kind;
 pub(crate) use unique::{OnHeld, State, Unique};
 
-use crate::error::{Refusal, Result};
+use crate::error::{Refusal, Result, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::state::Condition;
@@ -215,6 +215,18 @@ pub(crate) fn interval_problem(interval: Interval) -> Option<&'static str> {
         micros if micros < 0 => Some("negative"),
         micros if micros > THOUSAND_YEARS => Some("longer than 1,000 years"),
         _ => None,
+    }
+}
+
+/// An argument that is a name: of an action, a group, a workgroup.
+pub(crate) fn check_name<'a>(argument: &str, name: Option<&'a str>) -> Result<&'a str> {
+    match required(argument, name)? {
+        name if name.is_empty() || name.len() > MAX_NAME => Err(Refusal::out_of_range(
+            argument,
+            &format!("{} bytes long", name.len()),
+            "Give a name of 1 to 1,000 bytes.",
+        )),
+        name => Ok(name),
     }
 }
 

@@ -8,15 +8,15 @@ use pgrx::pg_sys::{
 };
 use pgrx::prelude::*;
 
-use super::seats;
-use super::slots::{self, Limit, MOST_SLOTS};
-use crate::error::{Refusal, Result, or_throw, required, sentence, shortened};
+use crate::error::{Refusal, Result, or_throw, sentence, shortened};
+use crate::flow::seats;
+use crate::flow::slots::{self, Limit, MOST_SLOTS};
 use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::pg::throw::notice;
 use crate::spec::backoff::Backoff;
-use crate::spec::{MAX_NAME, check_interval};
+use crate::spec::{check_interval, check_name};
 use crate::store::actions;
 use crate::wake;
 
@@ -45,7 +45,7 @@ fn taskq_set_action(
     max_per_group: Option<i32>,
 ) {
     or_throw((|| {
-        let name = check_name(action)?;
+        let name = check_name("action", action)?;
         for (argument, value, least, most) in [
             ("max_tries", max_tries, 1, i32::MAX),
             ("max_concurrency", max_concurrency, 0, MOST_SLOTS),
@@ -126,18 +126,6 @@ fn taskq_set_action(
             clear,
         })
     })());
-}
-
-fn check_name(action: Option<&str>) -> Result<&str> {
-    let name = required("action", action)?;
-    if name.is_empty() || name.len() > MAX_NAME {
-        return Err(Refusal::out_of_range(
-            "action",
-            &format!("{} bytes long", name.len()),
-            "Give a name of 1 to 1,000 bytes.",
-        ));
-    }
-    Ok(name)
 }
 
 /// What is to be set; `None` keeps what was.
@@ -293,7 +281,7 @@ static SET_PAUSED: Statement = Statement::new(
 #[pg_extern(sql = "")]
 fn taskq_pause_action(action: Option<&str>) -> bool {
     or_throw((|| {
-        let name = check_name(action)?;
+        let name = check_name("action", action)?;
         ENSURE.execute(args![name]);
         if actions::numbers(&[name.to_owned()]).is_empty() {
             notice(
@@ -310,7 +298,7 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
 #[pg_extern(sql = "")]
 fn taskq_resume_action(action: Option<&str>) -> bool {
     or_throw((|| {
-        let name = check_name(action)?;
+        let name = check_name("action", action)?;
         if KNOWN.first(args![name], |row| row.need::<bool>(1)) != Some(true) {
             return Err(Refusal::no_such("action setting", name));
         }

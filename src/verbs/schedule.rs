@@ -1,0 +1,204 @@
+//! `schedule`, `unschedule`, `pause_schedule`, `resume_schedule`, `run_schedule`.
+
+use pgrx::datum::{AnyElement, TimestampWithTimeZone};
+use pgrx::pg_sys::{INT4OID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::prelude::*;
+
+use super::insert::json;
+use crate::error::{Refusal, Result, required};
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, args};
+use crate::rights::{self, Doing};
+use crate::schedules::{Calendar, run_now};
+use crate::spec::{self, MAX_NAME};
+use crate::wake;
+
+/// The longest name: a run's id adds `@` and twenty characters to it.
+const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
+
+/// The longest cron expression, in bytes. Each call that finds the schedule due reads it.
+const MAX_CRON: usize = 1_000;
+
+/// How many of the latest missed runs can be asked for: they are looked for backwards from now, each time anew.
+const MAX_BACKFILL: i32 = 1_000;
+
+/// `taskq.schedule(name, cron, task, timezone, overlap, backfill, max_backfill) -> timestamptz`
+#[pg_extern(sql = "")]
+fn taskq_schedule(
+    name: Option<&str>,
+    cron: Option<&str>,
+    task: Option<AnyElement>,
+    timezone: Option<&str>,
+    overlap: Option<&str>,
+    backfill: Option<&str>,
+    max_backfill: Option<i32>,
+) -> Option<TimestampWithTimeZone> {
+    rights::for_caller(|| schedule(name, cron, task, timezone, overlap, backfill, max_backfill))
+}
+
+/// Waits for whoever is changing the same schedule.
+static SET: Statement = Statement::new(
+    c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at, max_backfill)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+      ON CONFLICT (name) DO UPDATE
+         SET cron = EXCLUDED.cron, timezone = EXCLUDED.timezone, task = EXCLUDED.task,
+             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, max_backfill = EXCLUDED.max_backfill,
+             next_at = CASE WHEN s.paused_next_at IS NULL THEN EXCLUDED.next_at ELSE 'infinity' END,
+             paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN EXCLUDED.next_at END
+      RETURNING s.next_at",
+    &[TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, INT4OID],
+);
+
+/// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is; nothing if it is paused.
+fn schedule(
+    name: Option<&str>,
+    cron: Option<&str>,
+    task: Option<AnyElement>,
+    timezone: Option<&str>,
+    overlap: Option<&str>,
+    backfill: Option<&str>,
+    max_backfill: Option<i32>,
+) -> Result<Option<TimestampWithTimeZone>> {
+    let name = required("name", name)?;
+    if name.is_empty() || name.len() > MAX_SCHEDULE_NAME {
+        let hint = format!("Give a name of 1 to {MAX_SCHEDULE_NAME} bytes.");
+        return Err(Refusal::out_of_range("name", &format!("{} bytes long", name.len()), &hint));
+    }
+    let cron = required("cron", cron)?;
+    let timezone = required("timezone", timezone)?;
+    let task = json("task", task)?;
+    let overlap = one_of("overlap", overlap, &["skip", "queue", "replace"])?;
+    let backfill = one_of("backfill", backfill, &["one", "none", "all"])?;
+    if let Some(most) = max_backfill.filter(|most| !(1..=MAX_BACKFILL).contains(most)) {
+        let hint = format!("Give an integer from 1 to {MAX_BACKFILL}, or NULL for each missed run.");
+        return Err(Refusal::out_of_range("max_backfill", &most.to_string(), &hint));
+    }
+    if cron.len() > MAX_CRON {
+        let hint =
+            format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
+        return Err(Refusal::out_of_range("cron", &format!("{} bytes long", cron.len()), &hint));
+    }
+    let specs = spec::parse_tasks(&format!("[{task}]"))?;
+    if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {
+        return Err(Refusal::malformed(
+            1,
+            None,
+            "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",
+        ));
+    }
+    if specs.iter().any(|spec| spec.unique.is_some()) {
+        // Inserting it might have to wait for another transaction, and whoever fires a schedule never waits.
+        return Err(Refusal::malformed(
+            1,
+            None,
+            "the task of a schedule has no \"unique_by\": each run is by its id, and \"overlap\" says what \
+             becomes of it while the one before is under way",
+        ));
+    }
+    rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
+    his_schedule(name)?;
+    let calendar = Calendar::parse(cron, timezone).map_err(|(argument, what)| {
+        let hint = match argument {
+            "cron" => "Give five fields (minute, hour, day of month, month, day of week), or six with seconds first.",
+            _ => "Give a name of the tz database, Europe/Berlin for instance.",
+        };
+        Refusal::out_of_range(argument, &what, hint)
+    })?;
+    let next = calendar.after(clock::now()).ok_or_else(|| {
+        Refusal::out_of_range("cron", &format!("\"{cron}\", which never comes"), "Give a time that comes.")
+    })?;
+    // Set anew, one that is paused stays so: whoever deploys schedules does not resume them.
+    let next = SET
+        .first(args![name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill], |row| {
+            row.need::<Time>(1)
+        });
+    Ok(next.filter(|next| *next != Time::INFINITY).and_then(|next| {
+        wake::timer(next);
+        wake::due(next);
+        TimestampWithTimeZone::try_from(next.0).ok()
+    }))
+}
+
+fn one_of<'a>(argument: &str, value: Option<&'a str>, names: &[&str]) -> Result<&'a str> {
+    let value = required(argument, value)?;
+    if names.contains(&value) {
+        return Ok(value);
+    }
+    Err(Refusal::out_of_range(argument, value, &format!("Use one of: {}.", names.join(", "))))
+}
+
+static REMOVE: Statement = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1", &[TEXTOID]);
+
+/// `taskq.unschedule(name) -> void`
+#[pg_extern(sql = "")]
+fn taskq_unschedule(name: Option<&str>) {
+    rights::for_caller(|| {
+        let name = required("name", name)?;
+        his_schedule(name)?;
+        if REMOVE.execute(args![name]) == 0 {
+            return Err(Refusal::no_such("schedule", name));
+        }
+        Ok(())
+    });
+}
+
+/// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
+static PAUSE: Statement = Statement::new(
+    c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
+       WHERE s.name = $1 AND s.paused_next_at IS NULL",
+    &[TEXTOID],
+);
+static RESUME: Statement = Statement::new(
+    c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
+       WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
+      RETURNING s.next_at",
+    &[TEXTOID],
+);
+static KNOWN: Statement =
+    Statement::new(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)", &[TEXTOID]);
+
+static ACTION: Statement = Statement::new(
+    c"SELECT s.task OPERATOR(pg_catalog.->>) 'action' FROM taskq.schedule s WHERE s.name = $1",
+    &[TEXTOID],
+);
+
+/// Refuses a schedule whose tasks have an action that the caller has nothing to do with.
+fn his_schedule(name: &str) -> Result<()> {
+    let action: Option<String> = ACTION.first(args![name], |row| row.get(1)).flatten();
+    rights::check_actions(Doing::Insert, action.as_deref())
+}
+
+/// A schedule that there is.
+fn known(name: Option<&str>) -> Result<&str> {
+    let name = required("name", name)?;
+    match KNOWN.first(args![name], |row| row.need::<bool>(1)) {
+        Some(true) => his_schedule(name).map(|()| name),
+        _ => Err(Refusal::no_such("schedule", name)),
+    }
+}
+
+/// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
+#[pg_extern(sql = "")]
+fn taskq_pause_schedule(name: Option<&str>) -> bool {
+    rights::for_caller(|| known(name).map(|name| PAUSE.execute(args![name]) > 0))
+}
+
+/// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has it.
+#[pg_extern(sql = "")]
+fn taskq_resume_schedule(name: Option<&str>) -> bool {
+    rights::for_caller(|| {
+        let next = RESUME.first(args![known(name)?], |row| row.need::<Time>(1));
+        if let Some(next) = next {
+            wake::timer(next);
+            wake::due(next);
+        }
+        Ok(next.is_some())
+    })
+}
+
+/// `taskq.run_schedule(name) -> text`
+#[pg_extern(sql = "")]
+fn taskq_run_schedule(name: Option<&str>) -> String {
+    rights::for_caller(|| run_now(required("name", name)?, clock::now()))
+}

@@ -1,0 +1,71 @@
+//! `set_group`: a limit and a weight of a group.
+
+use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
+use pgrx::prelude::*;
+
+use crate::error::{Refusal, or_throw};
+use crate::flow::seats;
+use crate::flow::slots::{self, Limit, MOST_SLOTS};
+use crate::pg::statement::{Statement, args};
+use crate::spec::check_name;
+use crate::wake;
+
+/// The greatest weight of a group.
+const MOST_WEIGHT: i32 = 1000;
+
+/// `taskq.set_group(group_id, max_concurrency, weight, clear) -> void`
+///
+/// Waits for whoever sets, pauses or deletes the same group, and for the performances of its tasks that are just being
+/// returned or extended, if a limit is set.
+#[pg_extern(sql = "")]
+fn taskq_set_group(
+    group_id: Option<&str>,
+    max_concurrency: Option<i32>,
+    weight: Option<i32>,
+    clear: Option<Vec<Option<String>>>,
+) {
+    or_throw((|| {
+        let group = check_name("group_id", group_id)?;
+        if let Some(limit) = max_concurrency.filter(|limit| !(0..=MOST_SLOTS).contains(limit)) {
+            let hint = format!("Give an integer from 0 to {MOST_SLOTS}, or clear the limit to have none.");
+            return Err(Refusal::out_of_range("max_concurrency", &limit.to_string(), &hint));
+        }
+        if let Some(weight) = weight.filter(|weight| !(1..=MOST_WEIGHT).contains(weight)) {
+            let hint = format!("Give an integer from 1 to {MOST_WEIGHT}.");
+            return Err(Refusal::out_of_range("weight", &weight.to_string(), &hint));
+        }
+        let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
+        if let Some(unknown) = clear.iter().find(|c| !["max_concurrency", "weight"].contains(&c.as_str())) {
+            let hint = "These can be cleared: max_concurrency, weight.";
+            return Err(Refusal::out_of_range("clear", unknown, hint));
+        }
+        set_group(group, max_concurrency, weight, clear);
+        Ok::<(), Refusal>(())
+    })());
+}
+
+/// The row is changed first, so that whoever sets the same group comes after this call.
+static SET: Statement = Statement::new(
+    c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
+      ON CONFLICT (group_id) DO UPDATE
+         SET max_concurrency = COALESCE($2, CASE WHEN 'max_concurrency' = ANY ($4) THEN NULL
+                                                 ELSE g.max_concurrency END),
+             weight = COALESCE($3, CASE WHEN 'weight' = ANY ($4) THEN NULL ELSE g.weight END)",
+    &[TEXTOID, INT4OID, INT4OID, TEXTARRAYOID],
+);
+
+fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, clear: Vec<String>) {
+    SET.execute(args![group, max_concurrency, weight, clear]);
+    let limit = Limit::of_group(group);
+    if let Some(most) = max_concurrency {
+        // Performances that began without the limit get its slots.
+        slots::keep_from_making(&limit);
+        let held: Vec<i64> =
+            seats::standing_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
+        seats::seat(&limit, most, &held);
+    }
+    // What was held back by the group may go now, or may not: all who wait for it look again.
+    for action_no in slots::concerned(&limit) {
+        wake::ready_for_all(action_no);
+    }
+}
