@@ -49,6 +49,8 @@ thread_local! {
     static HELD: RefCell<Levels<(i64, i32)>> = const { RefCell::new(Levels::new()) };
     /// Those of them that it has removed.
     static GONE: RefCell<Levels<i64>> = const { RefCell::new(Levels::new()) };
+    /// The transaction that commits is one of several of a waiting call.
+    static STAYS: Cell<bool> = const { Cell::new(false) };
     /// Under which channels this backend can be found, and in which subtransaction it registered.
     static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
 }
@@ -265,7 +267,9 @@ fn on_end(end: End) {
             let gone: HashSet<i64> = GONE.with_borrow_mut(|gone| gone.take().collect());
             wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
             forget();
-            give_up(0);
+            if !STAYS.get() {
+                give_up(0);
+            }
         }
         End::Prepare => forget(),
         End::Abort => {
@@ -397,6 +401,19 @@ impl Drop for Registration {
             }
         }
     }
+}
+
+/// Commits in the middle of a waiting call, which can be found as before: its looks go on.
+pub(crate) fn stay_registered(commit: impl FnOnce()) {
+    struct Over;
+    impl Drop for Over {
+        fn drop(&mut self) {
+            STAYS.set(false);
+        }
+    }
+    STAYS.set(true);
+    let _over = Over;
+    commit();
 }
 
 /// An error has ended a waiting call that began in a subtransaction of this level or a deeper one: cancelled, timed

@@ -97,7 +97,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
             // Others have to see it, and a sleeper has no locks and no transaction id. If others have all that is
             // due in their hands, that is for the look after the next sleep.
             CHANGED | BUSY => {
-                call.leave_transaction("wait_for_work");
+                wake::stay_registered(|| call.leave_transaction("wait_for_work"));
                 look_after = look.found == CHANGED;
             }
             // Under which channels to be found is to be looked up again.
@@ -105,7 +105,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
             NOTHING if waiter.sleep(look.due) => look_after = true,
             // The look has cost a transaction id, since others had something in their hands. A sleeper keeps none for long.
             HELD if waiter.sleep(Some(clock::now())) => {
-                call.leave_transaction("wait_for_work");
+                wake::stay_registered(|| call.leave_transaction("wait_for_work"));
                 look_after = true;
             }
             found => {

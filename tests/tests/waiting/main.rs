@@ -1,6 +1,7 @@
 //! Waiting and waking: every cause wakes, as many as there is work for, at once and not with the slow look; a sleep ends
 //! by whatever ends it, and leaves nothing behind.
 
+mod after_upkeep;
 mod ends;
 mod fan_in;
 mod leaks;
