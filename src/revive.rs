@@ -176,12 +176,14 @@ static FORGET_EDGES: Statement = Statement::new(
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
-/// Makes live dependents wait again for the revived tasks whose abort they had counted.
-fn uncount(task_nos: &[i64], revived: &HashSet<i64>, now: Time) {
+/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
+/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
+pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
+    let outcomes = live::outcomes(task_nos);
     let edges: Vec<(i64, i64)> = DEPENDENTS
         .query(args![task_nos], |row| (row.need(1), row.need(2)))
         .into_iter()
-        .filter(|(_, run)| !revived.contains(run))
+        .filter(|(after, run)| outcomes.contains_key(after) && !others.contains(run))
         .collect();
     if edges.is_empty() {
         return;
@@ -192,14 +194,17 @@ fn uncount(task_nos: &[i64], revived: &HashSet<i64>, now: Time) {
     fold::of(&dependents, now);
     let rows: HashMap<i64, Live> = lock_for_change(&dependents);
     let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
-    let mut in_progress = Vec::new();
-    for (_, run) in &edges {
-        match rows.get(run) {
-            Some(row) if row.in_progress() => in_progress.push(*run),
+    let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
+    for (after, run) in edges {
+        match rows.get(&run) {
+            Some(row) if row.in_progress() => {
+                settled.push(after);
+                in_progress.push(run);
+            }
             Some(_) => {
-                let wait = waits.entry(*run).or_default();
+                let wait = waits.entry(run).or_default();
                 wait.unsettled += 1;
-                wait.failed -= 1;
+                wait.failed -= i32::from(outcomes[&after] == Outcome::Aborted);
             }
             None => {}
         }
@@ -207,7 +212,7 @@ fn uncount(task_nos: &[i64], revived: &HashSet<i64>, now: Time) {
     add_waits(&waits, &rows);
     if !in_progress.is_empty() {
         live::lock_edges_of(&in_progress);
-        FORGET_EDGES.execute(args![task_nos, in_progress]);
+        FORGET_EDGES.execute(args![settled, in_progress]);
     }
 }
 

@@ -1,23 +1,22 @@
 //! Groups: pausing, resuming, cancelling, deleting, retrying and resetting all tasks of one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
-use crate::insert::{Waits, add_waits, lock_for_change};
+use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args};
-use crate::revive::{Unrevivable, lock_neighbours, place, revive};
+use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::fold;
-use crate::state::Outcome;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
-use crate::store::{aside, attempts, merge_key, parked, ready};
+use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
 use crate::verbs::cancel::cancel_locked;
 use crate::verbs::delete::delete_locked;
 use crate::wake;
@@ -180,7 +179,7 @@ fn hold(group: &str) -> (Vec<i64>, HashMap<i64, Live>) {
 fn delete(group: &str) -> Result<i64> {
     let (task_nos, rows) = hold(group);
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
-        let ids = crate::store::numbers::ids(&[row.task_no]);
+        let ids = numbers::ids(&[row.task_no]);
         return Err(Refusal::state(
             ids.get(&row.task_no).map_or("", String::as_str),
             "in progress",
@@ -197,18 +196,14 @@ static SEEDS: Statement = Statement::new(
     c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no",
     &[TEXTOID],
 );
-static DEPENDENTS: Statement = Statement::new(
-    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
 static FORGET_REPORTS: Statement =
     Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)", &[INT8ARRAYOID]);
 
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
 ///
-/// Live dependents outside the group that had counted the end of one of its tasks wait for it again, unless
-/// they are in progress.
+/// Live dependents outside the group that had counted the end of one of its tasks wait for it again. One that is in
+/// progress goes on, without that dependency.
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);
@@ -226,40 +221,13 @@ fn reset(group: &str, now: Time) -> Result<i64> {
         // Seeds that waited for what has gone may have moved.
         rows = lock_for_change(&stay);
     }
-    wait_again(&stay, &staying, now);
+    uncount(&stay, &staying, now);
     let holders: Vec<i64> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
     merge_key::given_back(&holders);
     FORGET_REPORTS.execute(args![stay.as_slice()]);
     place(&stay, &rows.values().map(|r| (r.task_no, r.dependencies)).collect(), now);
     attempts::forget(&stay);
-    crate::insert::acyclic(&crate::insert::stored_arcs(&stay))
-        .map_err(|path| crate::insert::cycle_refusal(&path, &crate::store::numbers::ids(&path)))?;
+    acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(all.len() as i64)
-}
-
-/// Makes live dependents outside the group wait again for tasks of it that had settled.
-fn wait_again(task_nos: &[i64], inside: &HashSet<i64>, now: Time) {
-    let outcomes = live::outcomes(task_nos);
-    let edges: Vec<(i64, i64)> = DEPENDENTS
-        .query(args![task_nos], |row| (row.need(1), row.need(2)))
-        .into_iter()
-        .filter(|(after, run)| outcomes.contains_key(after) && !inside.contains(run))
-        .collect();
-    let dependents: Vec<i64> = edges.iter().map(|(_, run)| *run).collect();
-    if dependents.is_empty() {
-        return;
-    }
-    lock_for_change(&dependents);
-    fold::of(&dependents, now);
-    let rows = lock_for_change(&dependents);
-    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
-    for (after, run) in edges {
-        if rows.get(&run).is_some_and(|row| !row.in_progress()) {
-            let wait = waits.entry(run).or_default();
-            wait.unsettled += 1;
-            wait.failed -= i32::from(outcomes[&after] == Outcome::Aborted);
-        }
-    }
-    add_waits(&waits, &rows);
 }

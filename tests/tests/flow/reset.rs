@@ -99,6 +99,29 @@ fn live_dependents_outside_wait_again() {
     assert_eq!(owned(&mut session, 1, &["o"]), ["out"]);
 }
 
+/// The dependency has done its work: it must not signal a second time, when the task has come to wait for another.
+#[test]
+fn a_dependent_outside_that_is_in_progress_loses_the_dependency() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([
+            {"id": "a", "action": "a", "group_id": "g"}, {"id": "held", "action": "h", "depends_on": ["a"]},
+            {"id": "later", "action": "l"},
+        ]))
+        .unwrap();
+    session.perform("a", "completed");
+    let held = session.own_one("h");
+    call(&mut session, "reset_group('g')");
+    assert_eq!(session.broken(), Vec::<String>::new());
+    session.give(&held.task_id, held.token, "pending").unwrap();
+    session.depend_on("later", "held").unwrap();
+    session.perform("a", "completed");
+    assert_eq!(session.state("held"), "blocked", "\"later\" has still to run");
+    session.perform("l", "completed");
+    assert_ne!(session.state("held"), "blocked");
+}
+
 #[test]
 fn a_reset_frees_slots_and_keys() {
     let db = Db::new();
