@@ -80,21 +80,26 @@ pub(super) struct Node {
     pub(super) duration: i64,
 }
 
+// The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
 static NODES: Statement = Statement::new(
     c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
-                  WHEN r.nonce <> 0 THEN 'in-progress' WHEN r.nonce = 0 THEN 'ready'
-                  WHEN d.due > taskq.clock() THEN 'scheduled' WHEN d.due IS NOT NULL THEN 'ready'
-                  ELSE 'blocked' END,
+                  WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
+                  WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
+                  ELSE 'ready' END,
              (COALESCE(EXTRACT(epoch FROM COALESCE(s.settled_at - s.granted_at,
                                                    CASE WHEN r.nonce <> 0 THEN taskq.clock() - r.granted_at END)),
                        0) * 1000000)::bigint
         FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT t.id, t.action_no, t.workgroup FROM taskq.task t
+                            WHERE t.task_no = u.task_no OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
         LEFT JOIN LATERAL (SELECT s.* FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s ON true
         LEFT JOIN LATERAL (SELECT r.* FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0) AS r ON true
-        LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true",
+        LEFT JOIN LATERAL (SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0) AS b ON true
+        LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true
+        LEFT JOIN LATERAL (SELECT w.not_before FROM taskq.workgroup w
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true",
     &[INT8ARRAYOID],
 );
 

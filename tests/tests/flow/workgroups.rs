@@ -81,6 +81,12 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
             .map(|line| line.split('{').nth(1).unwrap_or_default().to_owned())
             .collect();
         numbers.sort();
+        let elsewhere: Vec<String> = session.all(
+            "SELECT t.id || ' ' || p.state FROM taskq.tasks AS t \
+              CROSS JOIN LATERAL (SELECT p.state FROM taskq.critical_path(t.id) AS p ORDER BY p.step DESC LIMIT 1) AS p \
+              ORDER BY t.id COLLATE \"C\"",
+        );
+        assert_eq!(elsewhere, states, "what walks over graphs knows the same states");
         (states, counted, stats, groups, numbers)
     };
     let (states, counted, stats, groups, numbers) = look(&mut session);
