@@ -242,6 +242,16 @@ impl Refusal {
         )
     }
 
+    /// `22023`: a word that is none of those that the argument takes.
+    pub(crate) fn no_such_word(argument: &str, word: &str, hint: &str) -> Self {
+        Refusal::new(
+            "22023",
+            format!("argument \"{argument}\" is out of range"),
+            format!("The value is \"{}\".", shortened(word)),
+            hint,
+        )
+    }
+
     /// `22023`: an argument that is wrong in another way, or does not go with another one.
     pub(crate) fn argument(message: &str, detail: &str, hint: &str) -> Self {
         Refusal::new("22023", message.to_owned(), detail.to_owned(), hint)

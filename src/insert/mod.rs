@@ -51,7 +51,7 @@ impl Options {
         let on_conflict = match on_conflict {
             "error" => OnConflict::Error,
             "skip" => OnConflict::Skip,
-            other => return Err(Refusal::out_of_range("on_conflict", other, "Use 'error' or 'skip'.")),
+            other => return Err(Refusal::no_such_word("on_conflict", other, "Use 'error' or 'skip'.")),
         };
         Ok(Options { on_conflict, ignore_missing: parse_if_missing(if_missing)? })
     }
@@ -62,7 +62,7 @@ pub(crate) fn parse_if_missing(if_missing: &str) -> Result<bool> {
     match if_missing {
         "error" => Ok(false),
         "ignore" => Ok(true),
-        other => Err(Refusal::out_of_range("if_missing", other, "Use 'error' or 'ignore'.")),
+        other => Err(Refusal::no_such_word("if_missing", other, "Use 'error' or 'ignore'.")),
     }
 }
 

@@ -25,7 +25,7 @@ fn taskq_graph(
             "dot" => Ok(picture.dot()),
             "mermaid" => Ok(picture.mermaid()),
             "text" => Ok(picture.text()),
-            other => Err(Refusal::out_of_range("format", other, "Use 'dot', 'mermaid' or 'text'.")),
+            other => Err(Refusal::no_such_word("format", other, "Use 'dot', 'mermaid' or 'text'.")),
         }
     })())
 }

@@ -50,7 +50,7 @@ fn taskq_add_dependencies(
         let name = required("condition", condition)?;
         let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
         let condition = Condition::parse(name).ok_or_else(|| {
-            Refusal::out_of_range("condition", name, "Use 'completed', 'settled' or 'aborted'.")
+            Refusal::no_such_word("condition", name, "Use 'completed', 'settled' or 'aborted'.")
         })?;
         if after.len() != run.len() {
             return Err(Refusal::argument(

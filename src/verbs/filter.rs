@@ -81,7 +81,7 @@ pub(super) fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
                 Some(cause) => Ok(cause.stored()),
                 None => {
                     let names: Vec<&str> = Cause::of_aborts().map(Cause::name).collect();
-                    Err(Refusal::out_of_range("causes", &name, &format!("Use one of: {}.", names.join(", "))))
+                    Err(Refusal::no_such_word("causes", &name, &format!("Use one of: {}.", names.join(", "))))
                 }
             }
         })

@@ -125,7 +125,7 @@ fn one_of<'a>(argument: &str, value: Option<&'a str>, names: &[&str]) -> Result<
     if names.contains(&value) {
         return Ok(value);
     }
-    Err(Refusal::out_of_range(argument, value, &format!("Use one of: {}.", names.join(", "))))
+    Err(Refusal::no_such_word(argument, value, &format!("Use one of: {}.", names.join(", "))))
 }
 
 static REMOVE: Statement = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1", &[TEXTOID]);

@@ -77,7 +77,7 @@ fn taskq_set_action(
             ));
         }
         if let Some(on_timeout) = on_timeout.filter(|s| !["retry", "abort"].contains(s)) {
-            return Err(Refusal::out_of_range("on_timeout", on_timeout, "Use 'retry' or 'abort'."));
+            return Err(Refusal::no_such_word("on_timeout", on_timeout, "Use 'retry' or 'abort'."));
         }
         let backoff = backoff.and_then(JsonText::from_argument);
         if let Some(json) = &backoff {
@@ -106,7 +106,7 @@ fn taskq_set_action(
         ];
         if let Some(unknown) = clear.iter().find(|c| !CLEARABLE.contains(&c.as_str())) {
             let hint = format!("These can be cleared: {}.", CLEARABLE.join(", "));
-            return Err(Refusal::out_of_range("clear", unknown, &hint));
+            return Err(Refusal::no_such_word("clear", unknown, &hint));
         }
         set_action(&Settings {
             name,

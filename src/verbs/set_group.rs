@@ -37,7 +37,7 @@ fn taskq_set_group(
         let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
         if let Some(unknown) = clear.iter().find(|c| !["max_concurrency", "weight"].contains(&c.as_str())) {
             let hint = "These can be cleared: max_concurrency, weight.";
-            return Err(Refusal::out_of_range("clear", unknown, hint));
+            return Err(Refusal::no_such_word("clear", unknown, hint));
         }
         set_group(group, max_concurrency, weight, clear);
         Ok::<(), Refusal>(())

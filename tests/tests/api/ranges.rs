@@ -51,3 +51,30 @@ fn a_holder_cannot_return_in_progress_nor_retry_in_the_past() {
     }
     assert_eq!(session.give("held", token, "completed").unwrap(), "completed");
 }
+
+#[test]
+fn a_word_that_is_none_is_quoted_an_empty_one_too() {
+    let calls = [
+        "SELECT taskq.insert_tasks('[]', on_conflict => $1)",
+        "SELECT taskq.insert_tasks('[]', if_missing => $1)",
+        "SELECT taskq.insert_task('a', 'x', on_conflict => $1)",
+        "SELECT taskq.replace_tasks('[]', if_missing => $1)",
+        "SELECT taskq.add_dependencies('{}', '{}', if_missing => $1)",
+        "SELECT taskq.set_action('x', on_timeout => $1)",
+        "SELECT taskq.set_action('x', clear => ARRAY[$1])",
+        "SELECT taskq.set_group('g', clear => ARRAY[$1])",
+        "SELECT taskq.retry_tasks(causes => ARRAY[$1])",
+        "SELECT taskq.graph('held', $1)",
+        "SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}', overlap => $1)",
+        "SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}', backfill => $1)",
+    ];
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "held", "action": "x"}])).unwrap();
+    for query in calls {
+        for word in ["perhaps", ""] {
+            let error = refused(&mut session, "22023", "", query, &[&word]);
+            assert!(error.detail().unwrap().contains(&format!("\"{word}\"")), "{query}: {error:?}");
+        }
+    }
+}
