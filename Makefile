@@ -38,10 +38,12 @@ build: ## build the library and the extension's files
 # For whoever may not write into the server's folders: built as that user, copied as root.
 SUDO       = $(if $(DESTDIR),,$(shell test -w '$(PKGLIBDIR)' -a -w '$(EXTDIR)' || echo sudo))
 
-# The library that a running server has loaded is replaced, never written into.
+# The library that a running server has loaded is replaced, never written into, and at no moment missing or half there
+# for a session that begins.
 install: build ## install into the server that PG_CONFIG belongs to, with sudo where that takes it
 	$(SUDO) install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
-	$(SUDO) install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
+	$(SUDO) install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so.new'
+	$(SUDO) mv -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so.new' '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
 	$(SUDO) install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(DESTDIR)$(EXTDIR)/'
 
 # For tests, demo and benchmarks: into a private copy of the server, which no other cluster of the machine uses.

@@ -19,10 +19,13 @@ fn fill(db: &Db) -> Session {
         ));
     }
     session.run("SELECT taskq.pause_group('g'); SELECT taskq.delay_workgroup('w', '1 day')");
-    for (code, number) in [("completed", 300), ("aborted", 200), ("pending", 200)] {
+    // What is given back is due at once, so that nothing becomes ready between two looks.
+    for (code, number, again) in
+        [("completed", 300, ""), ("aborted", 200, ""), ("pending", 200, ", retry_after => '0.001 seconds'")]
+    {
         session.run(&format!(
             "WITH held AS MATERIALIZED (SELECT * FROM taskq.own_tasks('w', {number}, '{{x,y}}')) \
-             SELECT taskq.return_tasks(array_agg(task_id), array_agg(token), '{code}') FROM held"
+             SELECT taskq.return_tasks(array_agg(task_id), array_agg(token), '{code}'{again}) FROM held"
         ));
     }
     session.run("SELECT count(*) FROM taskq.own_tasks('w', 100, '{z}')");
