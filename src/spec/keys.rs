@@ -4,8 +4,9 @@
 use super::shape::{Object, Shape};
 
 const CONDITION: Shape = Shape::OneOf(&["completed", "settled", "aborted"]);
-/// Given as a string, and read by Postgres.
-const INTERVAL: Shape = Shape::Text;
+/// Both are read by Postgres.
+const INTERVAL: Shape = Shape::Written("an interval as a string, \"5 minutes\" for instance");
+const TIMESTAMP: Shape = Shape::Written("a timestamp as a string, \"2030-01-31 12:00 UTC\" for instance");
 
 static REFERENCE: Object = Object {
     what: "an object with \"id\" and \"condition\"",
@@ -68,7 +69,7 @@ pub(crate) static TASK: Object = Object {
         ("priority", Shape::Integer),
         ("max_tries", Shape::Integer),
         ("max_duration", INTERVAL),
-        ("not_before", Shape::Text),
+        ("not_before", TIMESTAMP),
         ("delay", INTERVAL),
         ("depends_on", REFERENCES),
         ("to_signal_after", REFERENCES),
@@ -109,6 +110,7 @@ pub(crate) static TASK: Object = Object {
         ("job_id", "id"),
         ("task_id", "id"),
         ("uuid", "id"),
+        ("prio", "priority"),
         ("attempts", "max_tries"),
         ("max_attempts", "max_tries"),
         ("max_retries", "max_tries"),

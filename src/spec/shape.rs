@@ -25,6 +25,8 @@ pub(crate) enum Shape {
     /// Any of the shapes; the text says what they are together.
     Either(&'static str, &'static [Shape]),
     Text,
+    /// A string of which there is more to say: what it is, with its article.
+    Written(&'static str),
 }
 
 /// An object and its keys.
@@ -99,8 +101,9 @@ impl Shape {
             Shape::Integer => wrong("an integer"),
             Shape::Number if kind(json) == "a number" => None,
             Shape::Number => wrong("a number"),
-            Shape::Text if json.starts_with('"') => None,
+            Shape::Text | Shape::Written(_) if json.starts_with('"') => None,
             Shape::Text => wrong("a string"),
+            Shape::Written(what) => wrong(what),
             Shape::OneOf(names) => match serde_json::from_str::<String>(json) {
                 Ok(name) if names.contains(&name.as_str()) => None,
                 Ok(name) => Some(format!(" is \"{name}\", not one of {}", names.join(", "))),
@@ -163,6 +166,7 @@ mod tests {
             ("number", Shape::Integer),
             ("flag", Shape::Boolean),
             ("part", Shape::Number),
+            ("wait", Shape::Written("a time as a string")),
             ("body", Shape::Any),
             (
                 "list",
@@ -183,6 +187,7 @@ mod tests {
             (r#"{"number": 1.5}"#, "key \"number\" is 1.5, not an integer from -2147483648 to 2147483647"),
             (r#"{"flag": 1}"#, "key \"flag\" is a number, not true or false"),
             (r#"{"part": "half"}"#, "key \"part\" is a string, not a number"),
+            (r#"{"wait": 5}"#, "key \"wait\" is a number, not a time as a string"),
             (r#"{"list": "a"}"#, "key \"list\" is a string, not an array"),
             (r#"{"list": ["a", 5]}"#, "key \"list\", entry 2, is a number, not an id or an object"),
             (r#"{"list": [null]}"#, "key \"list\", entry 1, is null"),
@@ -209,7 +214,7 @@ mod tests {
         for json in [
             "{}",
             r#"{"number": null, "flag": null, "list": null, "inner": null}"#,
-            r#"{"number": -5, "flag": false, "part": 1e-3, "body": [[]], "inner": {"id": "a", "how": null}}"#,
+            r#"{"number": -5, "flag": false, "part": 1e-3, "wait": "5", "body": [[]], "inner": {"id": "a", "how": null}}"#,
             r#"{"list": ["a", {"id": "a", "how": "that"}]}"#,
         ] {
             assert_eq!(OUTER.problem(json), None, "{json}");

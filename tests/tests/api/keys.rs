@@ -60,6 +60,14 @@ fn an_unknown_key_names_the_element_and_the_key_that_is_meant() {
 /// Malformed tasks and what the message says of them.
 fn malformed() -> Vec<(Value, &'static str)> {
     vec![
+        (
+            json!({"action": "x", "delay": 5}),
+            "key \"delay\" is a number, not an interval as a string, \"5 minutes\" for instance",
+        ),
+        (
+            json!({"action": "x", "not_before": 5}),
+            "key \"not_before\" is a number, not a timestamp as a string, \"2030-01-31 12:00 UTC\"",
+        ),
         (json!({"action": {}}), "key \"action\" is an object, not a string"),
         (json!({"id": ["a"], "action": "x"}), "key \"id\" is an array, not a string"),
         (json!({"action": "x", "priority": 1.5}), "key \"priority\" is 1.5, not an integer"),
@@ -86,7 +94,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"action": "x", "unique_by": {"period": 5}}),
-            "key \"unique_by\": key \"period\" is a number, not a string",
+            "key \"unique_by\": key \"period\" is a number, not an interval as a string, \"5 minutes\" for instance",
         ),
         (
             json!({"action": "x", "unique_by": 1}),
