@@ -1,6 +1,6 @@
 //! The queue's clock: the server's, or the one that a test has set with `taskq.now`.
 
-use pgrx::datum::Interval;
+use pgrx::datum::{Datum, Interval, UnboxDatum};
 use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
 
 /// A point in time as Postgres stores it: microseconds since 2000-01-01 UTC. Unlike pgrx's type it
@@ -34,6 +34,19 @@ impl Time {
 impl FromDatum for Time {
     unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
         (!is_null).then(|| Time(datum.value() as i64))
+    }
+}
+
+// SAFETY: a timestamptz is passed by value, as the 64 bits that it is; nothing is borrowed.
+unsafe impl UnboxDatum for Time {
+    type As<'src> = Time;
+
+    unsafe fn unbox<'src>(datum: Datum<'src>) -> Time
+    where
+        Self: 'src,
+    {
+        // SAFETY: as the caller promises, a timestamptz.
+        Time(unsafe { i64::unbox(datum) })
     }
 }
 

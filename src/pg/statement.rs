@@ -122,12 +122,10 @@ impl Statement {
         self.query(args, map).into_iter().next()
     }
 
-    /// The same, and the xmin of the statement's snapshot: every transaction before that had ended, and what it
-    /// committed was seen.
-    pub(crate) fn first_with_xmin<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Option<(T, u64)> {
+    /// Runs the statement, maps each row of its result, and tells with what snapshot and at what cost.
+    pub(crate) fn look<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> (Vec<T>, Looked) {
         let done = self.run(args, map);
-        let xmin = session::with_epoch(done.xmin);
-        done.rows.into_iter().next().map(|row| (row, xmin))
+        (done.rows, Looked { xmin: session::with_epoch(done.xmin), pages: done.pages })
     }
 
     fn run<T>(&self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
@@ -160,7 +158,9 @@ impl Statement {
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
                 pg_sys::SPI_execute_snapshot(plan, values, nulls, snapshot, ptr::null_mut(), false, true, 0)
             };
+            let before = session::pages_read();
             let code = if self.keep { execute() } else { planner::with(Settings::Everything, execute) };
+            let pages = session::pages_read() - before;
             let xmin = (*snapshot).xmin;
             pg_sys::UnregisterSnapshot(snapshot);
             if code < 0 {
@@ -177,7 +177,7 @@ impl Statement {
                 }
             }
             pg_sys::SPI_finish();
-            Done { count, rows, xmin }
+            Done { count, rows, xmin, pages }
         }
     }
 
@@ -263,11 +263,20 @@ impl Statement {
     }
 }
 
-/// What a statement has done, and with what snapshot.
+/// What a statement has done, with what snapshot and at what cost.
 struct Done<T> {
     count: u64,
     rows: Vec<T>,
     xmin: pg_sys::TransactionId,
+    pages: u64,
+}
+
+/// With what snapshot a statement has looked, and at what cost.
+pub(crate) struct Looked {
+    /// Every transaction before this one had ended, and what it committed was seen.
+    pub(crate) xmin: u64,
+    /// How many pages it has read, but for those that planning took.
+    pub(crate) pages: u64,
 }
 
 /// A row of a result, valid while its statement's result is being mapped.
@@ -299,7 +308,7 @@ columns!(
     pg_sys::Oid,
     pg_sys::ItemPointerData
 );
-columns!(Vec<i64>, Vec<Option<i64>>, Vec<Option<i32>>, Vec<Option<String>>);
+columns!(Vec<i64>, Vec<Option<i64>>, Vec<Option<i32>>, Vec<Option<String>>, Vec<Option<Time>>);
 
 impl Row<'_> {
     /// Column `n`, counted from 1; `None` for NULL.

@@ -63,6 +63,6 @@ fn taskq_tidy_before_commit() {
     let work = WORK.take();
     tidy::hand_on(work.leases);
     if work.sweep > 0 {
-        retention::sweep(work.sweep, clock::now());
+        retention::sweep_from_low_end(work.sweep, clock::now());
     }
 }

@@ -1,6 +1,6 @@
 //! Tasks whose time has come move from `scheduled` to the end of their priority in `run`.
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
 use super::Upkeep;
 use crate::pg::clock::Time;
@@ -13,21 +13,21 @@ static TAKE: Statement = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid
-                 FROM pg_catalog.unnest($1) AS a(action_no)
+                 FROM unnest($1, $4) AS a(action_no, start)
                 CROSS JOIN LATERAL (
                       SELECT s.ctid FROM taskq.scheduled s
-                       WHERE s.action_no = a.action_no AND s.due <= $3
+                       WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due <= $3
                        ORDER BY s.due LIMIT $2
                          FOR UPDATE SKIP LOCKED) AS s
                 LIMIT $2))
       RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",
-    &[INT4ARRAYOID, INT4OID, TIMESTAMPTZOID],
+    &[INT4ARRAYOID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZARRAYOID],
 );
 
-/// Releases up to `bound` tasks of these actions that are due.
-pub(crate) fn release(action_nos: &[i32], bound: i32, now: Time) -> Upkeep {
+/// Releases up to `bound` tasks of these actions that are due, from a time on for each.
+pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Time) -> Upkeep {
     assign_transaction_id();
-    let mut due: Vec<(Time, Freed)> = TAKE.query(args![action_nos, bound, now], |row| {
+    let mut due: Vec<(Time, Freed)> = TAKE.query(args![action_nos, bound, now, starts], |row| {
         (
             row.need(1),
             Freed {

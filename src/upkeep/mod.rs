@@ -9,18 +9,20 @@ pub(crate) mod before_commit;
 pub(crate) mod due;
 mod holders;
 pub(crate) mod leases;
+mod low_ends;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
 use leases::elapsed::Looker;
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, Oid, TIMESTAMPTZOID};
+use low_ends::{Found, Starts};
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, Oid, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
 use crate::claim::marks;
 use crate::claim::marks::Seen;
 use crate::flow::actions::Action;
 use crate::pg::clock::{self, Time};
-use crate::pg::session::{self, in_transaction_block};
-use crate::pg::statement::{Statement, args};
+use crate::pg::session::in_transaction_block;
+use crate::pg::statement::{Looked, Statement, args};
 use crate::schedules;
 use crate::settle::fold;
 use crate::store::decided::Look;
@@ -50,15 +52,19 @@ pub(crate) struct Upkeep {
     pub(crate) looked_at: Option<Time>,
 }
 
-/// One probe for all kinds: each is the low end of an index. And what moves the low-water marks, see
-/// [`marks`]: $3, $4 and $5 are those that there are.
+/// One probe for all kinds: the first that is due, at the low end of an index or further up where nothing is known to be
+/// below ([`low_ends`]: $6 to $9). And what moves the low-water marks, see [`marks`]: $3, $4 and $5 are those that
+/// there are.
 static PROBE: Statement = Statement::new(
-    c"SELECT EXISTS (SELECT FROM taskq.lease l WHERE l.deadline <= $2),
-             EXISTS (SELECT FROM pg_catalog.unnest($1) AS a(action_no)
-                      CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s
-                                           WHERE s.action_no = a.action_no AND s.due <= $2 LIMIT 1) AS s),
-             EXISTS (SELECT FROM taskq.signal),
-             EXISTS (SELECT FROM taskq.settled s WHERE s.expires_at <= $2),
+    c"SELECT (SELECT l.deadline FROM taskq.lease l WHERE l.deadline >= $6 AND l.deadline <= $2
+               ORDER BY l.deadline LIMIT 1),
+             ARRAY(SELECT (SELECT s.due FROM taskq.scheduled s
+                            WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due <= $2
+                            ORDER BY s.due LIMIT 1)
+                     FROM unnest($1, $7) AS a(action_no, start)),
+             $9 AND EXISTS (SELECT FROM taskq.signal),
+             (SELECT s.expires_at FROM taskq.settled s WHERE s.expires_at >= $8 AND s.expires_at <= $2
+               ORDER BY s.expires_at LIMIT 1),
              EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2),
              ARRAY(SELECT (SELECT c.position FROM taskq.run c
                             WHERE c.action_no = m.action_no AND c.priority = m.priority AND c.lane = 0
@@ -68,7 +74,17 @@ static PROBE: Statement = Statement::new(
              (SELECT p.last_value - (NOT p.is_called)::integer FROM taskq.position_seq p),
              pg_catalog.pg_relation_filenode('taskq.run'::pg_catalog.regclass),
              pg_catalog.pg_relation_filenode('taskq.position_seq'::pg_catalog.regclass)",
-    &[INT4ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
+    &[
+        INT4ARRAYOID,
+        TIMESTAMPTZOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT8ARRAYOID,
+        TIMESTAMPTZOID,
+        TIMESTAMPTZARRAYOID,
+        TIMESTAMPTZOID,
+        BOOLOID,
+    ],
 );
 
 /// Upkeep before a claim for these actions that has room for so many tasks.
@@ -86,15 +102,16 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     if schedule && !hostage {
         upkeep.changed |= schedules::fire_due(STEP, now);
     }
+    let starts = low_ends::starts(action_nos, now);
     if lease {
-        let looked = leases::elapsed::look_after(bound as usize, looker, now);
+        let looked = leases::elapsed::look_after(bound as usize, looker, starts.lease, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.more && (looked.ended || looked.stale && !waiting);
         upkeep.busy = looked.busy;
         upkeep.stale = looked.stale && waiting;
     }
     if due {
-        upkeep.add(due::release(action_nos, bound.max(room.min(10_000) as i32), now));
+        upkeep.add(due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now));
     }
     if signal {
         upkeep.changed |= match (waiting, hostage) {
@@ -126,19 +143,38 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
 /// Whether there is something of each kind; moves the marks on the way.
 fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
     let known = marks::known(action_nos);
-    let before = session::pages_read();
-    let probed = PROBE.first_with_xmin(&[args![action_nos, now], &known.args()[..]].concat(), |row| {
-        (
-            [1, 2, 3, 4, 5].map(|n| row.need(n)),
-            row.need::<Vec<Option<i64>>>(6),
-            row.need::<i64>(7),
-            (row.need::<Oid>(8), row.need::<Oid>(9)),
-        )
-    });
-    let Some(((there, firsts, last_position, files), xmin)) = probed else { return [false; 5] };
+    let starts = low_ends::starts(action_nos, now);
+    let low_ends = args![starts.lease, starts.scheduled.as_slice(), starts.settled, starts.signals];
+    let (probed, Looked { xmin, pages }) =
+        PROBE.look(&[args![action_nos, now], &known.args()[..], low_ends].concat(), |row| {
+            let found = Found {
+                lease: row.get(1),
+                scheduled: row.need(2),
+                signals: row.need(3),
+                settled: row.get(4),
+            };
+            (
+                found,
+                row.need::<bool>(5),
+                row.need::<Vec<Option<i64>>>(6),
+                row.need::<i64>(7),
+                (row.need::<Oid>(8), row.need::<Oid>(9)),
+            )
+        });
+    let Some((found, schedule, firsts, last_position, files)) = probed.into_iter().next() else {
+        return [false; 5];
+    };
+    let few = 8 * (action_nos.len() + firsts.len());
+    low_ends::remember(action_nos, &starts, &found, now, (pages, few));
     let look = Look { last_position, files, xmin, at: clock::wall() };
-    marks::advance(&known, &Seen { firsts, look, pages: session::pages_read() - before });
-    there
+    marks::advance(&known, &Seen { firsts, look, pages });
+    [
+        found.lease.is_some(),
+        found.scheduled.iter().any(Option::is_some),
+        found.signals,
+        found.settled.is_some(),
+        schedule,
+    ]
 }
 
 /// Folds deferred signals, if there are any; returns whether that changed anything.
@@ -158,15 +194,26 @@ static LEFT_BEHIND: Statement = Statement::new(
        WHERE $2
        UNION ALL
       SELECT a.action_no
-        FROM pg_catalog.unnest($1) AS a(action_no)
-       CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no AND s.due < $3
+        FROM unnest($1, $8) AS a(action_no, start)
+       CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s
+                            WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due < $3
                             ORDER BY s.due LIMIT 1) AS s
        WHERE $3 IS NOT NULL
        UNION ALL
-      (SELECT 0 FROM taskq.lease l WHERE l.deadline < $3 ORDER BY l.deadline LIMIT 1)
+      (SELECT 0 FROM taskq.lease l WHERE l.deadline >= $9 AND l.deadline < $3 ORDER BY l.deadline LIMIT 1)
        UNION ALL
       (SELECT 0 FROM taskq.schedule s WHERE s.next_at < $3 ORDER BY s.next_at LIMIT 1)",
-    &[INT4ARRAYOID, BOOLOID, TIMESTAMPTZOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
+    &[
+        INT4ARRAYOID,
+        BOOLOID,
+        TIMESTAMPTZOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT8ARRAYOID,
+        TIMESTAMPTZARRAYOID,
+        TIMESTAMPTZOID,
+    ],
 );
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
@@ -179,7 +226,12 @@ pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) 
     }
     let horizon = later.map(|now| Time(now.0 + wake::longest_sleep().as_micros() as i64));
     let ranges = marks::ranges_of_look(action_nos).args();
-    LEFT_BEHIND.query(&[args![action_nos, ready, horizon], &ranges[..]].concat(), |row| row.need(1))
+    let starts = match later {
+        Some(now) => low_ends::starts(action_nos, now),
+        None => Starts::beginning(action_nos.len()),
+    };
+    let starts = args![starts.scheduled, starts.lease];
+    LEFT_BEHIND.query(&[args![action_nos, ready, horizon], &ranges[..], starts].concat(), |row| row.need(1))
 }
 
 /// Notes whether a look that has found nothing leaves out tasks that are ready as far as a snapshot can tell: others hold
@@ -191,16 +243,18 @@ pub(crate) fn note_passed_over(actions: &[Action]) {
     }
 }
 
-/// Leases from $2 to $3: further on there may be many dead entries, of tasks that came back in time.
+/// Leases from $2 to $3: further on there may be many dead entries, of tasks that came back in time. What is before $4
+/// and $5 is dead.
 static NEXT: Statement = Statement::new(
-    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline > $2 AND l.deadline <= $3
+    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l
+                     WHERE l.deadline > $2 AND l.deadline >= $4 AND l.deadline <= $3
                      ORDER BY l.deadline LIMIT 1),
                    (SELECT pg_catalog.min(s.due)
-                      FROM pg_catalog.unnest($1) AS a(action_no)
+                      FROM unnest($1, $5) AS a(action_no, start)
                      CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s
-                                          WHERE s.action_no = a.action_no AND s.due > $2
+                                          WHERE s.action_no = a.action_no AND s.due > $2 AND s.due >= a.start
                                           ORDER BY s.due LIMIT 1) AS s))",
-    &[INT4ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID],
+    &[INT4ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZARRAYOID],
 );
 
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
@@ -210,8 +264,12 @@ const AHEAD: i64 = 60_000_000;
 /// due before has been looked at in vain.
 pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> {
     let from = after.unwrap_or(Time::BEGINNING);
-    let until = Time(clock::now().0.saturating_add(AHEAD));
-    let due: Option<Time> = NEXT.first(args![action_nos, from, until], |row| row.get(1)).flatten();
+    let now = clock::now();
+    let until = Time(now.0.saturating_add(AHEAD));
+    let starts = low_ends::starts(action_nos, now);
+    let due: Option<Time> = NEXT
+        .first(args![action_nos, from, until, starts.lease, starts.scheduled], |row| row.get(1))
+        .flatten();
     due.into_iter().chain(schedules::next_after(from)).min()
 }
 

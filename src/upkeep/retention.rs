@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
-use super::{STEP, before_commit};
+use super::{STEP, before_commit, low_ends};
 use crate::flow::slots;
 use crate::insert::unique;
 use crate::pg::clock::{self, Time};
@@ -19,9 +19,9 @@ use crate::store::{attempts, live, tally};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement = Statement::new(
-    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at <= $1
+    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at >= $3 AND s.expires_at <= $1
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-    &[TIMESTAMPTZOID, INT4OID],
+    &[TIMESTAMPTZOID, INT4OID, TIMESTAMPTZOID],
 );
 static REMOVE_SETTLED: Statement =
     Statement::new(c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)", &[INT8ARRAYOID]);
@@ -102,18 +102,25 @@ pub(crate) fn keep_up(granted: usize) {
     if in_transaction_block() {
         before_commit::sweep(bound);
     } else {
-        sweep(bound, clock::now());
+        sweep_from_low_end(bound, clock::now());
     }
 }
 
 /// How many are removed in one go at most.
 const MOST: usize = 10_000;
 
-/// Removes up to `bound` tasks whose retention is over; returns how many. Waits for nobody: a task with a dependency that
-/// somebody else is removing is left for later.
-pub(crate) fn sweep(bound: usize, now: Time) -> usize {
+/// [`sweep`], from where the last probe of this backend has found something.
+pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> usize {
+    sweep(bound, low_ends::starts(&[], now).settled, now)
+}
+
+/// Removes up to `bound` tasks whose retention is over, from `start` on; returns how many. Waits for nobody: a task with a
+/// dependency that somebody else is removing is left for later.
+pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
     let mut ends: HashMap<i64, Outcome> = EXPIRED
-        .query(args![now, bound.min(MOST) as i32], |row| (row.need(1), Outcome::from_stored(row.need(2))))
+        .query(args![now, bound.min(MOST) as i32, start], |row| {
+            (row.need(1), Outcome::from_stored(row.need(2)))
+        })
         .into_iter()
         .collect();
     if ends.is_empty() {

@@ -44,7 +44,7 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
     Ok(match kind {
         "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
-            let looked = leases::elapsed::look_after(STEP as usize, Looker::Free, now);
+            let looked = leases::elapsed::look_after(STEP as usize, Looker::Free, Time::BEGINNING, now);
             let done = looked.ended || looked.stale;
             Step { done, more: done && looked.more }
         }
@@ -53,12 +53,12 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
             if action_nos.is_empty() {
                 return Ok(until_done(false));
             }
-            let released = due::release(&action_nos, STEP, now);
+            let released = due::release(&action_nos, vec![Time::BEGINNING; action_nos.len()], STEP, now);
             Step { done: released.changed, more: released.more }
         }
         "signals" => until_done(fold::first(STEP, now)),
         "retention" => {
-            let removed = retention::sweep(STEP as usize, now);
+            let removed = retention::sweep(STEP as usize, Time::BEGINNING, now);
             Step { done: removed > 0, more: removed == STEP as usize }
         }
         "tallies" => {

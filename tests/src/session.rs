@@ -95,6 +95,21 @@ impl Session {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
+    /// How many pages a query reads.
+    pub fn pages(&mut self, query: &str) -> i64 {
+        let plan: Value = self.one(&format!("EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) {query}"));
+        let of = |what: &str| plan[0]["Plan"][what].as_i64().unwrap_or(0);
+        of("Shared Hit Blocks") + of("Shared Read Blocks")
+    }
+
+    /// How many pages a claim of one task reads, which is rolled back.
+    pub fn pages_of_a_claim(&mut self, action: &str) -> i64 {
+        self.run("BEGIN");
+        let pages = self.pages(&format!("SELECT * FROM taskq.own_tasks('w', 1, '{{{action}}}')"));
+        self.run("ROLLBACK");
+        pages
+    }
+
     /// `insert_tasks`, the ids in the order in which they came.
     pub fn insert(&mut self, tasks: Value) -> Answer<Vec<String>> {
         self.ids("SELECT * FROM taskq.insert_tasks($1)", &[&tasks])

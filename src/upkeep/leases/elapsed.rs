@@ -60,9 +60,9 @@ static LOOK: Statement = Statement::new(
 const WINDOW: usize = 200;
 const MOST_LOOKED_AT: usize = 10_000;
 
-/// The leases whose time has come, earliest first, in windows.
-fn windows(now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
-    let mut from = Some((Time(i64::MIN), i64::MIN));
+/// The leases whose time has come, earliest first, in windows: those from `start` on.
+fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
+    let mut from = Some((start, i64::MIN));
     (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
@@ -104,11 +104,11 @@ pub(crate) enum Looker {
 }
 
 /// Looks after leases that have passed, of up to `bound` tasks if the call's transaction may stay open, else of up to
-/// `bound` leases. Those that no task needs any more do not count.
-pub(crate) fn look_after(bound: usize, looker: Looker, now: Time) -> Looked {
+/// `bound` leases. Those that no task needs any more do not count. Begins at the deadline `start`.
+pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
     let mut looked = Looked::default();
     let (mut stale, mut passed, mut count) = (Vec::new(), Vec::new(), 0);
-    for window in windows(now) {
+    for window in windows(start, now) {
         looked.more = window.len() == WINDOW;
         for lease in window {
             if lease.is_stale() {
@@ -140,7 +140,7 @@ pub(crate) fn look_after(bound: usize, looker: Looker, now: Time) -> Looked {
 
 /// Removes leases that have passed and that no task needs any more; how many.
 pub(crate) fn remove_stale(now: Time) -> usize {
-    let all = windows(now).flatten().filter(Elapsed::is_stale);
+    let all = windows(Time::BEGINNING, now).flatten().filter(Elapsed::is_stale);
     tidy::remove(all.map(|lease| lease.row).collect()).len()
 }
 

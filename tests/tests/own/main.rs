@@ -7,6 +7,7 @@ mod lease;
 mod lease_rows;
 mod marks;
 mod marks_disturbed;
+mod old_snapshot;
 mod open_transactions;
 mod order;
 mod ready;

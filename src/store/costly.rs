@@ -1,0 +1,42 @@
+//! What was found out at some cost is good for a while.
+//!
+//! There are questions whose answers are worth a walk along an index: is anything due, which groups are full. Under a
+//! snapshot that somebody holds for long these walks pass all that is dead, and grow. Where they need not be exact to the
+//! moment, the answer is kept for a while that is in proportion to what it has cost: so all the walks of a backend
+//! together take a hundredth of its time or two, however much is dead. What costs little is asked each time.
+
+use crate::pg::clock::{Time, wall};
+
+/// What reads no more pages than this, beyond those that its answer takes, costs little.
+const FEW: u64 = 64;
+
+/// How long an answer is good for, in microseconds, for each page: a page of dead rows takes some 15 to look through.
+const PER_PAGE: i64 = 1_000;
+
+/// How long at most: half a minute, as sleepers look.
+const LONGEST: i64 = 30_000_000;
+
+/// Until when, by the server's clock, an answer is good that took so many pages, where `few` more would be cheap; `None`
+/// if it was cheap.
+pub(crate) fn good_until(pages: u64, few: usize) -> Option<Time> {
+    lasts(pages, few).map(|micros| Time(wall().0.saturating_add(micros)))
+}
+
+fn lasts(pages: u64, few: usize) -> Option<i64> {
+    let too_many = pages > FEW.saturating_add(few as u64);
+    too_many.then(|| i64::try_from(pages).unwrap_or(i64::MAX).saturating_mul(PER_PAGE).min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lasts;
+
+    #[test]
+    fn an_answer_lasts_in_proportion_to_its_cost() {
+        assert_eq!(lasts(64, 0), None);
+        assert_eq!(lasts(65, 0), Some(65_000));
+        assert_eq!(lasts(1_064, 1_000), None, "the answer itself is long");
+        assert_eq!(lasts(u64::MAX, usize::MAX), None);
+        assert_eq!(lasts(u64::MAX, 0), Some(30_000_000));
+    }
+}
