@@ -94,8 +94,13 @@ CREATE TABLE taskq.slot (
     name text COLLATE "C" NOT NULL,             -- of the action; '' for any
     slot_no integer NOT NULL,
     task_no bigint,
-    CONSTRAINT slot_pkey PRIMARY KEY (group_id, name, slot_no)
+    -- In the order of these free ones are taken; new each time it is freed.
+    position bigint NOT NULL DEFAULT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass),
+    -- With the position: an insertion into a unique index visits all versions that have the key, dead ones too. That the
+    -- numbers of a limit differ is up to those who make them, one at a time.
+    CONSTRAINT slot_pkey PRIMARY KEY (group_id, name, slot_no, position)
 ) WITH (fillfactor = 50);
+CREATE INDEX slot_free_idx ON taskq.slot (group_id, name, position) WHERE task_no IS NULL;    -- which to take next
 CREATE INDEX slot_task_idx ON taskq.slot (task_no) WHERE task_no IS NOT NULL;     -- what a performance holds
 -- Which groups are at their limits.
 CREATE INDEX slot_held_idx ON taskq.slot (name, group_id) WHERE task_no IS NOT NULL AND group_id <> '';
@@ -103,10 +108,13 @@ COMMENT ON TABLE taskq.slot IS 'who holds the places that limits of concurrency 
 
 -- One row per rate-limited action: how many grants there were left, and when.
 CREATE TABLE taskq.bucket (
-    name text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
     level double precision NOT NULL,
-    measured_at timestamptz NOT NULL
-) WITH (fillfactor = 10);
+    measured_at timestamptz NOT NULL,
+    -- New at each change: of the versions of a row, dead ones too, the last in the index is the one there is.
+    position bigint NOT NULL DEFAULT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass),
+    CONSTRAINT bucket_pkey PRIMARY KEY (name, position)
+) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
 -- One row per task, inserted once, deleted at the end of its retention. Only update_tasks updates it, by hand.

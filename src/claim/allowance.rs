@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Claim;
 use crate::flow::actions::Action;
+use crate::flow::known_slots;
 use crate::flow::rates::Bucket;
 use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::session::in_transaction_block;
@@ -30,9 +31,9 @@ pub(super) enum Full {
     Rate,
 }
 
-/// A slot of each limit that an entry is subject to.
+/// A slot of each limit that an entry is subject to: its position.
 pub(super) struct Reserved {
-    seats: Vec<(Limit, i32)>,
+    seats: Vec<(Limit, i64)>,
     rated: bool,
 }
 
@@ -50,10 +51,12 @@ impl Reserved {
 /// What the limits leave to a call.
 #[derive(Default)]
 pub(super) struct Allowances {
+    /// How many each limit allows that was asked for.
+    most: HashMap<Limit, i32>,
     /// Slots that are locked, and free.
-    free: BTreeMap<Limit, Vec<i32>>,
+    free: BTreeMap<Limit, Vec<i64>>,
     /// Those of what was granted in this round, and whose they are.
-    used: Vec<(Limit, i32, i64)>,
+    used: Vec<(Limit, i64, i64)>,
     /// Limits of which slots were made.
     made: Vec<Limit>,
     rates: HashMap<String, Rate>,
@@ -63,6 +66,7 @@ impl Allowances {
     /// Locks slots of these limits, with how many are wanted of each beyond those that are occupied. Few more are locked
     /// than are used in the end: until the commit nobody else can use them.
     pub(super) fn ask(&mut self, wanted: BTreeMap<Limit, (i32, usize)>) {
+        self.most.extend(wanted.iter().map(|(limit, (most, _))| (limit.clone(), *most)));
         let asks: Vec<Ask> = wanted
             .into_iter()
             .filter(|(limit, (_, wanted))| self.free.get(limit).is_none_or(|free| free.len() < *wanted))
@@ -77,11 +81,11 @@ impl Allowances {
         }
         let locked = slots::lock_free(&asks);
         self.made.extend(locked.made);
-        for (ask, numbers) in asks.into_iter().zip(locked.slots) {
+        for (ask, positions) in asks.into_iter().zip(locked.slots) {
             let free = self.free.entry(ask.limit).or_default();
-            for number in numbers {
-                if !free.contains(&number) {
-                    free.push(number);
+            for position in positions {
+                if !free.contains(&position) {
+                    free.push(position);
                 }
             }
         }
@@ -119,8 +123,8 @@ impl Allowances {
 
     /// The entry was granted.
     pub(super) fn keep(&mut self, action: &Action, reserved: Reserved, task_no: i64) {
-        for (limit, slot_no) in reserved.seats {
-            self.used.push((limit, slot_no, task_no));
+        for (limit, position) in reserved.seats {
+            self.used.push((limit, position, task_no));
         }
         if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
             rate.reserved -= 1;
@@ -130,8 +134,8 @@ impl Allowances {
 
     /// The entry was not granted.
     pub(super) fn give_back(&mut self, action: &Action, reserved: Reserved) {
-        for (limit, slot_no) in reserved.seats {
-            self.free.entry(limit).or_default().push(slot_no);
+        for (limit, position) in reserved.seats {
+            self.free.entry(limit).or_default().push(position);
         }
         if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
             rate.reserved -= 1;
@@ -147,13 +151,20 @@ impl Allowances {
         }
     }
 
+    /// A limit is used up for now: if it is that of a group, the next claims need not try.
+    pub(super) fn note_full(&self, limit: &Limit) {
+        if let Some(most) = self.most.get(limit) {
+            known_slots::is_full(limit, *most);
+        }
+    }
+
     /// Occupies the slots of what was granted. At the end of each round: a slot that is locked and looks free would be
     /// found again by the next.
     pub(super) fn occupy(&mut self) {
         let seats: Vec<Seat> = self
             .used
             .iter()
-            .map(|(limit, slot_no, task_no)| Seat { limit, slot_no: *slot_no, task_no: *task_no })
+            .map(|(limit, position, task_no)| Seat { limit, position: *position, task_no: *task_no })
             .collect();
         slots::occupy(&seats);
         self.used.clear();

@@ -7,77 +7,108 @@
 //!
 //! Nothing here locks. What is found is a candidate, to be claimed by number, which passes over what has changed.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, INT8OID};
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
 
 use super::candidates::{Candidate, Source};
+use super::lane_marks::{self, Known};
 use super::turns::{self, Lane, Turn};
 use crate::flow::actions::Action;
-use crate::flow::slots;
+use crate::flow::full_lanes::full_lanes;
 use crate::pg::session::{assign_transaction_id, random_62_bits};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Looked, Statement, args};
 use crate::wake;
 
 /// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
-/// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts.
+/// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts, $5 to $8 what is known
+/// ([`lane_marks`]).
 static TOP: Statement = Statement::new(
     c"WITH RECURSIVE lanes(priority, lane) AS (
         (SELECT r.priority, r.lane FROM taskq.run r
-          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3
+          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3 AND r.position >= $5
           ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
         UNION ALL
         SELECT n.priority, n.lane FROM lanes
          CROSS JOIN LATERAL (
                (SELECT r.priority, r.lane FROM taskq.run r
                  WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority = lanes.priority
-                   AND r.lane > lanes.lane
+                   AND r.lane > lanes.lane AND r.position >= $5
                  ORDER BY r.lane, r.position LIMIT 1)
                UNION ALL
                (SELECT r.priority, r.lane FROM taskq.run r
                  WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < lanes.priority
+                   AND r.position >= $5
                  ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
                LIMIT 1) AS n)
       SELECT GREATEST(
              (SELECT l.priority FROM lanes AS l WHERE l.lane <> ALL ($2) LIMIT 1),
+             (SELECT k.priority FROM unnest($6, $7, $8) AS k(priority, lane, start)
+               WHERE k.priority < $3 AND k.lane <> ALL ($2)
+                 AND EXISTS (SELECT FROM taskq.run r
+                              WHERE r.action_no = $1 AND r.priority = k.priority AND r.lane = k.lane
+                                AND r.lane <> 0 AND r.grantable AND r.position >= k.start OFFSET 0)
+               LIMIT 1),
              (SELECT r.priority FROM taskq.run r
                WHERE $4 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $3
                ORDER BY r.priority DESC, r.position LIMIT 1))",
-    &[INT4OID, INT8ARRAYOID, INT8OID, BOOLOID],
+    &[INT4OID, INT8ARRAYOID, INT8OID, BOOLOID, INT8OID, INT4ARRAYOID, INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
-/// of entries and $8 more. $1 action, $2 priority.
+/// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`lane_marks`]): the ring goes to the next
+/// excepted lane, or to one before that which has something behind the common position.
 static STRETCH: Statement = Statement::new(
-    c"WITH RECURSIVE ring(lane) AS (
-        (SELECT r.lane FROM taskq.run r
-          WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable
-            AND r.lane >= $4 AND r.lane <= $5
-          ORDER BY r.lane, r.position LIMIT 1)
+    c"WITH RECURSIVE ring(lane, start, at) AS (
+        ((SELECT r.lane, $9, 1 FROM taskq.run r
+           WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable AND r.position >= $9
+             AND r.lane >= $4 AND r.lane <= COALESCE($10[1] - 1, $5)
+           ORDER BY r.lane, r.position LIMIT 1)
+         UNION ALL
+         SELECT $10[1], $11[1], 2 WHERE $10[1] IS NOT NULL
+         LIMIT 1)
         UNION ALL
-        SELECT n.lane FROM ring
-         CROSS JOIN LATERAL (SELECT r.lane FROM taskq.run r
-                              WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable
-                                AND r.lane > ring.lane AND r.lane <= $5
-                              ORDER BY r.lane, r.position LIMIT 1) AS n)
+        SELECT n.lane, n.start, n.at FROM ring
+         CROSS JOIN LATERAL (
+               (SELECT r.lane, $9, ring.at FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable AND r.position >= $9
+                   AND r.lane > ring.lane AND r.lane <= COALESCE($10[ring.at] - 1, $5)
+                 ORDER BY r.lane, r.position LIMIT 1)
+               UNION ALL
+               SELECT $10[ring.at], $11[ring.at], ring.at + 1 WHERE $10[ring.at] IS NOT NULL
+               LIMIT 1) AS n(lane, start, at))
       SELECT l.lane, l.weight, e.task_no, e.position, t.group_id
-        FROM (SELECT ring.lane,
+        FROM (SELECT ring.lane, ring.start,
                      COALESCE((SELECT g.weight
-                                 FROM (SELECT r.task_no FROM taskq.run r
-                                        WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = ring.lane
-                                          AND r.lane <> 0
-                                        ORDER BY r.position LIMIT 1) AS r,
-                                      LATERAL (SELECT t.group_id FROM taskq.task t
-                                                WHERE t.task_no = r.task_no OFFSET 0) AS t,
+                                 FROM (SELECT t.group_id FROM taskq.task t
+                                        WHERE t.task_no = first.task_no OFFSET 0) AS t,
                                       LATERAL (SELECT g.weight FROM taskq.task_group g
                                                 WHERE g.group_id = t.group_id OFFSET 0) AS g), 1) AS weight
-                FROM ring WHERE ring.lane <> ALL ($3) LIMIT $6) AS l
+                FROM ring
+               CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
+                                    WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = ring.lane
+                                      AND r.lane <> 0 AND r.grantable AND r.position >= ring.start
+                                    ORDER BY r.position LIMIT 1) AS first
+               WHERE ring.lane <> ALL ($3) LIMIT $6) AS l
        CROSS JOIN LATERAL (SELECT r.task_no, r.position FROM taskq.run r
                             WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = l.lane AND r.lane <> 0
-                              AND r.grantable
+                              AND r.grantable AND r.position >= l.start
                             ORDER BY r.position LIMIT l.weight * $7::bigint + $8) AS e
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = e.task_no OFFSET 0) AS t",
-    &[INT4OID, INT4OID, INT8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID, INT4OID],
+    &[
+        INT4OID,
+        INT4OID,
+        INT8ARRAYOID,
+        INT8OID,
+        INT8OID,
+        INT4OID,
+        INT4OID,
+        INT4OID,
+        INT8OID,
+        INT8ARRAYOID,
+        INT8ARRAYOID,
+    ],
 );
 
 /// The first $3 entries of lane 0. $1 action, $2 priority.
@@ -102,11 +133,15 @@ pub(super) fn next(
     let mut found = Vec::new();
     let mut turn = turns::current(source.action.action_no);
     let mut below = i64::from(i32::MAX) + 1;
+    let action_no = source.action.action_no;
+    let known = lane_marks::known(action_no);
+    let cost = Cost::default();
     while found.len() < wanted {
-        let action_no = source.action.action_no;
-        let top = TOP.first(args![action_no, source.full_lanes(), below, lane_zero], |row| row.get(1));
-        let Some(priority) = top.flatten() else { break };
-        let level = Level { source, priority, wanted: wanted - found.len(), passed, lane_zero };
+        let (priority, looked) = top(action_no, &known, source.full_lanes(), below, lane_zero);
+        cost.add(&looked);
+        let Some(priority) = priority else { break };
+        let wanted = wanted - found.len();
+        let level = Level { source, priority, wanted, passed, lane_zero, known: &known, cost: &cost };
         if source.action.gives_lanes() {
             found.extend(level.by_turns(&mut turn));
         } else {
@@ -114,7 +149,34 @@ pub(super) fn next(
         }
         below = i64::from(priority);
     }
+    cost.tell(action_no, source.full.len());
     found
+}
+
+/// The highest priority below another one that has an entry in a lane that is not full.
+fn top(action_no: i32, known: &Known, full: Vec<i64>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
+    let args = [args![action_no, full, below, lane_zero], &known.args()[..]].concat();
+    let (rows, looked) = TOP.look(&args, |row| row.get(1));
+    (rows.into_iter().next().flatten(), looked)
+}
+
+/// What it has cost to find some entries.
+#[derive(Default)]
+struct Cost {
+    pages: Cell<u64>,
+    met: Cell<usize>,
+}
+
+impl Cost {
+    fn add(&self, looked: &Looked) {
+        self.pages.set(self.pages.get() + looked.pages);
+    }
+
+    /// An entry takes some thirty pages at most, with its lane, its task and its group; a lane that is jumped over half of
+    /// that.
+    fn tell(&self, action_no: i32, jumped_over: usize) {
+        lane_marks::has_cost(action_no, self.pages.get(), 32 * self.met.get() + 16 * jumped_over);
+    }
 }
 
 /// One priority of an action.
@@ -125,6 +187,8 @@ struct Level<'a> {
     /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
     passed: &'a HashMap<i64, i64>,
     lane_zero: bool,
+    known: &'a Known,
+    cost: &'a Cost,
 }
 
 impl Level<'_> {
@@ -220,8 +284,13 @@ impl Level<'_> {
         let mut found: Vec<Lane<Candidate>> = Vec::new();
         let mut rows = 0;
         let mut cut = false;
-        STRETCH.query(args![action_no, self.priority, full, from, to, lanes, rounds, spare], |row| {
+        let (excepted, starts) = self.known.excepted(self.priority, from, to);
+        let known = args![self.known.rest, excepted, starts];
+        let args =
+            [args![action_no, self.priority, full, from, to, lanes, rounds, spare], &known[..]].concat();
+        let (_, looked) = STRETCH.look(&args, |row| {
             let lane: i64 = row.need(1);
+            self.cost.met.set(self.cost.met.get() + 1);
             if found.last().is_none_or(|last| last.lane != lane) {
                 let weight: i32 = row.need(2);
                 found.push(Lane { lane, weight: weight as u32, entries: Default::default() });
@@ -235,6 +304,7 @@ impl Level<'_> {
                 last.entries.push_back(self.candidate(task_no, row.need(4), lane, row.get(5)));
             }
         });
+        self.cost.add(&looked);
         (found, cut)
     }
 
@@ -321,13 +391,11 @@ pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec
     if laned.is_empty() {
         return Vec::new();
     }
-    let full = slots::full_lanes(laned.iter().map(|a| a.name.clone()));
+    let full = full_lanes(laned.iter().map(|a| a.name.clone()));
     let below = i64::from(i32::MAX) + 1;
     let has_entry = |action: &Action| {
-        let top: Option<i32> = TOP
-            .first(args![action.action_no, full_in(action, &full), below, false], |row| row.get(1))
-            .flatten();
-        top.is_some()
+        let known = lane_marks::known(action.action_no);
+        top(action.action_no, &known, full_in(action, &full), below, false).0.is_some()
     };
     laned.into_iter().filter(|a| has_entry(a)).map(|a| a.action_no).collect()
 }

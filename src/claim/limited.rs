@@ -16,8 +16,9 @@ use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
 use super::{Claim, Grant, MOST_MOVES, lanes, statements, sweep, turns};
 use crate::flow::actions::Action;
+use crate::flow::full_lanes::full_lanes;
 use crate::flow::group_settings;
-use crate::flow::slots::{self, Limit};
+use crate::flow::slots::Limit;
 use crate::pg::session::check_for_interrupts;
 use crate::wake;
 
@@ -80,7 +81,7 @@ pub(super) fn sources<'a>(actions: &[&'a Action], laned: &HashSet<i32>) -> Vec<S
         .map(|a| a.action_no)
         .collect();
     let names = actions.iter().filter(|a| laned.contains(&a.action_no)).map(|a| a.name.clone());
-    let full = if laned.is_empty() { Vec::new() } else { slots::full_lanes(names) };
+    let full = if laned.is_empty() { Vec::new() } else { full_lanes(names) };
     actions
         .iter()
         .map(|action| Source {
@@ -211,6 +212,9 @@ fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], allowances: &
             sources.remove(at);
         } else if !sources[at].full.contains(&candidate.lane) {
             sources[at].full.push(candidate.lane);
+            if let Full::Slots(limit) = full {
+                allowances.note_full(limit);
+            }
         }
     }
 }
@@ -233,7 +237,7 @@ fn move_into_lanes(
         let Some(source) = sources.iter_mut().find(|s| s.action.action_no == action_no) else { continue };
         if !source.laned {
             source.laned = true;
-            let full = slots::full_lanes([source.action.name.clone()].into_iter());
+            let full = full_lanes([source.action.name.clone()].into_iter());
             source.full.extend(lanes::full_in(source.action, &full));
         }
         let left = MOST_MOVES.saturating_sub(claim.moves).min(to_move);

@@ -17,13 +17,14 @@
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
 //! that commit wakes, and for the next call.
 //!
-//! Lanes have none: within them a claim begins at the beginning.
+//! Lanes have others, which go by the bounds of these: see [`lane_marks`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use super::Grant;
+use super::{Grant, lane_marks};
 use crate::pg::statement::Arg;
+use crate::pg::{clock, session};
 use crate::store::decided::{Decided, Look};
 
 /// How many priorities of an action have marks; of more, those that tasks were granted of last.
@@ -103,9 +104,9 @@ pub(crate) fn known(action_nos: &[i32]) -> Known {
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with_borrow_mut(|marks| {
         marks.decided_to = 0;
-        if marks.note(known, seen)
-            && let Some(bound) = marks.decided.bound(&seen.look)
-        {
+        if !marks.note(known, seen) {
+            lane_marks::forget();
+        } else if let Some(bound) = marks.decided.bound(&seen.look, session::has_transaction_id()) {
             marks.decided_to = bound;
             marks.advance(known, seen, bound);
         }
@@ -116,6 +117,11 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
 /// follows the look will never be.
 pub(super) fn decided() -> i64 {
     MARKS.with_borrow(|marks| marks.decided_to)
+}
+
+/// What was concluded from the bound of this call's look has cost so many pages.
+pub(super) fn has_cost(pages: u64) {
+    MARKS.with_borrow_mut(|marks| marks.decided.has_cost(clock::wall(), pages));
 }
 
 /// [`ranges_of_look`], from a position on.
@@ -190,7 +196,7 @@ impl Marks {
         self.looks += 1;
         let holds = self.decided.holds(&seen.look);
         if holds {
-            self.decided.has_cost(&seen.look, seen.pages);
+            self.decided.has_cost(seen.look.at, seen.pages);
             let nothing_before = seen.look.last_position + 1;
             let look = self.looks;
             self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));

@@ -6,6 +6,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
 
 use super::{rates, slots};
+use crate::claim::lane_marks;
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
@@ -63,17 +64,21 @@ impl Action {
 static FOR_CLAIM: Statement = Statement::new(
     c"SELECT a.action_no, a.name, COALESCE(s.paused, false), s.max_concurrency, s.rate_limit, s.rate_period,
              s.max_per_group, COALESCE(s.fair, false),
-             EXISTS (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.lane <> 0 OFFSET 0)
+             EXISTS (SELECT FROM taskq.run r
+                      WHERE r.action_no = a.action_no AND r.lane <> 0
+                        AND r.position >= COALESCE((SELECT k.rest FROM unnest($2, $3) AS k(action_no, rest)
+                                                     WHERE k.action_no = a.action_no), 0) OFFSET 0)
         FROM taskq.action a
         LEFT JOIN LATERAL (SELECT s.* FROM taskq.action_setting s WHERE s.name = a.name OFFSET 0) AS s ON true
        WHERE a.name = ANY ($1)
        ORDER BY a.action_no",
-    &[TEXTARRAYOID],
+    &[TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// All numbers that stand for any of the names, with their settings.
 pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
-    FOR_CLAIM.query(args![names.iter().map(String::as_str).collect::<Vec<_>>()], |row| Action {
+    let (known, rests) = lane_marks::rests();
+    FOR_CLAIM.query(args![names.iter().map(String::as_str).collect::<Vec<_>>(), known, rests], |row| Action {
         action_no: row.need(1),
         name: row.need(2),
         paused: row.need(3),
@@ -81,7 +86,7 @@ pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
         rate: row.get(5).zip(row.get(6)),
         max_per_group: row.get(7),
         fair: row.need(8),
-        laned: row.need(9),
+        laned: row.need(9) || lane_marks::has_excepted(row.need(1)),
     })
 }
 

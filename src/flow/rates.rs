@@ -8,17 +8,69 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::{FLOAT8OID, TEXTOID, TIMESTAMPTZOID};
 
 use crate::pg::clock::{self, Time};
-use crate::pg::statement::{Statement, args};
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Statement, args, sql};
 use crate::wake;
 
+/// The last in the index, so that dead versions are not walked over: each change takes a new position, and only one row
+/// of an action is not dead.
+macro_rules! the_bucket {
+    () => {
+        "b.name = $1 AND b.position = (SELECT p.position FROM taskq.bucket p WHERE p.name = $1
+                                        ORDER BY p.position DESC LIMIT 1)"
+    };
+}
+
 static LEVEL: Statement = Statement::new(
-    c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1 FOR UPDATE SKIP LOCKED",
+    sql!(
+        "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
+        the_bucket!(),
+        " FOR UPDATE SKIP LOCKED"
+    ),
     &[TEXTOID],
 );
 static POUR: Statement = Statement::new(
-    c"UPDATE taskq.bucket b SET level = $2, measured_at = $3 WHERE b.name = $1",
+    sql!(
+        "UPDATE taskq.bucket b
+            SET level = $2, measured_at = $3,
+                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+          WHERE ",
+        the_bucket!()
+    ),
     &[TEXTOID, FLOAT8OID, TIMESTAMPTZOID],
 );
+static FILL: Statement = Statement::new(
+    sql!(
+        "UPDATE taskq.bucket b
+            SET level = LEAST(b.level, $2),
+                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+          WHERE ",
+        the_bucket!()
+    ),
+    &[TEXTOID, FLOAT8OID],
+);
+static MAKE: Statement = Statement::new(
+    c"INSERT INTO taskq.bucket (name, level, measured_at) VALUES ($1, $2, $3)",
+    &[TEXTOID, FLOAT8OID, TIMESTAMPTZOID],
+);
+static EMPTY: Statement = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
+
+/// Makes the bucket of an action fit its rate, `None` for no rate: what was left is left, up to the limit. The caller has the
+/// action's row in `action_setting` to itself.
+pub(crate) fn fit(name: &str, limit: Option<i32>) {
+    let Some(limit) = limit.map(f64::from) else {
+        EMPTY.execute(args![name]);
+        return;
+    };
+    // A claim may have changed it since the statement's snapshot: it is another version then.
+    while FILL.execute(args![name, limit]) == 0 {
+        if PEEK.first(args![name], |_| ()).is_none() {
+            MAKE.execute(args![name, limit, clock::now()]);
+            return;
+        }
+        check_for_interrupts();
+    }
+}
 
 /// What a rate limit leaves at the moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +86,9 @@ impl Bucket {
     /// before we do. With an earlier time the bucket would go back behind theirs, and what lies in between would refill
     /// it twice.
     pub(crate) fn lock(name: &str, limit: i32, period: Interval, began: Time) -> Option<Self> {
-        let level: Option<(f64, Time)> = LEVEL.first(args![name], |row| (row.need(1), row.need(2)));
+        // The second time for one that was changed between the statement's snapshot and the lock.
+        let level: Option<(f64, Time)> =
+            (0..2).find_map(|_| LEVEL.first(args![name], |row| (row.need(1), row.need(2))));
         let Some((level, measured_at)) = level else {
             wake::passed_over();
             return None;
@@ -64,8 +118,10 @@ fn refilled(level: f64, measured_at: Time, limit: i32, period: f64, now: Time) -
     if period <= 0.0 { limit } else { (level + passed * limit / period).min(limit) }
 }
 
-static PEEK: Statement =
-    Statement::new(c"SELECT b.level, b.measured_at FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
+static PEEK: Statement = Statement::new(
+    sql!("SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ", the_bucket!()),
+    &[TEXTOID],
+);
 
 /// When the bucket allows a grant again; `None` if it does now.
 pub(crate) fn next_grant(name: &str, limit: i32, period: Interval, now: Time) -> Option<Time> {

@@ -3,12 +3,15 @@
 use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, TEXTOID};
 
 use super::slots::{Ask, Limit, Seat, lock_free, occupy};
+use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
 
+/// Those that are missing. Whoever calls has changed the action's row in `action_setting`, and is alone.
 static MAKE_ALL: Statement = Statement::new(
     c"INSERT INTO taskq.slot (group_id, name, slot_no)
       SELECT '', $1, g.n FROM pg_catalog.generate_series(1, $2) AS g(n)
-      ON CONFLICT (group_id, name, slot_no) DO NOTHING",
+       WHERE NOT EXISTS (SELECT FROM taskq.slot s
+                          WHERE s.group_id = '' AND s.name = $1 AND s.slot_no = g.n OFFSET 0)",
     &[TEXTOID, INT4OID],
 );
 static DROP: Statement = Statement::new(
@@ -23,6 +26,7 @@ pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[i64]) {
         DROP.execute(args![action, 0]);
         return;
     };
+    assign_transaction_id();
     MAKE_ALL.execute(args![action, most]);
     seat(&Limit::of_action(action), most, held);
     DROP.execute(args![action, most]);
@@ -47,10 +51,14 @@ pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
     let ask = Ask { limit: limit.clone(), most, wanted: held.len() as i32 };
     let free = lock_free(&[ask]).slots.pop().unwrap_or_default();
     let (seated, standing) = held.split_at(free.len());
-    let seats: Vec<Seat> =
-        free.iter().zip(seated).map(|(slot_no, n)| Seat { limit, slot_no: *slot_no, task_no: *n }).collect();
+    let seats: Vec<Seat> = free
+        .iter()
+        .zip(seated)
+        .map(|(position, n)| Seat { limit, position: *position, task_no: *n })
+        .collect();
     occupy(&seats);
     if !standing.is_empty() {
+        assign_transaction_id();
         SEAT.execute(args![limit.group.clone(), limit.action.clone(), most, standing]);
     }
     MARK.execute(args![held]);

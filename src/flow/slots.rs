@@ -11,12 +11,21 @@
 //! There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups holds
 //! no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance have
 //! to make slots one after the other.)
+//!
+//! **Free slots are in a queue.** A slot that is freed takes a position at the end, and claims take the first. Updated in place
+//! its dead versions would be between those that look for a free one and the one there is; at the end of the queue they
+//! are behind everybody's back, see [`known_slots`]. A row for each performance, made and removed with it, would do
+//! the same, but somebody would have to count them while others make some. To remember where the live versions are
+//! helps whoever was the last to change them, and nobody else.
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
+use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
 
+use super::known_slots;
+use crate::pg::clock::wall;
 use crate::pg::lock::{self, Key, Mode};
-use crate::pg::session::assign_transaction_id;
+use crate::pg::session::{assign_transaction_id, has_transaction_id};
 use crate::pg::statement::{Statement, args};
+use crate::store::decided::Look;
 use crate::wake;
 
 /// The greatest limit: each place that it allows is a row.
@@ -86,20 +95,33 @@ fn columns(asks: &[&Ask]) -> (Vec<String>, Vec<String>, Vec<i32>, Vec<i32>) {
 
 /// Free slots, locked. Those above the limit, which a higher limit has left behind, count against it while they are
 /// held: only when the performances in them have ended is there room below. So as many more are locked, and not used.
+///
+/// Walks `slot_free_idx` from the marks on ($5). One row for each slot, or one for a limit of which none is to be had, with
+/// what moves the marks: the first that is free in the snapshot, locked or not, and how far positions go.
 static FREE: Statement = Statement::new(
-    c"SELECT u.n::integer, u.above, f.slot_no
-        FROM (SELECT u.n, u.group_id, u.name, u.most, u.wanted,
-                     (SELECT pg_catalog.count(*)::integer FROM taskq.slot s
-                       WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
-                         AND s.task_no IS NOT NULL) AS above
-                FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS u(group_id, name, most, wanted, n)
-              OFFSET 0) AS u
-       CROSS JOIN LATERAL (
-             SELECT s.slot_no FROM taskq.slot s
-              WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no <= u.most AND s.task_no IS NULL
-              ORDER BY s.slot_no LIMIT u.wanted::bigint + u.above
-                FOR UPDATE SKIP LOCKED) AS f",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID],
+    c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
+        FROM (SELECT p.last_value - (NOT p.is_called)::integer AS last_position,
+                     pg_catalog.pg_relation_filenode('taskq.slot'::pg_catalog.regclass) AS rows,
+                     pg_catalog.pg_relation_filenode('taskq.position_seq'::pg_catalog.regclass) AS sequence
+                FROM taskq.position_seq AS p OFFSET 0) AS p
+       CROSS JOIN (
+             SELECT u.n, u.group_id, u.name, u.most, u.wanted, u.start,
+                    (SELECT s.position FROM taskq.slot s
+                      WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL
+                        AND s.position >= u.start AND s.slot_no <= u.most
+                      ORDER BY s.position LIMIT 1) AS first,
+                    (SELECT pg_catalog.count(*)::integer FROM taskq.slot s
+                      WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
+                        AND s.task_no IS NOT NULL) AS above
+               FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS u(group_id, name, most, wanted, start, n)
+             OFFSET 0) AS u
+        LEFT JOIN LATERAL (
+             SELECT s.position FROM taskq.slot s
+              WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL
+                AND s.position >= u.start AND s.slot_no <= u.most
+              ORDER BY s.position LIMIT u.wanted::bigint + u.above
+                FOR UPDATE SKIP LOCKED) AS f ON true",
+    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 /// Which of the limits have fewer slots than they allow.
 static LACKING: Statement = Statement::new(
@@ -126,21 +148,29 @@ static MAKE: Statement = Statement::new(
     &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID],
 );
 
-/// Whether any of the limits has a slot that is free, as a snapshot shows it.
+/// Whether any of the limits has a slot that is free, as a snapshot shows it: more than are held above the limit. Walks
+/// `slot_free_idx` from the marks on ($4).
 static LOOKS_FREE: Statement = Statement::new(
     c"SELECT true
-        FROM unnest($1, $2, $3) AS u(group_id, name, most)
-       WHERE (SELECT pg_catalog.count(*) FILTER (WHERE s.task_no IS NULL AND s.slot_no <= u.most)
-                     - pg_catalog.count(*) FILTER (WHERE s.task_no IS NOT NULL AND s.slot_no > u.most)
-                FROM taskq.slot s WHERE s.group_id = u.group_id AND s.name = u.name) > 0
+        FROM (SELECT u.group_id, u.name, u.most, u.start,
+                     (SELECT pg_catalog.count(*) FROM taskq.slot s
+                       WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
+                         AND s.task_no IS NOT NULL) AS above
+                FROM unnest($1, $2, $3, $4) AS u(group_id, name, most, start)
+              OFFSET 0) AS u
+       WHERE (SELECT pg_catalog.count(*)
+                FROM (SELECT FROM taskq.slot s
+                       WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL
+                         AND s.position >= u.start AND s.slot_no <= u.most
+                       ORDER BY s.position LIMIT u.above + 1) AS f) > u.above
        LIMIT 1",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID],
+    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// What [`lock_free`] came to.
 pub(crate) struct Locked {
-    /// Free slots, locked by this transaction, for each of the asks.
-    pub(crate) slots: Vec<Vec<i32>>,
+    /// Positions of free slots, locked by this transaction, for each of the asks.
+    pub(crate) slots: Vec<Vec<i64>>,
     /// Limits of which slots were made: until the commit nobody else can make any.
     pub(crate) made: Vec<Limit>,
 }
@@ -159,10 +189,7 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
     if short.is_empty() {
         return Locked { slots, made: Vec::new() };
     }
-    let lacking: Vec<usize> = {
-        let (groups, names, most, _) = columns(&short.iter().map(|i| &asks[*i]).collect::<Vec<_>>());
-        LACKING.query(args![groups, names, most], |row| short[row.need::<i32>(1) as usize - 1])
-    };
+    let lacking = lacking(asks, short);
     let making: Vec<usize> = lockable(&lacking.iter().map(|i| &asks[*i].limit).collect::<Vec<_>>())
         .into_iter()
         .map(|n| lacking[n])
@@ -183,28 +210,56 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
     Locked { slots, made: made.iter().map(|ask| ask.limit.clone()).collect() }
 }
 
+/// Those of the asks, by their places, whose limits have fewer slots than they allow.
+fn lacking(asks: &[Ask], mut places: Vec<usize>) -> Vec<usize> {
+    places.retain(|i| !known_slots::is_complete(&asks[*i]));
+    if places.is_empty() {
+        return places;
+    }
+    let (groups, names, most, _) = columns(&places.iter().map(|i| &asks[*i]).collect::<Vec<_>>());
+    let counted = most.iter().map(|most| *most as usize).sum();
+    let (lacking, looked) =
+        LACKING.look(args![groups, names, most], |row| places[row.need::<i32>(1) as usize - 1]);
+    let complete = places.iter().filter(|i| !lacking.contains(i)).map(|i| &asks[*i]);
+    known_slots::remember_complete(complete, looked.pages, counted);
+    lacking
+}
+
 /// Notes whether somebody else has locked a slot that this call could have used, and may not use it either.
-fn note_passed_over(asks: &[Ask], slots: &[Vec<i32>]) {
+fn note_passed_over(asks: &[Ask], slots: &[Vec<i64>]) {
     let none: Vec<&Ask> =
         asks.iter().zip(slots).filter(|(_, slots)| slots.is_empty()).map(|(ask, _)| ask).collect();
-    if none.is_empty() {
-        return;
-    }
-    let (groups, names, most, _) = columns(&none);
-    if LOOKS_FREE.first(args![groups, names, most], |row| row.need::<bool>(1)).is_some() {
+    if !none.is_empty() && looks_free(&none) {
         wake::passed_over();
     }
 }
 
-fn free(asks: &[&Ask]) -> Vec<Vec<i32>> {
+fn looks_free(asks: &[&Ask]) -> bool {
+    let (groups, names, most, _) = columns(asks);
+    LOOKS_FREE.first(args![groups, names, most, starts(asks)], |row| row.need::<bool>(1)).is_some()
+}
+
+fn starts(asks: &[&Ask]) -> Vec<i64> {
+    asks.iter().map(|ask| known_slots::start(&ask.limit, ask.most)).collect()
+}
+
+fn free(asks: &[&Ask]) -> Vec<Vec<i64>> {
     let (groups, names, most, wanted) = columns(asks);
-    let mut slots: Vec<Vec<i32>> = vec![Vec::new(); asks.len()];
+    let mut slots: Vec<Vec<i64>> = vec![Vec::new(); asks.len()];
     let mut above: Vec<usize> = vec![0; asks.len()];
-    FREE.query(args![groups, names, most, wanted], |row| {
+    let mut firsts: Vec<Option<i64>> = vec![None; asks.len()];
+    let had_id = has_transaction_id();
+    let (rows, looked) = FREE.look(args![groups, names, most, wanted, starts(asks)], |row| {
         let ask = row.need::<i32>(1) as usize - 1;
         above[ask] = row.need::<i32>(2) as usize;
-        slots[ask].push(row.need(3));
+        slots[ask].extend(row.get::<i64>(3));
+        firsts[ask] = row.get(4);
+        (row.need::<i64>(5), (row.need(6), row.need(7)))
     });
+    if let Some((last_position, files)) = rows.into_iter().next() {
+        let look = Look { last_position, files, xmin: looked.xmin, at: wall() };
+        known_slots::advance(asks, &firsts, &look, looked.pages, had_id);
+    }
     for ((slots, above), ask) in slots.iter_mut().zip(above).zip(asks) {
         slots.truncate(slots.len().saturating_sub(above).min(ask.wanted as usize));
     }
@@ -245,52 +300,32 @@ pub(crate) fn keep_from_making(limit: &Limit) {
     }
 }
 
-static ANY_FREE: Statement = Statement::new(
-    c"SELECT pg_catalog.count(*) FILTER (WHERE s.task_no IS NULL AND s.slot_no <= $2)
-             > pg_catalog.count(*) FILTER (WHERE s.task_no IS NOT NULL AND s.slot_no > $2)
-        FROM taskq.slot s WHERE s.group_id = '' AND s.name = $1",
-    &[TEXTOID, INT4OID],
-);
-
 /// Whether an action has a free slot, as far as this transaction can see.
 pub(crate) fn any_free(action: &str, limit: i32) -> bool {
-    ANY_FREE.first(args![action, limit], |row| row.need(1)).unwrap_or(false)
-}
-
-/// Walks `slot_held_idx`: as many rows as there are performances in progress that such limits count.
-static FULL: Statement = Statement::new(
-    c"SELECT l.name, taskq._lane(l.group_id)
-        FROM (SELECT s.name, s.group_id, pg_catalog.count(*) AS held
-                FROM taskq.slot s
-               WHERE s.name = ANY ($1) AND s.task_no IS NOT NULL AND s.group_id <> ''
-               GROUP BY s.name, s.group_id) AS l
-       WHERE l.held >= CASE l.name
-                       WHEN '' THEN (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = l.group_id)
-                       ELSE (SELECT s.max_per_group FROM taskq.action_setting s WHERE s.name = l.name) END
-       UNION ALL
-      SELECT '', taskq._lane(g.group_id) FROM taskq.task_group g WHERE g.max_concurrency = 0",
-    &[TEXTARRAYOID],
-);
-
-/// The lanes of groups that are at a limit, as far as this transaction can see: at one in the action whose name comes
-/// with it, or at their own, with an empty name.
-pub(crate) fn full_lanes(actions: impl Iterator<Item = String>) -> Vec<(String, i64)> {
-    let names: Vec<String> = actions.chain([String::new()]).collect();
-    FULL.query(args![names], |row| (row.need(1), row.need(2)))
+    looks_free(&[&Ask { limit: Limit::of_action(action), most: limit, wanted: 1 }])
 }
 
 /// A slot that this transaction has locked, and whose it is to be.
 pub(crate) struct Seat<'a> {
     pub(crate) limit: &'a Limit,
-    pub(crate) slot_no: i32,
+    /// That of no other slot.
+    pub(crate) position: i64,
     pub(crate) task_no: i64,
 }
 
+/// One look-up in `slot_free_idx` for each.
 static OCCUPY: Statement = Statement::new(
     c"UPDATE taskq.slot s SET task_no = u.task_no
-        FROM unnest($1, $2, $3, $4) AS u(group_id, name, slot_no, task_no)
-       WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no = u.slot_no",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
+        FROM (SELECT u.task_no, f.ctid
+                FROM unnest($1, $2, $3, $4) AS u(group_id, name, position, task_no)
+               CROSS JOIN LATERAL (
+                     SELECT f.ctid FROM taskq.slot f
+                      WHERE f.group_id = u.group_id AND f.name = u.name AND f.task_no IS NULL
+                        AND f.position = u.position
+                      ORDER BY f.position LIMIT 1) AS f
+              OFFSET 0) AS u
+       WHERE s.ctid = u.ctid",
+    &[TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// Gives slots to performances.
@@ -301,13 +336,15 @@ pub(crate) fn occupy(seats: &[Seat]) {
     OCCUPY.execute(args![
         seats.iter().map(|s| s.limit.group.clone()).collect::<Vec<_>>(),
         seats.iter().map(|s| s.limit.action.clone()).collect::<Vec<_>>(),
-        seats.iter().map(|s| s.slot_no).collect::<Vec<_>>(),
+        seats.iter().map(|s| s.position).collect::<Vec<_>>(),
         seats.iter().map(|s| s.task_no).collect::<Vec<_>>(),
     ]);
 }
 
 static RELEASE: Statement = Statement::new(
-    c"UPDATE taskq.slot s SET task_no = NULL WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
+    c"UPDATE taskq.slot s
+         SET task_no = NULL, position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+       WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
     &[INT8ARRAYOID],
 );
 
@@ -316,6 +353,7 @@ pub(crate) fn release(task_nos: &[i64]) {
     if task_nos.is_empty() {
         return;
     }
+    assign_transaction_id();
     for limit in RELEASE.query(args![task_nos], |row| Limit { group: row.need(1), action: row.need(2) }) {
         wake(&limit);
     }

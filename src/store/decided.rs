@@ -77,18 +77,18 @@ impl Decided {
         false
     }
 
-    /// What was concluded has cost so many pages: it is good for longer.
-    pub(crate) fn has_cost(&mut self, look: &Look, pages: u64) {
+    /// What was concluded at this time has cost so many pages: it is good for longer.
+    pub(crate) fn has_cost(&mut self, at: Time, pages: u64) {
         let pages = i64::try_from(pages).unwrap_or(i64::MAX);
-        self.until = self.until.max(Time(look.at.0.saturating_add(pages.saturating_mul(PER_PAGE))));
+        self.until = self.until.max(Time(at.0.saturating_add(pages.saturating_mul(PER_PAGE))));
     }
 
     /// Takes note of a look, and tells up to which position all is decided in its snapshot, if that is known.
     ///
-    /// Not for a transaction that has an id already: a grant or a deletion of its own may be undone by a savepoint, and
-    /// comes back at the old position then.
-    pub(crate) fn bound(&mut self, look: &Look) -> Option<i64> {
-        if session::has_transaction_id() || session::in_recovery() {
+    /// Not for a transaction that had an id before the look: a grant or a deletion of its own may be undone by a
+    /// savepoint, and comes back at the old position then.
+    pub(crate) fn bound(&mut self, look: &Look, had_id: bool) -> Option<i64> {
+        if had_id || session::in_recovery() {
             return None;
         }
         // After the position was read: see X above.

@@ -4,6 +4,7 @@
 pub(crate) mod actions;
 pub(crate) mod aside;
 pub(crate) mod attempts;
+pub(crate) mod behind;
 pub(crate) mod costly;
 pub(crate) mod decided;
 pub(crate) mod guard;

@@ -171,7 +171,7 @@ impl Late {
     fn seats(&self) -> Option<Vec<Seat<'_>>> {
         let free = slots::lock_free(&self.asks).slots;
         let seats = self.asks.iter().zip(free).map(|(ask, free)| {
-            Some(Seat { limit: &ask.limit, slot_no: *free.first()?, task_no: self.task_no })
+            Some(Seat { limit: &ask.limit, position: *free.first()?, task_no: self.task_no })
         });
         seats.collect()
     }

@@ -7,6 +7,7 @@
 use pgrx::pg_sys::{INT4ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
+use super::rates;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::statement::{Statement, args};
 
@@ -31,7 +32,6 @@ static FORGET: Statement = Statement::new(
     &[INT4ARRAYOID],
 );
 static UNSET: Statement = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1", &[TEXTOID]);
-static EMPTY_BUCKET: Statement = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
 static REMOVE_SLOTS: Statement =
     Statement::new(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL", &[TEXTOID]);
 
@@ -55,7 +55,7 @@ fn forget(name: &str) -> Result<()> {
     }
     FORGET.execute(args![action_nos]);
     UNSET.execute(args![name]);
-    EMPTY_BUCKET.execute(args![name]);
+    rates::fit(name, None);
     REMOVE_SLOTS.execute(args![name]);
     Ok(())
 }

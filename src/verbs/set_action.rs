@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use pgrx::datum::{AnyElement, Interval};
-use pgrx::pg_sys::{
-    BOOLOID, FLOAT8OID, INT4OID, INTERVALOID, JSONBOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID,
-};
+use pgrx::pg_sys::{BOOLOID, INT4OID, INTERVALOID, JSONBOID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
-use crate::flow::seats;
 use crate::flow::slots::{self, Limit, MOST_SLOTS};
-use crate::pg::clock;
+use crate::flow::{rates, seats};
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::pg::throw::notice;
@@ -195,13 +192,6 @@ static SET: Statement = Statement::new(
         INT4OID,
     ],
 );
-static FILL_BUCKET: Statement = Statement::new(
-    c"INSERT INTO taskq.bucket AS b (name, level, measured_at) VALUES ($1, $2, $3)
-      ON CONFLICT (name) DO UPDATE SET level = LEAST(b.level, EXCLUDED.level)",
-    &[TEXTOID, FLOAT8OID, TIMESTAMPTZOID],
-);
-static EMPTY_BUCKET: Statement = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
-
 fn set_action(settings: &Settings) -> Result<()> {
     let name = settings.name;
     ENSURE.execute(args![name]);
@@ -241,14 +231,7 @@ fn set_action(settings: &Settings) -> Result<()> {
     if let (Some(_), Some(most)) = (settings.max_per_group, max_per_group) {
         seat_groups(name, most);
     }
-    match rate_limit {
-        Some(limit) => {
-            FILL_BUCKET.execute(args![name, f64::from(limit), clock::now()]);
-        }
-        None => {
-            EMPTY_BUCKET.execute(args![name]);
-        }
-    }
+    rates::fit(name, rate_limit);
     wake_all(name);
     Ok(())
 }

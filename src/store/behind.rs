@@ -1,0 +1,62 @@
+//! Walks along an index that begin behind what is decided.
+//!
+//! Rows that come and go leave their index entries behind for as long as a snapshot is held that may see them. Where new
+//! ones always come at the end, since their place is a position of the queue's sequence, a backend can remember for each
+//! range of the index before which position there is nothing, now or later, and begin there. The rule, and why it is
+//! right, are those of [`decided`](super::decided): a mark goes up to the first row that a look has seen, but not
+//! beyond what was decided when it looked.
+//!
+//! Two things have to hold of the rows. Whoever gives one its position has a transaction id by then. And one that is found
+//! to be taken, by a transaction that has committed, does not become free at its old position.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::decided::{Decided, Look};
+
+/// Of how many ranges a mark is kept.
+const MOST: usize = 1_024;
+
+/// Where the walks along some ranges of an index begin.
+#[derive(Debug)]
+pub(crate) struct Behind<Range> {
+    decided: Decided,
+    starts: HashMap<Range, i64>,
+}
+
+impl<Range> Default for Behind<Range> {
+    fn default() -> Self {
+        Behind { decided: Decided::default(), starts: HashMap::new() }
+    }
+}
+
+impl<Range: Eq + Hash> Behind<Range> {
+    /// Before this position there is nothing in the range.
+    pub(crate) fn start(&self, range: &Range) -> i64 {
+        self.starts.get(range).copied().unwrap_or(0)
+    }
+
+    /// Moves marks up. `firsts` are the first positions, from the marks on, at which the look has seen something in its
+    /// snapshot, locked or not; it has read so many pages. `had_id`: its transaction had an id before it looked.
+    pub(crate) fn advance(
+        &mut self,
+        firsts: impl ExactSizeIterator<Item = (Range, Option<i64>)>,
+        look: &Look,
+        pages: u64,
+        had_id: bool,
+    ) {
+        if !self.decided.holds(look) {
+            self.starts.clear();
+            return;
+        }
+        self.decided.has_cost(look.at, pages);
+        let Some(bound) = self.decided.bound(look, had_id) else { return };
+        if self.starts.len() + firsts.len() > MOST {
+            self.starts.clear();
+        }
+        for (range, first) in firsts.take(MOST) {
+            let start = self.starts.entry(range).or_default();
+            *start = (*start).max(first.map_or(bound + 1, |first| first.min(bound + 1)));
+        }
+    }
+}

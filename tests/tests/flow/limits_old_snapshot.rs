@@ -1,0 +1,266 @@
+//! Limits under a snapshot that somebody holds for long: a dump, or somebody asleep in `own_tasks(wait => …)`.
+//!
+//! Slots and buckets change with each performance, and none of their versions goes while such a snapshot is there. A claim
+//! that looked among all of them for the one that is left would read more pages with each grant that anybody has had.
+//! Pages are counted, not seconds.
+
+use std::thread;
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session, until};
+use uuid::Uuid;
+
+const GRANTS: usize = 2_000;
+
+fn tasks(count: usize) -> Value {
+    (0..count).map(|n| json!({"action": "x", "group_id": format!("g{}", n % 20)})).collect()
+}
+
+/// Somebody reads the queue in a transaction that he leaves open.
+fn read_on(db: &Db) -> Session {
+    let mut reader = db.connect();
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    let _: i64 = reader.one("SELECT count(*) FROM taskq.slot");
+    reader
+}
+
+/// What a claim reads that is granted a task, and one that finds the limits full, do not grow with what was granted before.
+fn reads_no_more_after_many_grants(what: &str, settings: &[&str], in_progress: i32, full: i32) {
+    let db = Db::new();
+    let mut session = db.connect();
+    for setting in settings {
+        session.run(&format!("SELECT taskq.{setting}"));
+    }
+    session.insert(tasks(GRANTS + 300)).unwrap();
+    // With plans and caches that are warm, and while somebody works all along.
+    for _ in 0..50 {
+        session.perform("x", "completed");
+    }
+    session.own("w", in_progress, &["x"]).unwrap();
+    let first = (0..5).map(|_| session.pages_of_a_claim("x")).min().unwrap();
+    let first_in_vain = (full > 0).then(|| pages_in_vain(&db, &mut session, full));
+    let reader = read_on(&db);
+    for _ in 0..GRANTS {
+        session.perform("x", "completed");
+    }
+    // Marks move once those have ended who run beside this test.
+    until(&format!("{what}: a claim reads at most twice the {first} pages of the first"), || {
+        session.perform("x", "completed");
+        session.insert(tasks(1)).unwrap();
+        (session.pages_of_a_claim("x") <= 2 * first).then_some(())
+    });
+    if let Some(first) = first_in_vain {
+        until(&format!("{what}: a claim in vain reads at most twice the {first} pages of the first"), || {
+            (pages_in_vain(&db, &mut session, full) <= 2 * first).then_some(())
+        });
+    }
+    drop(reader);
+}
+
+/// What a claim reads while all that the limits allow is in progress.
+fn pages_in_vain(db: &Db, session: &mut Session, full: i32) -> i64 {
+    let mut others = db.connect();
+    let held = others.own("w", full, &["x"]).unwrap();
+    let pages = (0..3)
+        .map(|_| {
+            assert!(session.own("w", 1, &["x"]).unwrap().is_empty(), "the limit is full");
+            session.pages("SELECT * FROM taskq.own_tasks('w', 1, '{x}')")
+        })
+        .min();
+    held.iter().for_each(|grant| others.complete(grant));
+    pages.unwrap()
+}
+
+#[test]
+fn a_claim_within_an_actions_limit_of_one() {
+    reads_no_more_after_many_grants("a limit of 1", &["set_action('x', max_concurrency => 1)"], 0, 1);
+}
+
+#[test]
+fn a_claim_within_an_actions_limit_of_ten() {
+    reads_no_more_after_many_grants("a limit of 10", &["set_action('x', max_concurrency => 10)"], 3, 7);
+}
+
+#[test]
+fn a_claim_within_an_actions_limit_of_thousands() {
+    let settings = ["set_action('x', max_concurrency => 5000)"];
+    reads_no_more_after_many_grants("a limit of 5,000", &settings, 100, 0);
+}
+
+#[test]
+fn a_claim_within_a_limit_of_each_group() {
+    let settings = ["set_action('x', max_per_group => 2)"];
+    reads_no_more_after_many_grants("2 of each group", &settings, 3, 0);
+}
+
+#[test]
+fn a_claim_within_limits_of_groups_of_their_own() {
+    let settings = ["set_group('g' || n, max_concurrency => 2) FROM generate_series(0, 19) AS n"];
+    reads_no_more_after_many_grants("2 of each group over all actions", &settings, 3, 0);
+}
+
+#[test]
+fn a_claim_within_a_rate() {
+    let settings = ["set_action('x', rate_limit => 1000000, rate_period => '1 second')"];
+    reads_no_more_after_many_grants("a rate", &settings, 3, 0);
+}
+
+/// The marks of free slots pass none that is freed by a transaction that was open, nor one whose grant is rolled back, be it
+/// only to a savepoint.
+#[test]
+fn no_slot_is_lost_below_a_mark() {
+    let db = Db::new();
+    let (mut session, mut others, mut open) = (db.connect(), db.connect(), db.connect());
+    session.run("SELECT taskq.set_action('x', max_concurrency => 3)");
+    others.insert(tasks(200)).unwrap();
+    for way in ["COMMIT", "ROLLBACK", "ROLLBACK TO s; COMMIT"] {
+        // One slot is freed by a transaction that stays open, or taken by it.
+        let held = (way == "COMMIT").then(|| others.own_one("x"));
+        open.run("BEGIN; SAVEPOINT s");
+        match held {
+            Some(held) => open.complete(&held),
+            None => drop(open.own_one("x")),
+        }
+        for _ in 0..10 {
+            session.perform("x", "completed");
+            others.perform("x", "completed");
+            // Looks of a transaction that sees its own changes, and undoes them.
+            session.run("BEGIN; SAVEPOINT s");
+            session.own("w", 2, &["x"]).unwrap();
+            session.own("w", 2, &["x"]).unwrap();
+            session.run("ROLLBACK TO s");
+            session.own("w", 2, &["x"]).unwrap();
+            session.run("ROLLBACK");
+        }
+        open.run(way);
+        for worker in [&mut session, &mut others, &mut open] {
+            worker.run("BEGIN");
+            let granted = worker.own("w", 10, &["x"]).unwrap().len();
+            worker.run("ROLLBACK");
+            assert_eq!(granted, 3, "all slots are free after the {way}");
+        }
+    }
+    // All at once, more than there is room for, and again: never more than three.
+    let mut held = session.own("w", 10, &["x"]).unwrap();
+    assert_eq!(held.len(), 3);
+    assert_eq!(others.own("w", 10, &["x"]).unwrap().len(), 0);
+    session.complete(&held.pop().unwrap());
+    assert_eq!(others.own("w", 10, &["x"]).unwrap().len(), 1);
+}
+
+/// A limit that changes, the sequence set back, the table emptied by an operator: what a backend remembers is of before.
+#[test]
+fn marks_do_not_outlive_what_they_are_of() {
+    let db = Db::new();
+    let (mut session, mut others) = (db.connect(), db.connect());
+    let limit = |session: &mut Session, most: usize| {
+        session.run(&format!("SELECT taskq.set_action('x', max_concurrency => {most})"));
+    };
+    others.insert(tasks(400)).unwrap();
+    let all = |session: &mut Session| {
+        session.run("BEGIN");
+        let granted = session.own("w", 100, &["x"]).unwrap().len();
+        session.run("ROLLBACK");
+        granted
+    };
+    for most in [3, 1, 7, 0, 2, 40, 5] {
+        limit(&mut others, most);
+        for _ in 0..most.min(1) * 5 {
+            session.perform("x", "completed");
+        }
+        assert_eq!((all(&mut session), all(&mut others)), (most, most));
+    }
+    // Performances above a limit that was lowered count until they have ended.
+    limit(&mut others, 6);
+    let held = session.own("w", 6, &["x"]).unwrap();
+    limit(&mut others, 2);
+    for (n, grant) in held.iter().enumerate() {
+        assert_eq!(all(&mut session), n.saturating_sub(4), "{n} of 6 have ended");
+        others.complete(grant);
+    }
+    assert_eq!((all(&mut session), all(&mut others)), (2, 2));
+    for change in [
+        "TRUNCATE taskq.slot; SELECT taskq.set_action('x', max_concurrency => 2)",
+        "SELECT taskq.set_action('x', clear => '{max_concurrency}'); SELECT taskq.set_action('x', max_concurrency => 2)",
+        "VACUUM FULL taskq.slot",
+    ] {
+        for statement in change.split("; ") {
+            others.run(statement);
+        }
+        assert_eq!((all(&mut session), all(&mut others)), (2, 2), "after {change}");
+        session.perform("x", "completed");
+    }
+    others.run("DROP EXTENSION taskq; CREATE EXTENSION taskq");
+    limit(&mut others, 2);
+    others.insert(tasks(10)).unwrap();
+    assert_eq!((all(&mut session), all(&mut others)), (2, 2), "of a new extension");
+}
+
+/// More limits than a backend remembers marks of.
+#[test]
+fn groups_by_the_thousand_have_their_slots() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.set_action('x', max_per_group => 1)");
+    let tasks: Value =
+        (0..6_000).map(|n| json!({"action": "x", "group_id": format!("g{}", n % 1_500)})).collect();
+    session.insert(tasks).unwrap();
+    let _reader = read_on(&db);
+    for round in 0..4 {
+        let held = session.own("w", 10_000, &["x"]).unwrap();
+        assert_eq!(held.len(), 1_500, "one of each group, round {round}");
+        let ids: Vec<&str> = held.iter().map(|grant| grant.task_id.as_str()).collect();
+        let tokens: Vec<Uuid> = held.iter().map(|grant| grant.token).collect();
+        let all = "SELECT count(*) FROM taskq.return_tasks($1, $2, 'completed') WHERE sqlstate IS NULL";
+        let returned: i64 = session.query_one(all, &[&ids, &tokens]).unwrap().get(0);
+        assert_eq!(returned, 1_500);
+    }
+}
+
+/// Several at once under an old snapshot: the limits hold exactly, and all is done.
+#[test]
+fn limits_hold_while_marks_move() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.set_action('x', max_concurrency => 3, max_per_group => 1)");
+    session.insert(tasks(600)).unwrap();
+    let _reader = read_on(&db);
+    let workers: Vec<_> = (0..4)
+        .map(|n| {
+            let mut worker = db.connect();
+            thread::spawn(move || {
+                let mut done = 0;
+                for round in 0..2_000 {
+                    let block = (round + n) % 3 == 0;
+                    let undo = (round + n) % 7 == 0;
+                    if block || undo {
+                        worker.run("BEGIN");
+                    }
+                    let held = worker.own("w", 1 + round % 2, &["x"]).unwrap();
+                    let most: i64 = worker
+                        .one("SELECT count(*) FROM taskq.slot WHERE task_no IS NOT NULL AND group_id = ''");
+                    assert!(most <= 3, "{most} in progress");
+                    if undo {
+                        worker.run("ROLLBACK");
+                        continue;
+                    }
+                    held.iter().for_each(|grant| worker.complete(grant));
+                    done += held.len();
+                    if block {
+                        worker.run("COMMIT");
+                    }
+                    if worker.one::<bool>("SELECT NOT EXISTS (SELECT FROM taskq.run)") {
+                        break;
+                    }
+                }
+                done
+            })
+        })
+        .collect();
+    let done: usize = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+    assert_eq!(done, 600);
+    let twice: i64 = session.one(
+        "SELECT count(*) FROM (SELECT FROM taskq.slot GROUP BY name, group_id, slot_no HAVING count(*) > 1) AS s",
+    );
+    assert_eq!(twice, 0, "slots with one number");
+}
