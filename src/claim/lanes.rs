@@ -13,17 +13,18 @@ use std::collections::{HashMap, HashSet};
 use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
 
 use super::candidates::{Candidate, Source};
-use super::lane_marks::{self, Known};
+use super::lane_marks;
 use super::turns::{self, Lane, Turn};
 use crate::flow::actions::Action;
 use crate::flow::full_lanes::full_lanes;
+use crate::flow::known_lanes::{self, Known};
 use crate::pg::session::{assign_transaction_id, random_62_bits};
 use crate::pg::statement::{Looked, Statement, args};
 use crate::wake;
 
 /// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
 /// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts, $5 to $8 what is known
-/// ([`lane_marks`]).
+/// ([`known_lanes`]).
 static TOP: Statement = Statement::new(
     c"WITH RECURSIVE lanes(priority, lane) AS (
         (SELECT r.priority, r.lane FROM taskq.run r
@@ -57,7 +58,7 @@ static TOP: Statement = Statement::new(
 );
 
 /// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
-/// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`lane_marks`]): the ring goes to the next
+/// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`known_lanes`]): the ring goes to the next
 /// excepted lane, or to one before that which has something behind the common position.
 static STRETCH: Statement = Statement::new(
     c"WITH RECURSIVE ring(lane, start, at) AS (
@@ -134,7 +135,7 @@ pub(super) fn next(
     let mut turn = turns::current(source.action.action_no);
     let mut below = i64::from(i32::MAX) + 1;
     let action_no = source.action.action_no;
-    let known = lane_marks::known(action_no);
+    let known = known_lanes::known(action_no);
     let cost = Cost::default();
     while found.len() < wanted {
         let (priority, looked) = top(action_no, &known, source.full_lanes(), below, lane_zero);
@@ -394,7 +395,7 @@ pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec
     let full = full_lanes(laned.iter().map(|a| a.name.clone()));
     let below = i64::from(i32::MAX) + 1;
     let has_entry = |action: &Action| {
-        let known = lane_marks::known(action.action_no);
+        let known = known_lanes::known(action.action_no);
         top(action.action_no, &known, full_in(action, &full), below, false).0.is_some()
     };
     laned.into_iter().filter(|a| has_entry(a)).map(|a| a.action_no).collect()

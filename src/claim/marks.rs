@@ -17,12 +17,13 @@
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
 //! that commit wakes, and for the next call.
 //!
-//! Lanes have others, which go by the bounds of these: see [`lane_marks`].
+//! Lanes have others, which go by the bounds of these: see [`lane_marks`](super::lane_marks).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Grant, lane_marks};
+use super::Grant;
+use crate::flow::known_lanes;
 use crate::pg::statement::Arg;
 use crate::pg::{clock, session};
 use crate::store::decided::{Decided, Look};
@@ -105,7 +106,7 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with_borrow_mut(|marks| {
         marks.decided_to = 0;
         if !marks.note(known, seen) {
-            lane_marks::forget();
+            known_lanes::forget();
         } else if let Some(bound) = marks.decided.bound(&seen.look, session::has_transaction_id()) {
             marks.decided_to = bound;
             marks.advance(known, seen, bound);

@@ -15,7 +15,7 @@
 mod allowance;
 mod candidates;
 mod gates;
-pub(crate) mod lane_marks;
+mod lane_marks;
 pub(crate) mod lanes;
 pub(crate) mod left_out;
 mod limited;

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
+use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
 
-use super::{rates, slots};
-use crate::claim::lane_marks;
+use super::{known_lanes, rates, slots};
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
@@ -77,7 +76,7 @@ static FOR_CLAIM: Statement = Statement::new(
 
 /// All numbers that stand for any of the names, with their settings.
 pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
-    let (known, rests) = lane_marks::rests();
+    let (known, rests) = known_lanes::rests();
     FOR_CLAIM.query(args![names.iter().map(String::as_str).collect::<Vec<_>>(), known, rests], |row| Action {
         action_no: row.need(1),
         name: row.need(2),
@@ -86,7 +85,7 @@ pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
         rate: row.get(5).zip(row.get(6)),
         max_per_group: row.get(7),
         fair: row.need(8),
-        laned: row.need(9) || lane_marks::has_excepted(row.need(1)),
+        laned: row.need(9) || known_lanes::has_excepted(row.need(1)),
     })
 }
 

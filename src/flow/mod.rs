@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 pub(crate) mod full_lanes;
 pub(crate) mod group_settings;
+pub(crate) mod known_lanes;
 pub(crate) mod known_slots;
 pub(crate) mod rates;
 pub(crate) mod seats;

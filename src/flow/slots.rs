@@ -313,7 +313,8 @@ pub(crate) struct Seat<'a> {
     pub(crate) task_no: i64,
 }
 
-/// One look-up in `slot_free_idx` for each.
+/// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key, which has
+/// all positions of a limit to be walked over.
 static OCCUPY: Statement = Statement::new(
     c"UPDATE taskq.slot s SET task_no = u.task_no
         FROM (SELECT u.task_no, f.ctid
@@ -321,7 +322,7 @@ static OCCUPY: Statement = Statement::new(
                CROSS JOIN LATERAL (
                      SELECT f.ctid FROM taskq.slot f
                       WHERE f.group_id = u.group_id AND f.name = u.name AND f.task_no IS NULL
-                        AND f.position = u.position
+                        AND f.position >= u.position AND f.position <= u.position
                       ORDER BY f.position LIMIT 1) AS f
               OFFSET 0) AS u
        WHERE s.ctid = u.ctid",

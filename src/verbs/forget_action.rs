@@ -7,8 +7,8 @@
 use pgrx::pg_sys::{INT4ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
-use super::rates;
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::flow::rates;
 use crate::pg::statement::{Statement, args};
 
 static NUMBERS: Statement = Statement::new(

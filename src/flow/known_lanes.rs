@@ -1,0 +1,140 @@
+//! What a backend knows of the lanes of actions: before which position there is nothing to be had in them.
+//!
+//! Each lane has what is done and in progress at its low end, as the order of claiming has. So a backend remembers of an
+//! action one position before which no lane has anything, and the lanes that are excepted: those in which something has
+//! waited for longer, with where that begins. Jumps from lane to lane then look at no rows before that position, and into
+//! the excepted lanes from their marks on. What is known comes from a look of the claim (`claim::lane_marks`).
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::pg::statement::Arg;
+
+/// Of how many actions something is remembered, and how many lanes of one may be excepted.
+const MOST_ACTIONS: usize = 256;
+const MOST_LANES: usize = 1_024;
+
+/// What is known of the lanes of an action.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// Before this position no lane has anything, but for those that are excepted.
+    pub(crate) rest: i64,
+    /// The excepted lanes, in the order of priorities and lanes.
+    priorities: Vec<i32>,
+    lanes: Vec<i64>,
+    /// Where they begin.
+    starts: Vec<i64>,
+}
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<i32, Known>> = RefCell::default();
+}
+
+/// What is known of the lanes of an action.
+pub(crate) fn known(action_no: i32) -> Known {
+    KNOWN.with_borrow(|known| known.get(&action_no).cloned().unwrap_or_default())
+}
+
+/// Of actions of which something is known, the common positions, in columns.
+pub(super) fn rests() -> (Vec<i32>, Vec<i64>) {
+    KNOWN.with_borrow(|known| known.iter().map(|(action_no, known)| (*action_no, known.rest)).unzip())
+}
+
+/// Whether any lane of the action is excepted.
+pub(super) fn has_excepted(action_no: i32) -> bool {
+    KNOWN.with_borrow(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
+}
+
+/// Everything up to a bound is decided, and these are the first entries of the lanes, by priority and lane.
+pub(crate) fn remember(action_no: i32, bound: i64, firsts: BTreeMap<(Reverse<i32>, i64), i64>) {
+    KNOWN.with_borrow_mut(|known| {
+        if known.len() >= MOST_ACTIONS {
+            known.clear();
+        }
+        known.insert(action_no, Known::up_to(bound, firsts));
+    });
+}
+
+/// Positions are not what they were.
+pub(crate) fn forget() {
+    KNOWN.with_borrow_mut(HashMap::clear);
+}
+
+impl Known {
+    /// The common position, and for `unnest(…) AS k(priority, lane, start)`.
+    pub(crate) fn args(&self) -> [Arg; 4] {
+        [
+            Arg::new(self.rest),
+            Arg::new(self.priorities.as_slice()),
+            Arg::new(self.lanes.as_slice()),
+            Arg::new(self.starts.as_slice()),
+        ]
+    }
+
+    /// The excepted lanes of a priority from one to another, and where they begin.
+    pub(crate) fn excepted(&self, priority: i32, from: i64, to: i64) -> (Vec<i64>, Vec<i64>) {
+        let all = self.priorities.iter().zip(self.lanes.iter().zip(&self.starts));
+        all.filter(|(of, (lane, _))| **of == priority && (from..=to).contains(*lane))
+            .map(|(_, (lane, start))| (*lane, *start))
+            .unzip()
+    }
+
+    /// What is known once everything up to a bound is decided, and these are the first entries of the lanes.
+    fn up_to(bound: i64, firsts: BTreeMap<(Reverse<i32>, i64), i64>) -> Self {
+        let mut rest = bound + 1;
+        // What excepts a lane asks for those before it, by its number less one.
+        if let Some(first) =
+            firsts.iter().filter(|((_, lane), _)| *lane == i64::MIN).map(|(_, first)| *first).min()
+        {
+            rest = rest.min(first);
+        }
+        let mut waiting: Vec<i64> = firsts.values().copied().filter(|first| *first < rest).collect();
+        if waiting.len() > MOST_LANES {
+            // The oldest are excepted. What is common ends where the first of the others begins.
+            waiting.sort_unstable();
+            rest = waiting[MOST_LANES];
+        }
+        let mut known = Known { rest, ..Known::default() };
+        for ((priority, lane), first) in firsts.into_iter().filter(|(_, first)| *first < rest) {
+            known.priorities.push(priority.0);
+            known.lanes.push(lane);
+            known.starts.push(first);
+        }
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_waited_for_longer_is_excepted() {
+        let firsts = [((0, 7), 90), ((0, -7), 20), ((5, 3), 101), ((9, 3), 100)];
+        let firsts = firsts.into_iter().map(|((priority, lane), first)| ((Reverse(priority), lane), first));
+        let known = Known::up_to(100, firsts.collect());
+        assert_eq!(known.rest, 101);
+        assert_eq!(known.priorities, [9, 0, 0], "in the order of the index");
+        assert_eq!(known.excepted(0, i64::MIN, i64::MAX), (vec![-7, 7], vec![20, 90]));
+        assert_eq!(known.excepted(0, -6, 7), (vec![7], vec![90]));
+        assert_eq!(known.excepted(9, i64::MIN, 3), (vec![3], vec![100]));
+        assert_eq!(
+            known.excepted(5, i64::MIN, i64::MAX),
+            (vec![], vec![]),
+            "it is behind the common position"
+        );
+    }
+
+    #[test]
+    fn of_very_many_lanes_none_is_forgotten() {
+        let all: i64 = MOST_LANES as i64 + 10;
+        let known = Known::up_to(10_000, (0..all).map(|lane| ((Reverse(0), lane), 5_000 - lane)).collect());
+        assert_eq!(known.lanes.len(), MOST_LANES);
+        for lane in 0..all {
+            let first = 5_000 - lane;
+            let excepted = known.excepted(0, lane, lane) == (vec![lane], vec![first]);
+            assert!(excepted || first >= known.rest, "lane {lane}");
+        }
+    }
+}
