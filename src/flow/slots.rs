@@ -96,7 +96,8 @@ fn columns(asks: &[&Ask]) -> (Vec<String>, Vec<String>, Vec<i32>, Vec<i32>) {
 /// Free slots, locked. Those above the limit, which a higher limit has left behind, count against it while they are
 /// held: only when the performances in them have ended is there room below. So as many more are locked, and not used.
 ///
-/// Walks `slot_free_idx` from the marks on ($5). One row for each slot, or one for a limit of which none is to be had, with
+/// Those above are counted in the order of their numbers, so that the primary key finds them, and not a walk over all that is
+/// held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a limit of which none is to be had, with
 /// what moves the marks: the first that is free in the snapshot, locked or not, and how far positions go.
 static FREE: Statement = Statement::new(
     c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
@@ -110,9 +111,11 @@ static FREE: Statement = Statement::new(
                       WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL
                         AND s.position >= u.start AND s.slot_no <= u.most
                       ORDER BY s.position LIMIT 1) AS first,
-                    (SELECT pg_catalog.count(*)::integer FROM taskq.slot s
-                      WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
-                        AND s.task_no IS NOT NULL) AS above
+                    (SELECT pg_catalog.count(*)::integer
+                       FROM (SELECT FROM taskq.slot s
+                              WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
+                                AND s.task_no IS NOT NULL
+                              ORDER BY s.slot_no OFFSET 0) AS s) AS above
                FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS u(group_id, name, most, wanted, start, n)
              OFFSET 0) AS u
         LEFT JOIN LATERAL (
@@ -153,9 +156,11 @@ static MAKE: Statement = Statement::new(
 static LOOKS_FREE: Statement = Statement::new(
     c"SELECT true
         FROM (SELECT u.group_id, u.name, u.most, u.start,
-                     (SELECT pg_catalog.count(*) FROM taskq.slot s
-                       WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
-                         AND s.task_no IS NOT NULL) AS above
+                     (SELECT pg_catalog.count(*)
+                        FROM (SELECT FROM taskq.slot s
+                               WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no > u.most
+                                 AND s.task_no IS NOT NULL
+                               ORDER BY s.slot_no OFFSET 0) AS s) AS above
                 FROM unnest($1, $2, $3, $4) AS u(group_id, name, most, start)
               OFFSET 0) AS u
        WHERE (SELECT pg_catalog.count(*)
