@@ -9,7 +9,6 @@ function _action_channels(actions text[]) -> SETOF integer
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
 function _chain(blocks jsonb) -> jsonb
-function _check_role(role regrole) -> void
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_its_key(task_no bigint, action_no integer, key_hash bigint) -> boolean
@@ -33,6 +32,7 @@ function _num_settled(task_nos bigint[]) -> integer
 function _parallel(blocks jsonb) -> jsonb
 function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
+function _role(role text) -> regrole
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _tidy_before_commit() -> void
 function _upkeep(kind text) -> boolean
@@ -56,11 +56,11 @@ function dependency_results(task_id text) -> TABLE(task_id text, action text, st
 function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval) -> TABLE(task_id text, owned boolean)
 function forget_action(action text) -> void
-function grant_inserter(role regrole, actions text[] DEFAULT NULL::text[]) -> void
-function grant_monitor(role regrole) -> void
-function grant_operator(role regrole) -> void
-function grant_producer(role regrole, actions text[] DEFAULT NULL::text[]) -> void
-function grant_worker(role regrole, actions text[] DEFAULT NULL::text[]) -> void
+function grant_inserter(role text, actions text[] DEFAULT NULL::text[]) -> void
+function grant_monitor(role text) -> void
+function grant_operator(role text) -> void
+function grant_producer(role text, actions text[] DEFAULT NULL::text[]) -> void
+function grant_worker(role text, actions text[] DEFAULT NULL::text[]) -> void
 function graph(task_id text, format text DEFAULT 'text'::text, max_tasks integer DEFAULT 500, skip integer DEFAULT 0) -> text
 function insert_task(id text, action text, body jsonb, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
 function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
@@ -85,11 +85,11 @@ function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAUL
 function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
-function revoke_inserter(role regrole) -> void
-function revoke_monitor(role regrole) -> void
-function revoke_operator(role regrole) -> void
-function revoke_producer(role regrole) -> void
-function revoke_worker(role regrole) -> void
+function revoke_inserter(role text) -> void
+function revoke_monitor(role text) -> void
+function revoke_operator(role text) -> void
+function revoke_producer(role text) -> void
+function revoke_worker(role text) -> void
 function run_schedule(name text) -> text
 function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
 function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer) -> void

@@ -138,7 +138,6 @@ AS $$
 DECLARE
     narrowed text := 'narrowed_' || part;
 BEGIN
-    PERFORM taskq._check_role(role);
     IF array_position(actions, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'argument "actions" must not be NULL'
             USING ERRCODE = '22004', DETAIL = 'An element of "actions" is NULL.', HINT = 'Give names of actions.';
@@ -167,7 +166,6 @@ CREATE FUNCTION taskq._revoke_part(part text, role regrole)
 AS $$
 #variable_conflict use_variable
 BEGIN
-    PERFORM taskq._check_role(role);
     IF part IN ('inserter', 'producer', 'worker') THEN
         PERFORM taskq._grant('narrowed_' || part, role, false);
         DELETE FROM taskq.part_action AS x WHERE x.part = part AND x.role = role;
@@ -177,79 +175,90 @@ END
 $$;
 COMMENT ON FUNCTION taskq._revoke_part IS 'internal: takes a part back';
 
-CREATE FUNCTION taskq._check_role(role regrole)
-    RETURNS void
-    LANGUAGE plpgsql
+-- Text, not regrole: that is what drivers send, and what current_user and pg_roles have. A name as it is comes first.
+CREATE FUNCTION taskq._role(role text)
+    RETURNS regrole
+    LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    found regrole := (SELECT x.oid FROM pg_catalog.pg_roles AS x WHERE x.rolname = role);
 BEGIN
     IF role IS NULL THEN
         RAISE EXCEPTION 'argument "role" must not be NULL'
             USING ERRCODE = '22004', DETAIL = 'NULL was given for "role".', HINT = 'Give the name of a role.';
     END IF;
-    -- A regrole may be any number.
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS x WHERE x.oid = role) THEN
-        RAISE EXCEPTION 'role "%" does not exist', role
+    IF found IS NULL THEN
+        BEGIN
+            found := to_regrole(role);
+        EXCEPTION WHEN invalid_name OR syntax_error THEN
+            NULL;                                   -- nothing that could be a name
+        END;
+    END IF;
+    -- Some versions take a number or "-" for a regrole.
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS x WHERE x.oid = found) THEN
+        RAISE EXCEPTION 'role "%" does not exist', left(role, 300)
             USING ERRCODE = '42704', DETAIL = 'A part is given to, and taken from, one role of the cluster.',
                   HINT = 'Give the name of a role; pg_roles shows those there are.';
     END IF;
+    RETURN found;
 END
 $$;
-COMMENT ON FUNCTION taskq._check_role IS 'internal: refuses what is no role';
+COMMENT ON FUNCTION taskq._role IS 'internal: the role with this name, as it is or as SQL has it; refuses what is none';
 
-CREATE FUNCTION taskq.grant_inserter(role regrole, actions text[] = NULL) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.grant_inserter(role text, actions text[] = NULL) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant_part('inserter', role, actions) $$;
+    AS $$ SELECT taskq._grant_part('inserter', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_inserter IS
     'let a role insert tasks, and nothing else; with actions, only with tasks of these';
 
-CREATE FUNCTION taskq.revoke_inserter(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.revoke_inserter(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._revoke_part('inserter', role) $$;
+    AS $$ SELECT taskq._revoke_part('inserter', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_inserter IS 'take back what grant_inserter gave';
 
-CREATE FUNCTION taskq.grant_producer(role regrole, actions text[] = NULL) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.grant_producer(role text, actions text[] = NULL) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant_part('producer', role, actions) $$;
+    AS $$ SELECT taskq._grant_part('producer', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_producer IS
     'let a role insert, link, change, cancel, delete and wait for tasks; with actions, only with tasks of these';
 
-CREATE FUNCTION taskq.revoke_producer(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.revoke_producer(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._revoke_part('producer', role) $$;
+    AS $$ SELECT taskq._revoke_part('producer', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_producer IS 'take back what grant_producer gave';
 
-CREATE FUNCTION taskq.grant_worker(role regrole, actions text[] = NULL) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.grant_worker(role text, actions text[] = NULL) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._grant_part('worker', role, actions) $$;
+    AS $$ SELECT taskq._grant_part('worker', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_worker IS
     'let a role own, extend and return tasks, and all that a producer may; with actions, only with tasks of these';
 
-CREATE FUNCTION taskq.revoke_worker(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.revoke_worker(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._revoke_part('worker', role) $$;
+    AS $$ SELECT taskq._revoke_part('worker', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_worker IS 'take back what grant_worker gave';
 
-CREATE FUNCTION taskq.grant_operator(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.grant_operator(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._check_role(role); SELECT taskq._grant('operator', role, true) $$;
+    AS $$ SELECT taskq._grant('operator', taskq._role(role), true) $$;
 COMMENT ON FUNCTION taskq.grant_operator IS
     'let a role administer the queue: settings, groups, workgroups, schedules, upkeep, and tasks that are there';
 
-CREATE FUNCTION taskq.revoke_operator(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.revoke_operator(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._revoke_part('operator', role) $$;
+    AS $$ SELECT taskq._revoke_part('operator', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_operator IS 'take back what grant_operator gave';
 
-CREATE FUNCTION taskq.grant_monitor(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.grant_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._check_role(role); SELECT taskq._grant('monitor', role, true) $$;
+    AS $$ SELECT taskq._grant('monitor', taskq._role(role), true) $$;
 COMMENT ON FUNCTION taskq.grant_monitor IS
     'let a role look at the views, count, check and wait';
 
-CREATE FUNCTION taskq.revoke_monitor(role regrole) RETURNS void LANGUAGE sql
+CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT taskq._revoke_part('monitor', role) $$;
+    AS $$ SELECT taskq._revoke_part('monitor', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
 -- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:

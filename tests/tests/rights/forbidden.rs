@@ -39,7 +39,7 @@ fn a_role_without_a_part_can_do_nothing() {
         "SELECT taskq.own_tasks('w', 1, '{x}')",
         "SELECT * FROM taskq.tasks",
         "SELECT taskq.cancel_tasks('{a}')",
-        "SELECT taskq.grant_worker(current_user::text::regrole)",
+        "SELECT taskq.grant_worker(current_user)",
     ] {
         assert_denied(&mut session, call);
     }

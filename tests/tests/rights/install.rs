@@ -158,7 +158,7 @@ fn a_database_of_another_encoding_is_refused() {
     }
 }
 
-/// A `regrole` may be any number, and `-` for none.
+/// PostgreSQL takes a number, and `-` for none, where it reads the name of a role.
 #[test]
 fn a_part_is_given_to_a_role_that_exists() {
     let db = Db::new();
@@ -171,7 +171,7 @@ fn a_part_is_given_to_a_role_that_exists() {
         "revoke_worker",
         "revoke_monitor",
     ] {
-        for role in ["'-'", "'99999999'", "99999999::oid::regrole"] {
+        for role in ["'-'", "'99999999'", "''", "'nobody at all'", "'a.b'", "'\"a'", "repeat('x', 1000)"] {
             refused(&mut session, "42704", "does not exist", &format!("SELECT taskq.{part}({role})"), &[]);
         }
     }

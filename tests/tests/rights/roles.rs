@@ -183,13 +183,36 @@ fn the_parts_add_up_and_revoking_takes_each_back() {
     boss.run(&format!("DROP ROLE \"{}\"", role.name));
 }
 
+/// Drivers send a text, `current_user` is a name, and people write what they write after GRANT.
 #[test]
-fn odd_role_names_are_quoted() {
+fn a_role_is_named_as_it_is_or_as_in_sql() {
     let role = Role::new("Odd Name; --");
     let db = Db::new();
     let mut boss = db.connect();
-    boss.query("SELECT taskq.grant_worker(quote_ident($1)::regrole)", &[&role.name])
-        .or_else(|_| boss.query("SELECT taskq.grant_worker($1::text::name)", &[&role.name]))
-        .unwrap();
-    assert!(db.connect_as(&role.name).own("w", 1, &["x"]).unwrap().is_empty());
+    let quoted: String = boss.one(&format!("SELECT quote_ident('{}')", role.name));
+    for name in [&role.name, &quoted] {
+        boss.query("SELECT taskq.grant_worker($1)", &[name]).unwrap();
+        assert!(db.connect_as(&role.name).own("w", 1, &["x"]).unwrap().is_empty());
+        boss.query("SELECT taskq.revoke_worker(rolname) FROM pg_roles WHERE rolname = $1", &[&role.name])
+            .unwrap();
+        assert_denied(&mut db.connect_as(&role.name), "SELECT taskq.own_tasks('w', 1, '{x}')");
+    }
+}
+
+#[test]
+fn of_two_roles_that_differ_in_case_the_one_with_this_very_name_is_meant() {
+    let lower = Role::new("twin");
+    let upper = Role { name: lower.name.to_uppercase() };
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.run(&format!("CREATE ROLE \"{}\" LOGIN", upper.name));
+    let call = "SELECT taskq.own_tasks('w', 1, '{x}')";
+    boss.query("SELECT taskq.grant_worker($1)", &[&upper.name]).unwrap();
+    assert_allowed(&mut db.connect_as(&upper.name), call);
+    assert_denied(&mut db.connect_as(&lower.name), call);
+    boss.query("SELECT taskq.revoke_worker($1)", &[&upper.name]).unwrap();
+    boss.run(&format!("DROP ROLE \"{}\"", upper.name));
+    // Without the one, this is another way to write the other.
+    boss.query("SELECT taskq.grant_worker($1)", &[&upper.name]).unwrap();
+    assert_allowed(&mut db.connect_as(&lower.name), call);
 }
