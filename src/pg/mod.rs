@@ -16,6 +16,7 @@ pub(crate) mod memory;
 pub(crate) mod planner;
 pub(crate) mod procedure;
 pub(crate) mod process;
+mod query;
 pub(crate) mod row_version;
 pub(crate) mod rows;
 pub(crate) mod session;

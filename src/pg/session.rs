@@ -98,8 +98,9 @@ impl Drop for Called {
 }
 
 /// To be asked at the beginning of a function that has to know [`in_transaction_block`]. What a client sends by itself
-/// is over when its query is; what runs within a function, a DO block, an INSERT or a CREATE TABLE AS goes on, it may be for
-/// long.
+/// is over when its query is, and that is when the call is, if the query does nothing else. What runs within a function, a DO
+/// block, an INSERT or a CREATE TABLE AS goes on, it may be for long; so does a query that works on the rows of its call, or
+/// one that is not the first that a client has sent in a pipeline.
 pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
     // SAFETY: Postgres passes the call's data, which are whole as long as it lasts. A portal that runs a query has its
     // executor's state as long as it does so. Functions are looked up when the executor starts, in its memory: that
@@ -108,7 +109,10 @@ pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
         let portal = pg_sys::ActivePortal;
         let query = if portal.is_null() { std::ptr::null_mut() } else { (*portal).queryDesc };
         let state = if query.is_null() { std::ptr::null_mut() } else { (*query).estate };
-        state.is_null() || (*(*info).flinfo).fn_mcxt != (*state).es_query_cxt
+        state.is_null()
+            || (*(*info).flinfo).fn_mcxt != (*state).es_query_cxt
+            || pg_sys::MyXactFlags & pg_sys::XACT_FLAGS_PIPELINING as i32 != 0
+            || !super::query::ends_with_its_call(query)
     };
     Called { before: CALLED_WITHIN.replace(within) }
 }

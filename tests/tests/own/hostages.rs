@@ -18,7 +18,7 @@ fn owned(session: &mut Session, action: &str) -> usize {
 }
 
 /// Calls from within something that goes on, with what it takes to call them.
-const WITHIN: [(&str, &str); 6] = [
+const WITHIN: [(&str, &str); 10] = [
     ("a DO block", "DO $$ BEGIN PERFORM taskq.own_tasks('w', 1, '{x}'); PERFORM pg_sleep(60); END $$"),
     ("a function", "SELECT work()"),
     ("an expression of a function", "SELECT work_too()"),
@@ -27,6 +27,13 @@ const WITHIN: [(&str, &str); 6] = [
         "a CREATE TABLE AS",
         "CREATE TABLE got AS SELECT task_id, pg_sleep(60)::text FROM taskq.own_tasks('w', 1, '{x}')",
     ),
+    ("a query that works on the rows", "SELECT task_id, pg_sleep(60) FROM taskq.own_tasks('w', 1, '{x}')"),
+    (
+        "a query that returns them",
+        "SELECT taskq.complete_task(task_id, to_jsonb(pg_sleep(60)::text)) FROM taskq.own_tasks('w', 1, '{x}')",
+    ),
+    ("a join", "SELECT task_id FROM taskq.own_tasks('w', 1, '{x}'), LATERAL (SELECT pg_sleep(60)) AS work"),
+    ("several calls", "SELECT taskq.own_tasks('w', 1, '{x}'), pg_sleep(60)"),
     ("a transaction block", "BEGIN; SELECT taskq.own_tasks('w', 1, '{x}'); SELECT pg_sleep(60)"),
 ];
 
