@@ -228,7 +228,7 @@ COMMENT ON FUNCTION taskq._task_channels IS
 
 CREATE FUNCTION taskq._action_channels(actions text[])
     RETURNS SETOF integer
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_action_channels_wrapper';
 COMMENT ON FUNCTION taskq._action_channels IS
@@ -244,7 +244,7 @@ COMMENT ON FUNCTION taskq._num_settled IS
 
 CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_nos integer[])
     RETURNS integer
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
 COMMENT ON FUNCTION taskq._look_for_work IS
@@ -260,7 +260,7 @@ COMMENT ON FUNCTION taskq._left_behind IS
 
 CREATE FUNCTION taskq._next_due(actions text[])
     RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
 COMMENT ON FUNCTION taskq._next_due IS

@@ -232,6 +232,16 @@ impl Refusal {
         )
     }
 
+    /// `42501`: the role may insert tasks, and not replace those there are.
+    pub(crate) fn only_inserts() -> Self {
+        Refusal::new(
+            "42501",
+            "permission denied to replace tasks".to_owned(),
+            "The role may insert tasks, and do nothing with those there are.".to_owned(),
+            "Use on_conflict => 'skip', or ask whoever administers the queue for the part of a producer.",
+        )
+    }
+
     /// `22023`: an argument out of range.
     pub(crate) fn out_of_range(argument: &str, value: &str, hint: &str) -> Self {
         Refusal::new(

@@ -41,6 +41,8 @@ struct Access {
     change: Option<Rc<BTreeSet<String>>>,
     look: Option<Rc<BTreeSet<String>>>,
     work: Option<Rc<BTreeSet<String>>>,
+    /// It inserts tasks, and may not touch those there are.
+    only_inserts: bool,
 }
 
 impl Access {
@@ -137,8 +139,11 @@ fn narrowed(parts: Parts, doing: Doing) -> Parts {
 fn access(role: Role) -> Access {
     let parts = parts(role);
     let of = [Doing::Insert, Doing::Change, Doing::Look, Doing::Work].map(|doing| narrowed(parts, doing));
+    let changers = PRODUCER | WORKER | OPERATOR;
+    let all = parts | parts >> NARROWED;
+    let only_inserts = all & INSERTER != 0 && all & changers == 0;
     if of == [0; 4] {
-        return Access::default();
+        return Access { only_inserts, ..Access::default() };
     }
     // The call may go to sleep.
     let actions: Vec<(Parts, String)> =
@@ -148,7 +153,7 @@ fn access(role: Role) -> Access {
             Rc::new(actions.iter().filter(|(part, _)| part & narrow != 0).map(|(_, a)| a.clone()).collect())
         })
     });
-    Access { insert, change, look, work }
+    Access { insert, change, look, work, only_inserts }
 }
 
 fn parts(role: Role) -> Parts {
@@ -182,6 +187,14 @@ pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = 
     match actions.into_iter().find(|action| !allowed.contains(*action)) {
         Some(action) => Err(Refusal::not_his_action(action, &allowed)),
         None => Ok(()),
+    }
+}
+
+/// Refuses to replace tasks by name, for a caller who may only insert.
+pub(crate) fn check_replacing() -> Result<()> {
+    match CURRENT.with_borrow(|access| access.only_inserts) && !SUSPENDED.get() {
+        true => Err(Refusal::only_inserts()),
+        false => Ok(()),
     }
 }
 

@@ -44,7 +44,10 @@ fn taskq_insert_tasks_report(
         let on_conflict = match required("on_conflict", on_conflict)? {
             "error" => OnConflict::Error,
             "skip" => OnConflict::Skip,
-            "replace" => OnConflict::Replace,
+            "replace" => {
+                rights::check_replacing()?;
+                OnConflict::Replace
+            }
             other => {
                 return Err(Refusal::out_of_range("on_conflict", other, "Use 'error', 'skip' or 'replace'."));
             }

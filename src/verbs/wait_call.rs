@@ -132,7 +132,7 @@ struct Look {
 }
 
 fn look(waiter: &mut Waiter, names: &[String], look_after: bool) -> Look {
-    // A function with the owner's rights, which locks the tables first.
+    // It locks the tables first.
     let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.to_vec()], |row| row.need(1));
     waiter.register(wake::channels_for_work(names, &numbers));
     let found = LOOK_FOR_WORK
@@ -178,8 +178,17 @@ fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, 
 /// `taskq._action_channels(actions text[]) -> SETOF integer`: the numbers that stand for the names now.
 #[pg_extern(sql = "")]
 fn taskq_action_channels(names: Vec<Option<String>>) -> SetOfIterator<'static, i32> {
-    tables::hold();
-    SetOfIterator::new(actions::numbers(&names.into_iter().flatten().collect::<Vec<_>>()))
+    SetOfIterator::new(rights::for_caller(|| {
+        tables::hold();
+        Ok(actions::numbers(&his(names)?))
+    }))
+}
+
+/// The actions of a call that waits for work of them, which its caller may own.
+fn his(names: Vec<Option<String>>) -> Result<Vec<String>> {
+    let names: Vec<String> = names.into_iter().flatten().collect();
+    rights::check_actions(Doing::Work, names.iter().map(String::as_str))?;
+    Ok(names)
 }
 
 static OVER: Statement = Statement::new(
@@ -201,7 +210,11 @@ fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
 /// find. `action_nos` are the numbers that the caller takes to stand for the names.
 #[pg_extern(sql = "")]
 fn taskq_look_for_work(names: Vec<Option<String>>, look_after: bool, action_nos: Vec<Option<i32>>) -> i32 {
-    let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
+    rights::for_caller(|| Ok(look_for_work(&his(names)?, look_after, action_nos)))
+}
+
+fn look_for_work(names: &[String], look_after: bool, action_nos: Vec<Option<i32>>) -> i32 {
+    let actions = for_claim(names);
     let all: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
     let known: HashSet<i32> = action_nos.into_iter().flatten().collect();
     if !all.iter().all(|n| known.contains(n)) {
@@ -264,8 +277,10 @@ fn taskq_left_behind(action_nos: Vec<Option<i32>>) -> SetOfIterator<'static, i32
 /// `taskq._next_due(actions text[]) -> timestamptz`: when there will be something to do.
 #[pg_extern(sql = "")]
 fn taskq_next_due(names: Vec<Option<String>>) -> Option<pgrx::datum::TimestampWithTimeZone> {
-    let actions = for_claim(&names.into_iter().flatten().collect::<Vec<_>>());
-    let numbers: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
-    let due = upkeep::next_due(&numbers, None).into_iter().chain(next_grant(&actions, clock::now())).min();
+    let due = rights::for_caller(|| {
+        let actions = for_claim(&his(names)?);
+        let numbers: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
+        Ok(upkeep::next_due(&numbers, None).into_iter().chain(next_grant(&actions, clock::now())).min())
+    });
     due.and_then(|t| pgrx::datum::TimestampWithTimeZone::try_from(t.0).ok())
 }

@@ -47,6 +47,9 @@ const PRODUCING: &[&str] = &[
 ];
 
 const WORKING: &[&str] = &[
+    "CALL taskq.wait_for_work('{theirs}', '0', NULL)",
+    "SELECT taskq._look_for_work('{theirs}', true, '{1}')",
+    "SELECT taskq._next_due('{theirs}')",
     "SELECT taskq.own_tasks('w', 1, '{theirs}')",
     "SELECT taskq.own_tasks('w', 1, '{ours,theirs}')",
     "SELECT taskq.return_task('held', '$token')",
@@ -155,7 +158,11 @@ fn an_inserter_inserts_and_nothing_else() {
     for call in &OURS[2..] {
         assert_denied(&mut session, call);
     }
+    let replace =
+        r#"SELECT taskq.insert_tasks_report('[{"id": "new", "action": "ours"}]', on_conflict => 'replace')"#;
+    assert_denied(&mut session, replace);
     let mut session = db.connect_as(&wide.name);
+    assert_denied(&mut session, replace);
     for call in &PRODUCING[..6] {
         session.run(call);
     }
