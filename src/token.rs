@@ -26,7 +26,23 @@ pub(crate) fn nonce(base: i64, task_no: i64) -> i64 {
     base ^ task_no
 }
 
+/// How many tokens one statement is given.
+const PIECE: usize = 500;
+
+/// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY ($2)`:
+/// these compare the nonce of each row with all that they are given, so they are given few at a time.
+pub(crate) fn in_pieces(pairs: impl IntoIterator<Item = (i64, i64)>) -> Vec<(Vec<i64>, Vec<i64>)> {
+    let mut pairs: Vec<(i64, i64)> = pairs.into_iter().collect();
+    pairs.sort_unstable();
+    pairs.chunks(PIECE).map(|piece| piece.iter().copied().unzip()).collect()
+}
+
 impl Token {
+    /// The two of them.
+    pub(crate) fn pair(self) -> (i64, i64) {
+        (self.task_no, self.nonce)
+    }
+
     /// The UUID that clients see.
     pub(crate) fn to_uuid(self) -> Uuid {
         let number = self.task_no as u128 & ((1 << 60) - 1);

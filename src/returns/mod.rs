@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys::INT8ARRAYOID;
 
-use tokens::{columns, valid};
+use tokens::valid;
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::flow::slots;
@@ -32,7 +32,7 @@ use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::numbers;
 use crate::store::order::restartable;
-use crate::token::Token;
+use crate::token::{Token, in_pieces};
 use crate::upkeep::leases;
 
 /// A task, the token it is returned with, and how.
@@ -212,8 +212,11 @@ static TAKE: Statement = Statement::new(
 
 /// Removes the rows of performances that end now.
 fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
-    let (task_nos, nonces) = columns(tokens.iter().map(|(_, token)| token));
-    let rows: Vec<Live> = TAKE.query(args![task_nos, nonces], Live::in_run);
+    let pieces = in_pieces(tokens.iter().map(|(_, token)| token.pair()));
+    let rows: Vec<Live> = pieces
+        .into_iter()
+        .flat_map(|(task_nos, nonces)| TAKE.query(args![task_nos, nonces], Live::in_run))
+        .collect();
     leases::leave_removed(&rows);
     slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::{CHAROID, INT8ARRAYOID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 
-use super::tokens::columns;
 use super::{Codes, Entry, Return, take};
 use crate::flow::slots;
 use crate::pg::clock::Time;
@@ -13,7 +12,7 @@ use crate::settle::{Ending, expiry, notify, propagate, riders, settle, store_all
 use crate::state::{Cause, Outcome};
 use crate::store::live::Place;
 use crate::store::tally;
-use crate::token::Token;
+use crate::token::{Token, in_pieces};
 use crate::upkeep::leases::leases_let_go;
 use crate::upkeep::{before_commit, retention};
 use crate::wake;
@@ -66,26 +65,23 @@ struct Gone {
 pub(super) fn alike(settling: &[(usize, Token)], returns: &[Entry], now: Time, codes: &mut Codes) {
     let Some((first, _)) = settling.first() else { return };
     let Return::Settle { outcome, status, result, .. } = &returns[*first].2 else { return };
-    let (task_nos, nonces) = columns(settling.iter().map(|(_, token)| token));
-    let gone: HashMap<i64, Gone> = ALIKE
-        .query(
-            args![
-                task_nos,
-                nonces,
-                now,
-                expiry(now, *outcome),
-                outcome.stored(),
-                status.clone(),
-                result.clone()
-            ],
-            |row| {
-                let (nonce, limited) = (row.need(2), row.need(3));
-                let (keyed, gated, keeps) = (row.need(4), row.need(5), row.get(6));
-                (row.need(1), Gone { nonce, limited, keyed, gated, keeps })
-            },
-        )
-        .into_iter()
-        .collect();
+    let mut gone: HashMap<i64, Gone> = HashMap::with_capacity(settling.len());
+    for (task_nos, nonces) in in_pieces(settling.iter().map(|(_, token)| token.pair())) {
+        let columns = args![
+            task_nos,
+            nonces,
+            now,
+            expiry(now, *outcome),
+            outcome.stored(),
+            status.clone(),
+            result.clone()
+        ];
+        gone.extend(ALIKE.query(columns, |row| {
+            let (nonce, limited) = (row.need(2), row.need(3));
+            let (keyed, gated, keeps) = (row.need(4), row.need(5), row.get(6));
+            (row.need(1), Gone { nonce, limited, keyed, gated, keeps })
+        }));
+    }
     let mut ended = Vec::with_capacity(gone.len());
     for (i, token) in settling {
         if gone.get(&token.task_no).is_some_and(|g| g.nonce == token.nonce) {

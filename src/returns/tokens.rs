@@ -21,8 +21,3 @@ pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, 
         })
         .collect()
 }
-
-/// Numbers and nonces of tokens, for a statement.
-pub(crate) fn columns<'a>(tokens: impl Iterator<Item = &'a Token>) -> (Vec<i64>, Vec<i64>) {
-    tokens.map(|t| (t.task_no, t.nonce)).unzip()
-}

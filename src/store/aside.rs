@@ -26,7 +26,7 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Row, Statement, args};
 use crate::store::merge_key::MergeKey;
 use crate::store::ready::Freed;
-use crate::token::nonce;
+use crate::token::{in_pieces, nonce};
 use crate::upkeep::leases;
 
 fn number(name: &[&str]) -> i64 {
@@ -178,15 +178,23 @@ static BUSY: Statement = Statement::new(
 /// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
 /// looks whether they may run. Tells whether there were any.
 pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
-    let (task_nos, nonces): (Vec<i64>, Vec<i64>) = held.iter().copied().unzip();
-    if BUSY.execute(args![task_nos.as_slice(), nonces.as_slice()]) == 0 {
+    let pieces = in_pieces(held.iter().copied());
+    let is_there = |(task_nos, nonces): &(Vec<i64>, Vec<i64>)| {
+        BUSY.execute(args![task_nos.as_slice(), nonces.as_slice()]) > 0
+    };
+    let pieces: Vec<_> = pieces.into_iter().filter(is_there).collect();
+    if pieces.is_empty() {
         return false;
     }
     assign_transaction_id();
-    let actions: Vec<i32> =
-        LOOK_AGAIN.query(args![task_nos.as_slice(), nonces.as_slice()], |row| row.need(1));
+    let (mut actions, mut busy): (Vec<i32>, Vec<(i64, i64)>) = (Vec::new(), Vec::new());
+    for (task_nos, nonces) in pieces {
+        actions.extend(
+            LOOK_AGAIN.query(args![task_nos.as_slice(), nonces.as_slice()], |row| row.need::<i32>(1)),
+        );
+        busy.extend(BUSY.query(args![task_nos, nonces], |row| (row.need::<i64>(1), row.need::<i64>(2))));
+    }
     ready::announce(&actions);
-    let busy: Vec<(i64, i64)> = BUSY.query(args![task_nos, nonces], |row| (row.need(1), row.need(2)));
     again(&busy);
     !actions.is_empty()
 }

@@ -11,12 +11,12 @@ use crate::error::{Refusal, Result, required};
 use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::clock::{self, Time};
 use crate::pg::rows::Rows;
-use crate::pg::statement::{Statement, args};
-use crate::returns::tokens::{columns, valid};
+use crate::pg::statement::{Row, Statement, args};
+use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::merge_key::{self, MergeKey};
-use crate::token::{Token, nonce};
+use crate::token::{Token, in_pieces, nonce};
 use crate::upkeep::leases::{self, Left};
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
@@ -67,15 +67,20 @@ fn extend(
     let mut extended: HashMap<i64, i64> = if held.is_empty() {
         HashMap::new()
     } else {
-        let (task_nos, nonces) = columns(held.values());
+        let pieces = in_pieces(held.values().map(|token| token.pair()));
         if held.len() > 1 {
-            LOCK.execute(args![task_nos.clone(), nonces.clone()]);
+            for (task_nos, nonces) in &pieces {
+                LOCK.execute(args![task_nos.as_slice(), nonces.as_slice()]);
+            }
         }
-        let left: Vec<Left> = EXTEND.query(args![task_nos, nonces, deadline, actor_id], |row| Left {
-            task_no: row.need(1),
-            nonce: row.need(2),
-            deadline: row.need(3),
-        });
+        let extend = |(task_nos, nonces)| {
+            EXTEND.query(args![task_nos, nonces, deadline, actor_id], |row| Left {
+                task_no: row.need(1),
+                nonce: row.need(2),
+                deadline: row.need(3),
+            })
+        };
+        let left: Vec<Left> = pieces.into_iter().flat_map(extend).collect();
         leases::leave(&left);
         left.into_iter().map(|l| (l.task_no, l.nonce)).collect()
     };
@@ -121,8 +126,7 @@ static HOLD: Statement = Statement::new(
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
 fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)> {
-    let (task_nos, nonces) = columns(late.iter().copied());
-    let rows: Vec<Late> = LATE.query(args![task_nos, nonces], |row| {
+    let read = |row: Row| {
         let (action, group): (String, String) = (row.need(3), row.need(6));
         let of_group = |limit: fn(&str, &str) -> Limit| (!group.is_empty()).then(|| limit(&action, &group));
         let limits = [
@@ -139,7 +143,10 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
                 .filter_map(|(limit, most)| Some(Ask { limit: limit?, most: most?, wanted: 1 }))
                 .collect(),
         }
-    });
+    };
+    let pieces = in_pieces(late.iter().map(|token| token.pair()));
+    let look = |(task_nos, nonces)| LATE.query(args![task_nos, nonces], read);
+    let rows: Vec<Late> = pieces.into_iter().flat_map(look).collect();
     // Others may have found a slot locked that is not used in the end, or could not make one meanwhile.
     rows.iter().flat_map(|late| &late.asks).for_each(|ask| slots::wake(&ask.limit));
     rows.into_iter()

@@ -20,7 +20,7 @@ use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::Live;
 use crate::store::{aside, attempts, merge_key, ready};
-use crate::token::nonce;
+use crate::token::{in_pieces, nonce};
 use crate::upkeep::holders;
 
 /// A lease whose time has come.
@@ -214,9 +214,13 @@ fn lock(held: &[(i64, i64)], now: Time) -> Vec<Live> {
     if held.is_empty() {
         return Vec::new();
     }
-    let (task_nos, nonces): (Vec<i64>, Vec<i64>) = held.iter().copied().unzip();
-    let keyed: Vec<i64> = KEYED.query(args![task_nos.as_slice(), nonces.as_slice(), now], |row| row.need(1));
-    let mut locked = LOCK.query(args![task_nos, nonces, now], Live::in_run);
+    let (mut keyed, mut locked): (Vec<i64>, Vec<Live>) = (Vec::new(), Vec::new());
+    for (task_nos, nonces) in in_pieces(held.iter().copied()) {
+        keyed.extend(
+            KEYED.query(args![task_nos.as_slice(), nonces.as_slice(), now], |row| row.need::<i64>(1)),
+        );
+        locked.extend(LOCK.query(args![task_nos, nonces, now], Live::in_run));
+    }
     if !keyed.is_empty() {
         locked.extend(holders::lock(keyed, now));
     }

@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, INT8ARRAYOID, ItemPointerData, TIDARRAYOID, TIDOID, TIM
 use super::append;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Row, Statement, args, sql};
-use crate::token::nonce;
+use crate::token::{in_pieces, nonce};
 use crate::upkeep::before_commit;
 
 /// A row of `lease` whose keeper has left it.
@@ -78,15 +78,12 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
         return;
     }
     let others = || rows.iter().flat_map(|row| row.others.iter().map(|n| (*n, nonce(row.base, *n))));
-    let (task_nos, nonces): (Vec<i64>, Vec<i64>) = others().unzip();
-    let held: HashMap<(i64, i64), Time> = if task_nos.is_empty() {
-        HashMap::new()
-    } else {
-        STILL_HELD
-            .query(args![task_nos, nonces], |row| ((row.need(1), row.need(2)), row.need(3)))
-            .into_iter()
-            .collect()
-    };
+    let held: HashMap<(i64, i64), Time> = in_pieces(others())
+        .into_iter()
+        .flat_map(|(task_nos, nonces)| {
+            STILL_HELD.query(args![task_nos, nonces], |row| ((row.need(1), row.need(2)), row.need(3)))
+        })
+        .collect();
     for row in &mut rows {
         let (base, latest) = (row.base, row.deadline);
         row.others.retain(|n| held.get(&(*n, nonce(base, *n))).is_some_and(|deadline| *deadline <= latest));

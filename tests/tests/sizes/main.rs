@@ -1,3 +1,5 @@
-//! What reads whole tables does so in time that grows with them, whatever the planner's statistics say.
+//! What reads whole tables, or changes very many tasks, does so in time that grows with them, whatever the planner's statistics
+//! say.
 
+mod batches;
 mod stale;
