@@ -30,6 +30,7 @@ use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
+use crate::wake;
 
 /// Where an entry goes that may not run now.
 enum Way {
@@ -227,6 +228,11 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
     }
     parked::park(&parked);
     riders::park(riders, claim.now);
+    if !requeued.is_empty() {
+        // Somebody is changing what keeps them back.
+        claim.requeued += requeued.len();
+        wake::passed_over();
+    }
     ready::make_ready(&requeued);
     ready::hold_back(&scheduled);
 }
@@ -246,6 +252,7 @@ fn set_aside(claim: &mut Claim, staying: Vec<(Grant, Way)>) {
     }
     aside::set_taken(&aside);
     if !back.is_empty() {
+        claim.requeued += back.len();
         claim.seen.extend(back.iter().copied());
         GIVE_BACK.execute(args![back]);
     }

@@ -87,6 +87,8 @@ struct Claim<'a> {
     /// Entries that were turned away and may be met again in this call.
     seen: HashSet<i64>,
     moves: usize,
+    /// Those of them that others will meet again.
+    requeued: usize,
     /// What keeps entries back, and where such were met.
     found: sweep::Found,
     /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
@@ -98,7 +100,7 @@ struct Claim<'a> {
 type HasSlot<'a> = &'a dyn Fn(i64, &Limit) -> bool;
 
 /// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
-/// its way, which others should see soon.
+/// its way, which others should see soon: what is where they meet it again is no news.
 ///
 /// What is `left_out` has been looked at, and may not run.
 pub(crate) fn claim(
@@ -121,6 +123,7 @@ pub(crate) fn claim(
         now,
         seen: HashSet::new(),
         moves: 0,
+        requeued: 0,
         found: sweep::Found::default(),
         to_lanes: HashSet::new(),
         moved_into_lanes: Vec::new(),
@@ -140,7 +143,7 @@ pub(crate) fn claim(
         marks::learn(&grants[first..]);
         merge::end();
     }
-    claim.moves > 0
+    claim.moves > claim.requeued
 }
 
 impl Claim<'_> {

@@ -292,9 +292,20 @@ pub(crate) fn within_lock_timeout<T, E>(
     };
     match catch_unwind(AssertUnwindSafe(|| all_or_nothing(work))) {
         Ok(result) => Some(result),
-        Err(payload) if is_lock_timeout(payload.as_ref()) => None,
+        Err(payload) if is_lock_timeout(payload.as_ref()) => {
+            forget_error();
+            None
+        }
         Err(payload) => resume_unwind(payload),
     }
+}
+
+/// To be called by whoever has caught an error of Postgres' and does not pass it on. Postgres keeps what it knows of
+/// errors under way on a stack of five, and ends every session when there is no room for one more.
+pub(super) fn forget_error() {
+    // SAFETY: the error was caught, what it said was copied by pgrx, and nobody further out is handling another: an error
+    // that an abort follows has been reported before, or copied.
+    unsafe { pg_sys::FlushErrorState() }
 }
 
 /// Whether this is an error of Postgres' about a lock that was not to be had in time.

@@ -121,3 +121,26 @@ fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
     assert_eq!(b.state("open"), "blocked");
     assert_eq!(b.one::<Option<String>>("SELECT problem FROM taskq.schedules"), None);
 }
+
+/// Many runs that would have had to wait, one after the other in one session: what Postgres keeps of the errors in between
+/// must go, or there is no room for more, and the whole server goes down.
+#[test]
+fn runs_that_had_to_wait_use_up_nothing() {
+    let db = Db::new();
+    let (mut producer, mut session) = (db.connect(), db.connect());
+    producer.run("BEGIN; SELECT taskq.insert_task('first', 'x', merge_key => 'new')");
+    session.set_now(Some("2030-01-01 00:00:30Z"));
+    for n in 0..12 {
+        let task = r#"{"action": "x", "merge_key": "new"}"#;
+        call(&mut session, &format!("schedule('s{n}', '* * * * *', '{task}')"));
+    }
+    session.set_now(Some("2030-01-01 00:01:01Z"));
+    // Each has a fifth of a second; those that were put off are tried again a second later.
+    for _ in 0..3 {
+        assert_eq!(owned(&mut session, 100, &["x"]).len(), 0);
+        thread::sleep(Duration::from_millis(1100));
+    }
+    producer.run("COMMIT");
+    call(&mut session, "maintain()");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE id LIKE 's%'"), 12);
+}

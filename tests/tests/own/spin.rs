@@ -324,3 +324,33 @@ fn a_waiting_call_in_a_block_and_under_a_savepoint_keeps_nothing_back() {
         assert_eq!(ids(&call.join().1), ["a"], "{prologue}");
     }
 }
+
+/// Whether a paused group's tasks may run is known when the resume has committed; until then a look moves them to the end of
+/// their priority, and finds them there again.
+#[test]
+fn nobody_spins_on_tasks_of_a_group_that_is_being_resumed() {
+    const TASKS: i64 = 50;
+    let db = Db::new();
+    let (mut boss, mut session) = (db.connect(), db.connect());
+    let tasks: Value = (0..TASKS).map(|_| json!({"action": "x", "group_id": "g"})).collect();
+    boss.insert(tasks).unwrap();
+    boss.run("SELECT taskq.pause_group('g')");
+    boss.run("BEGIN; SELECT taskq.resume_group('g')");
+    for call in [
+        "CALL taskq.wait_for_work('{x}', '3 seconds', NULL)",
+        "SELECT taskq.own_tasks('w', 1, '{x}', wait => '3 seconds')",
+    ] {
+        let (before, began) = (positions(&mut session), Instant::now());
+        session.run("SET taskq.shortest_sleep = '100ms'");
+        session.run(call);
+        assert!(began.elapsed() > Duration::from_millis(2900), "{call}: it came back early");
+        let looks = (positions(&mut session) - before) / TASKS;
+        assert!(looks < 20, "{call}: it looked {looks} times");
+    }
+    let waiting = db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap());
+    session.until_asleep(waiting.pid());
+    boss.run("COMMIT");
+    let committed = Instant::now();
+    assert_eq!(waiting.join().1.len(), 1);
+    assert!(committed.elapsed() < Duration::from_secs(2), "woken by the resume");
+}
