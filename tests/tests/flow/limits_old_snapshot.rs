@@ -112,13 +112,64 @@ fn a_claim_within_an_actions_limit_of_thousands() {
 #[test]
 fn a_claim_within_a_limit_of_each_group() {
     let settings = ["set_action('x', max_per_group => 2)"];
-    reads_no_more_after_many_grants("2 of each group", &settings, GRANTS, 3, 0);
+    reads_no_more_after_many_grants("2 of each group", &settings, GRANTS, 3, 37);
 }
 
 #[test]
 fn a_claim_within_limits_of_groups_of_their_own() {
     let settings = ["set_group('g' || n, max_concurrency => 2) FROM generate_series(0, 19) AS n"];
-    reads_no_more_after_many_grants("2 of each group over all actions", &settings, GRANTS, 3, 0);
+    reads_no_more_after_many_grants("2 of each group over all actions", &settings, GRANTS, 3, 37);
+}
+
+#[test]
+fn a_claim_of_an_action_whose_groups_take_turns() {
+    reads_no_more_after_many_grants("turns", &["set_action('x', fair => true)"], GRANTS, 3, 0);
+}
+
+/// A group at its limit, which has waited all along with many tasks: it keeps nobody's marks down, and has its own.
+#[test]
+fn a_full_group_that_has_waited_for_long() {
+    let db = Db::new();
+    let (mut session, mut others) = (db.connect(), db.connect());
+    session.run(
+        "SELECT taskq.set_group('old', max_concurrency => 1), taskq.set_group('new', max_concurrency => 9)",
+    );
+    let of = |group: &str, count: usize, priority: i32| -> Value {
+        (0..count)
+            .map(|n| {
+                json!({"id": format!("{group} {priority} {n:05}"), "action": "x", "group_id": group,
+                                  "priority": priority})
+            })
+            .collect()
+    };
+    session.insert(of("old", 500, 0)).unwrap();
+    session.insert(of("old", 5, -3)).unwrap();
+    let held = session.own_one("x");
+    assert_eq!(held.task_id, "old 0 00000");
+    session.insert(of("new", GRANTS + 200, 0)).unwrap();
+    for _ in 0..30 {
+        session.perform("x", "completed");
+    }
+    let first = (0..5).map(|_| session.pages_of_a_claim("x")).min().unwrap();
+    let _reader = read_on(&db);
+    for _ in 0..GRANTS {
+        others.perform("x", "completed");
+    }
+    until(&format!("a claim reads at most twice the {first} pages of the first"), || {
+        session.perform("x", "completed");
+        (session.pages_of_a_claim("x") <= 2 * first).then_some(())
+    });
+    // The oldest come first again, as soon as there is room for one.
+    session.complete(&held);
+    for n in 1..20 {
+        assert_eq!(session.perform("x", "completed"), format!("old 0 {n:05}"));
+        session.run("BEGIN");
+        assert!(session.own_one("x").task_id.starts_with("old"));
+        assert!(session.own_one("x").task_id.starts_with("new"));
+        session.run("ROLLBACK");
+    }
+    session.run("SELECT taskq.cancel_tasks((SELECT array_agg(id) FROM taskq.tasks WHERE id LIKE '% 0 %' AND state = 'ready'))");
+    assert_eq!(session.own_one("x").task_id, "old -3 00000");
 }
 
 #[test]
