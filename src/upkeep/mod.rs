@@ -46,6 +46,8 @@ pub(crate) struct Upkeep {
     pub(crate) moved: bool,
     /// A deadline has passed of a task that somebody has in hand.
     pub(crate) busy: bool,
+    /// There are signals that wait to be counted: for the end of the call, if it may go to sleep.
+    pub(crate) signals: bool,
     /// Leases that no task needs any more were left, because the call may go to sleep.
     pub(crate) stale: bool,
     /// The time up to which deadlines were looked after.
@@ -121,6 +123,7 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
         };
     }
     upkeep.expired = expired;
+    upkeep.signals = signal;
     upkeep.looked_at = Some(now);
     upkeep
 }
@@ -177,9 +180,15 @@ fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
     ]
 }
 
-/// Folds deferred signals, if there are any; returns whether that changed anything.
+/// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay open
+/// counts for others only what frees a task.
 pub(crate) fn fold(now: Time) -> bool {
-    fold::some(STEP, now)
+    if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }
+}
+
+/// Folds those that free a task, whatever its action: what comes after it may be the caller's.
+pub(crate) fn fold_due(now: Time) -> bool {
+    fold::due(STEP as usize, now)
 }
 
 /// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not

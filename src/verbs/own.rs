@@ -99,6 +99,7 @@ fn own_tasks(
     }
     check_interval("max_duration", max_duration)?;
     rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
+    let waits = wait.is_some();
     let mut waiter = match wait {
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,
@@ -110,6 +111,9 @@ fn own_tasks(
     }
     if upkeep.stale {
         leases::elapsed::remove_stale(clock::now());
+    }
+    if waits && upkeep.signals {
+        upkeep::fold(clock::now());
     }
     Ok(grants)
 }
@@ -280,13 +284,19 @@ fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], left_out: &Le
         total.expired |= upkeep.expired;
         total.busy |= upkeep.busy;
         total.stale |= upkeep.stale;
+        total.signals |= upkeep.signals;
         total.looked_at = upkeep.looked_at;
         total.moved |= claim(request, actions, now, left_out, grants);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
         }
     }
-    if !waiting && grants.len() < request.max_tasks && upkeep::fold(clock::now()) {
+    // What a waiting call counts for others it undoes, if it has no use for it, and does again at its end.
+    let counts = || match waiting {
+        true => total.signals && upkeep::fold_due(clock::now()),
+        false => upkeep::fold(clock::now()),
+    };
+    if grants.len() < request.max_tasks && counts() {
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
         total.moved |= claim(request, actions, clock::now(), left_out, grants);

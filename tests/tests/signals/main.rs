@@ -4,6 +4,7 @@
 mod cycles;
 mod edges;
 mod last_parents;
+mod milestones;
 mod prepared;
 mod prompt;
 mod repeatable_read;
