@@ -8,6 +8,7 @@ const SURFACE: &str = r#"
 function _action_channels(actions text[]) -> SETOF integer
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
+function _check_words(argument text, given text[], known text[]) -> void
 function _chain(blocks jsonb) -> jsonb
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
@@ -26,6 +27,7 @@ function _key_hash(group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint
 function _left_behind(action_nos integer[]) -> SETOF integer
 function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer
+function _many(value text) -> SETOF text
 function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer
@@ -33,11 +35,14 @@ function _parallel(blocks jsonb) -> jsonb
 function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
 function _role(role text) -> regrole
+function _same(bigint, bigint) -> boolean
+function _same_support(internal) -> internal
+function _status_code(state text) -> taskq.status_code
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _tidy_before_commit() -> void
 function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
-function add_dependencies(after text[], run text[], condition taskq.dependency_condition DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
+function add_dependencies(after text[], run text[], condition text DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(dependencies jsonb, named_only anyenum DEFAULT NULL::taskq.named_only, if_missing text DEFAULT 'error'::text) -> bigint
 function ancestors(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function cancel_group(group_id text) -> bigint
@@ -130,7 +135,8 @@ type dependency_condition
 type named_only
 type status_code
 view _counts(action_no, state, number, first, recent)
-view _held_back(task_no, action_no, group_id)
+view _live(action_no, task_no, state, overdue)
+view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no)
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)

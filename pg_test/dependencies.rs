@@ -131,7 +131,7 @@ mod tests {
             ("{b}", "{NULL}", "", "22004"),
             ("{a}", "{b}", ", condition => NULL", "22004"),
             ("{a}", "{b}", ", if_missing => 'skip'", "22023"),
-            ("{a}", "{b}", ", condition => 'maybe'", "23514"),
+            ("{a}", "{b}", ", condition => 'maybe'", "22023"),
         ] {
             let call = format!("SELECT taskq.add_dependencies(after => '{after}', run => '{run}'{more})");
             assert_eq!(refused(&call), code, "{call}");

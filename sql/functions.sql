@@ -66,7 +66,7 @@ CREATE FUNCTION taskq.insert_task(
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_insert_task_jsonb_wrapper';
+    AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
         boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
@@ -283,13 +283,13 @@ COMMENT ON FUNCTION taskq.add_dependencies(jsonb, anyenum, text) IS
 CREATE FUNCTION taskq.add_dependencies(
         after text[],
         run text[],
-        condition taskq.dependency_condition = 'completed',
+        condition text = 'completed',
         if_missing text = 'error')
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_wrapper';
-COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], taskq.dependency_condition, text) IS
+COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], text, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
 
 CREATE FUNCTION taskq.cancel_tasks(
@@ -672,6 +672,49 @@ CREATE FUNCTION taskq._body_json(body text)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10
     AS 'MODULE_PATHNAME', 'taskq_body_json_wrapper';
 COMMENT ON FUNCTION taskq._body_json IS 'internal: a body as JSON, NULL if it is none';
+
+-- Joins of the views are look-ups, whatever the statistics say: see src/pg/lookup.rs. Dear wherever it is not one.
+CREATE FUNCTION taskq._same_support(internal)
+    RETURNS internal
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'taskq_same_support_wrapper';
+COMMENT ON FUNCTION taskq._same_support IS 'internal: tells the planner how to use taskq.=== with an index';
+
+CREATE FUNCTION taskq._same(bigint, bigint)
+    RETURNS boolean
+    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE COST 10000
+    SUPPORT taskq._same_support
+    AS 'int8eq';
+COMMENT ON FUNCTION taskq._same IS 'internal: whether two numbers are the same';
+
+CREATE OPERATOR taskq.=== (
+    FUNCTION = taskq._same, LEFTARG = bigint, RIGHTARG = bigint, COMMUTATOR = OPERATOR(taskq.===),
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR taskq.=== (bigint, bigint) IS 'internal: the same number, found by look-ups';
+
+-- A function that is not inlined: the planner works it out where the state is known, and would not look into a cast to a
+-- domain.
+CREATE FUNCTION taskq._status_code(state text)
+    RETURNS taskq.status_code
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_status_code_wrapper';
+COMMENT ON FUNCTION taskq._status_code IS 'internal: the status code of a task in this state';
+
+-- A value as it is, for one side of a join: it tells the planner that there may be many rows, whatever the statistics say,
+-- so that the other side, if it is work to make, is made once and not once per row.
+CREATE FUNCTION taskq._many(value text)
+    RETURNS SETOF text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 1 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS $$ BEGIN RETURN NEXT value; END $$;
+COMMENT ON FUNCTION taskq._many IS 'internal: a value in one row, of which the planner thinks that there are a hundred';
+
+CREATE FUNCTION taskq._check_words(argument text, given text[], known text[])
+    RETURNS void
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10
+    AS 'MODULE_PATHNAME', 'taskq_check_words_wrapper';
+COMMENT ON FUNCTION taskq._check_words IS
+    'internal: refuses an argument whose elements are to be some words if one of them is another';
 
 CREATE FUNCTION taskq.clock()
     RETURNS timestamptz

@@ -34,8 +34,8 @@ CREATE FUNCTION taskq._rights(part text)
                                       '_task_channels', '_num_settled'))
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')
-                    AND p.proname IN ('_body_json', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants', 'critical_path',
-                                      'dependency_results'))
+                    AND p.proname IN ('_body_json', '_same', '_many', '_status_code', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
+                                      'critical_path', 'dependency_results'))
                 OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics'))
                 -- Administering.
                 OR (part IN ('worker', 'operator') AND p.proname = 'maintain')

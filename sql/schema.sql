@@ -147,6 +147,7 @@ CREATE TABLE taskq.task (
 CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
 CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
 CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
+CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
 COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page, so that a grant is
@@ -313,6 +314,7 @@ CREATE TABLE taskq.settled (
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm'))
 );
 CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
+CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
 COMMENT ON TABLE taskq.settled IS 'how tasks ended';
 
 -- "run_no runs after after_no". Kept until one of the two is deleted.

@@ -1,43 +1,93 @@
 -- taskq: what there is to see, readable in psql. Tokens are never shown.
 
--- Tasks whose rows say that they are ready, and whose workgroup is held back: a claim moves them aside when it
--- meets them, but scheduled they are from the start. One look-up per task of such workgroups (OFFSET 0), of which
--- there are few at a time.
-CREATE VIEW taskq._held_back AS
-SELECT t.task_no, t.action_no, t.group_id
-  FROM taskq.workgroup AS w
- CROSS JOIN LATERAL (SELECT t.task_no, t.action_no, t.group_id FROM taskq.task AS t WHERE t.workgroup = w.name OFFSET 0) AS t
- CROSS JOIN LATERAL (
-       SELECT FROM taskq.run AS r WHERE r.task_no = t.task_no AND r.nonce = 0
-       UNION ALL
-       SELECT FROM taskq.scheduled AS d WHERE d.task_no = t.task_no AND d.due <= taskq.clock()
-       UNION ALL
-       SELECT FROM taskq.parked AS k WHERE k.task_no = t.task_no OFFSET 0) AS x
- WHERE w.not_before > taskq.clock();
-COMMENT ON VIEW taskq._held_back IS 'internal: tasks that nothing but their workgroup holds back';
+-- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that
+-- `state` is a constant of each part. A condition on it leaves parts out before anything is read; a task that is joined is
+-- looked up in each of the rest. The parts are tables without a WHERE, or neither were possible: whoever reads this view
+-- says so himself, as taskq.tasks does. `applies`: this row is there in that state; said in a way that no index can be
+-- asked, or the planner may take the whole of that for as cheap as a look-up (see src/pg/lookup.rs). `held_back`: it is in that state if
+-- the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
+CREATE VIEW taskq._places AS
+SELECT s.task_no, 'completed' AS state, CASE s.code WHEN 'c' THEN true ELSE false END AS applies, NULL::boolean AS held_back,
+       s.tries AS num_tries, s.signals AS num_signals, s.dependencies AS total_dependencies,
+       s.failures AS num_failures, s.actor_id, NULL::timestamptz AS deadline, NULL::timestamptz AS due, s.granted_at,
+       s.settled_at, s.status, s.result, s.leader_no
+  FROM taskq.settled AS s
+UNION ALL
+SELECT s.task_no, 'aborted', CASE s.code WHEN 'a' THEN true ELSE false END, NULL, s.tries, s.signals, s.dependencies, s.failures, s.actor_id,
+       NULL, NULL, s.granted_at, s.settled_at, s.status, s.result, s.leader_no
+  FROM taskq.settled AS s
+UNION ALL
+SELECT r.task_no, 'in-progress', r.nonce <> 0, NULL, r.tries, r.dependencies, r.dependencies, r.failures,
+       r.actor_id, r.deadline, NULL, r.granted_at, NULL, NULL, NULL, NULL
+  FROM taskq.run AS r
+UNION ALL
+SELECT r.task_no, 'ready', r.nonce = 0, false, r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, CASE WHEN r.aside < 0 THEN -r.aside END
+  FROM taskq.run AS r
+UNION ALL
+SELECT r.task_no, 'scheduled',
+       r.nonce = 0 AND r.gated AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
+       r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       CASE WHEN r.aside < 0 THEN -r.aside END
+  FROM taskq.run AS r
+UNION ALL
+SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.remaining, b.dependencies, b.failures,
+       NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.blocked AS b
+UNION ALL
+SELECT d.task_no, 'scheduled', CASE WHEN d.due > (SELECT taskq.clock()) THEN true ELSE false END, NULL, d.tries, d.dependencies, d.dependencies,
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.scheduled AS d
+UNION ALL
+SELECT d.task_no, 'ready', CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END, false, d.tries, d.dependencies, d.dependencies,
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.scheduled AS d
+UNION ALL
+SELECT d.task_no, 'scheduled',
+       CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END
+       AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
+       d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.scheduled AS d
+UNION ALL
+SELECT k.task_no, 'ready', k.tries >= 0, false, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, k.leader_no
+  FROM taskq.parked AS k
+UNION ALL
+SELECT k.task_no, 'scheduled',
+       k.tries >= 0 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL, k.leader_no
+  FROM taskq.parked AS k;
+COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
+
+-- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less.
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
        t.body,
-       (CASE WHEN s.code = 'c' THEN 'completed'
-             WHEN s.code = 'a' THEN 'aborted'
-             WHEN r.nonce <> 0 THEN 'in-progress'
-             ELSE 'pending' END)::taskq.status_code AS status_code,
-       COALESCE(s.status, p.status) AS status,
-       COALESCE(s.tries, r.tries, b.tries, d.tries, k.tries) AS num_tries,
+       taskq._status_code(p.state) AS status_code,
+       COALESCE(p.status, (SELECT g.status FROM taskq.progress AS g WHERE g.task_no = t.task_no)) AS status,
+       p.num_tries,
        t.max_tries,
-       COALESCE(s.signals, r.dependencies, d.dependencies, k.dependencies, b.dependencies - b.remaining + f.signals) AS num_signals,
-       COALESCE(s.dependencies, r.dependencies, d.dependencies, k.dependencies, b.dependencies) AS total_dependencies,
-       COALESCE(s.failures, r.failures, d.failures, k.failures, b.failures + f.failures) AS num_failures,
-       CASE WHEN s.task_no IS NOT NULL THEN s.actor_id WHEN r.nonce <> 0 THEN r.actor_id END AS actor_id,
-       CASE WHEN r.nonce <> 0 THEN NULLIF(r.deadline, 'infinity') END AS action_deadline,
-       s.result,
+       -- Of a blocked one with the signals that are committed but not counted yet.
+       CASE p.state WHEN 'blocked'
+            THEN p.num_signals + (SELECT COALESCE(sum(g.satisfied + g.lost), 0)::integer
+                                    FROM taskq.signal AS g WHERE g.run_no = p.task_no)
+            ELSE p.num_signals END AS num_signals,
+       p.total_dependencies,
+       CASE p.state WHEN 'blocked'
+            THEN p.num_failures + (SELECT COALESCE(sum(g.failed), 0)::integer
+                                     FROM taskq.signal AS g WHERE g.run_no = p.task_no)
+            ELSE p.num_failures END AS num_failures,
+       p.actor_id,
+       NULLIF(p.deadline, 'infinity') AS action_deadline,
+       p.result,
        t.priority,
        t.max_duration,
-       CASE WHEN w.not_before IS NULL OR s.task_no IS NOT NULL OR b.task_no IS NOT NULL OR r.nonce <> 0
-            THEN COALESCE(d.due, GREATEST(t.not_before, b.not_before))
-            ELSE GREATEST(d.due, t.not_before, w.not_before) END AS not_before,
+       CASE WHEN p.state = 'blocked' THEN GREATEST(t.not_before, p.due)
+            WHEN p.state IN ('scheduled', 'ready')
+            THEN COALESCE((SELECT GREATEST(p.due, t.not_before, w.not_before) FROM taskq.workgroup AS w
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock()), p.due, t.not_before)
+            ELSE t.not_before END AS not_before,
        t.retention,
        t.spontaneous,
        t.post_result,
@@ -47,42 +97,23 @@ SELECT t.id,
        t.seed,
        t.backoff,
        t.metadata,
-       p.progress,
+       (SELECT g.progress FROM taskq.progress AS g WHERE g.task_no = t.task_no) AS progress,
        t.inserted_at,
-       CASE WHEN s.task_no IS NOT NULL THEN s.granted_at WHEN r.nonce <> 0 THEN r.granted_at END AS owned_at,
-       s.settled_at,
-       CASE WHEN s.code = 'c' THEN 'completed'
-            WHEN s.code = 'a' THEN 'aborted'
-            WHEN r.nonce <> 0 THEN 'in-progress'
-            WHEN b.task_no IS NOT NULL THEN 'blocked'
-            WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
-            ELSE 'ready' END AS state,
+       p.granted_at AS owned_at,
+       p.settled_at,
+       p.state,
        t.unique_key,
        t.retention_aborted,
-       (SELECT l.id FROM taskq.task AS l
-         WHERE l.task_no = COALESCE(s.leader_no, k.leader_no, CASE WHEN r.aside < 0 THEN -r.aside END)) AS merged_into,
+       (SELECT l.id FROM taskq.task AS l WHERE l.task_no = p.leader_no) AS merged_into,
        taskq._body_json(t.body) AS body_json
-  FROM taskq.task AS t
+  FROM taskq._places AS p
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
-  -- One look-up each (OFFSET 0): with statistics of an empty queue the planner would go through one table for each row of
-  -- another. What has settled is in none of the four in between.
-  LEFT JOIN LATERAL (SELECT s.* FROM taskq.settled AS s WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
-  LEFT JOIN LATERAL (SELECT r.* FROM taskq.run AS r
-                      WHERE r.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS r ON true
-  LEFT JOIN LATERAL (SELECT b.* FROM taskq.blocked AS b
-                      WHERE b.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS b ON true
-  LEFT JOIN LATERAL (SELECT d.* FROM taskq.scheduled AS d
-                      WHERE d.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS d ON true
-  LEFT JOIN LATERAL (SELECT k.* FROM taskq.parked AS k
-                      WHERE k.task_no = t.task_no AND s.task_no IS NULL OFFSET 0) AS k ON true
-  LEFT JOIN LATERAL (SELECT p.* FROM taskq.progress AS p WHERE p.task_no = t.task_no OFFSET 0) AS p ON true
-  -- Only while it is held back.
-  LEFT JOIN taskq.workgroup AS w ON w.name = t.workgroup AND w.not_before > taskq.clock()
-  -- Signals that are committed but not counted yet.
-  LEFT JOIN LATERAL (
-       SELECT COALESCE(sum(g.satisfied + g.lost), 0)::integer AS signals,
-              COALESCE(sum(g.failed), 0)::integer AS failures
-         FROM taskq.signal AS g WHERE g.run_no = b.task_no) AS f ON b.task_no IS NOT NULL;
+ WHERE p.applies
+   AND CASE WHEN p.held_back IS NULL THEN true
+            ELSE p.held_back = (t.workgroup IS NOT NULL
+                                AND EXISTS (SELECT FROM taskq.workgroup AS w
+                                             WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
 
@@ -91,39 +122,62 @@ SELECT after.id AS after,
        run.id AS run,
        (CASE d.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END)::taskq.dependency_condition
            AS condition,
-       EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no) AS settled
+       EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0) AS settled
   FROM taskq.dependency AS d
-  JOIN taskq.task AS after ON after.task_no = d.after_no
-  JOIN taskq.task AS run ON run.task_no = d.run_no;
+  JOIN taskq.task AS after ON after.task_no OPERATOR(taskq.===) d.after_no
+  JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
+ -- Always so: columns that no index has.
+ WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
--- What there is, read from the narrow tables only; the first task of each kind was inserted first. What is blocked or
--- parked has its action in its task, and is looked up one by one.
-CREATE VIEW taskq._counts AS
-WITH held AS MATERIALIZED (SELECT h.task_no FROM taskq._held_back AS h)
+-- What there is that has not settled, to be counted: read from the narrow tables only. What is blocked or parked has its
+-- action in its task, and is looked up one by one; so is what may be ready, for its workgroup, as long as any workgroup
+-- is held back.
+CREATE VIEW taskq._live AS
 SELECT r.action_no,
-       CASE WHEN r.nonce <> 0 THEN 'in-progress' WHEN h.task_no IS NOT NULL THEN 'scheduled' ELSE 'ready' END AS state,
-       count(*) AS number,
-       min(r.task_no) AS first,
-       0::bigint AS recent
-  FROM taskq.run AS r LEFT JOIN held AS h ON h.task_no = r.task_no
- GROUP BY 1, 2
+       r.task_no,
+       CASE WHEN r.nonce <> 0 THEN 'in-progress'
+            WHEN r.gated
+                 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                           WHERE t.task_no = r.task_no OFFSET 0) AS t
+                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                              WHERE w.not_before > taskq.clock()) THEN 'scheduled'
+            ELSE 'ready' END AS state,
+       r.nonce <> 0 AND r.deadline <= taskq.clock() AS overdue
+  FROM taskq.run AS r
 UNION ALL
-SELECT d.action_no, CASE WHEN d.due > taskq.clock() OR h.task_no IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
-       count(*), min(d.task_no), 0
-  FROM taskq.scheduled AS d LEFT JOIN held AS h ON h.task_no = d.task_no
- GROUP BY 1, 2
+SELECT d.action_no,
+       d.task_no,
+       CASE WHEN d.due > taskq.clock() THEN 'scheduled'
+            WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                           WHERE t.task_no = d.task_no OFFSET 0) AS t
+                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                              WHERE w.not_before > taskq.clock()) THEN 'scheduled'
+            ELSE 'ready' END,
+       false
+  FROM taskq.scheduled AS d
 UNION ALL
-SELECT t.action_no, CASE WHEN h.task_no IS NOT NULL THEN 'scheduled' ELSE 'ready' END, count(*), min(k.task_no), 0
+SELECT t.action_no,
+       k.task_no,
+       CASE WHEN EXISTS (SELECT FROM taskq.workgroup AS w
+                          WHERE w.name = t.workgroup AND w.not_before > taskq.clock()) THEN 'scheduled'
+            ELSE 'ready' END,
+       false
   FROM taskq.parked AS k
- CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
-  LEFT JOIN held AS h ON h.task_no = k.task_no
- GROUP BY 1, 2
+ CROSS JOIN LATERAL (SELECT t.action_no, t.workgroup FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
 UNION ALL
-SELECT t.action_no, 'blocked', count(*), NULL, 0
+SELECT t.action_no, b.task_no, 'blocked', false
   FROM taskq.blocked AS b
- CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = b.task_no OFFSET 0) AS t
- GROUP BY 1
+ CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = b.task_no OFFSET 0) AS t;
+COMMENT ON VIEW taskq._live IS 'internal: what has not settled, with the number of the action and the state';
+
+-- The first task of each kind was inserted first.
+CREATE VIEW taskq._counts AS
+SELECT l.action_no, l.state, count(*) AS number, min(l.task_no) AS first, 0::bigint AS recent
+  FROM taskq._live AS l
+ GROUP BY l.action_no, l.state
 UNION ALL
 -- What is left of a replaced task is not a task.
 SELECT s.action_no, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, count(*), NULL,
@@ -132,7 +186,8 @@ SELECT s.action_no, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, co
  GROUP BY 1, 2;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state';
 
--- The percentiles are worked out only if their columns are asked for: they read every settled task.
+-- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 8 MB (some 50,000
+-- tasks), of more a part of the pages.
 CREATE VIEW taskq.stats AS
 SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, n.aborted, n.oldest_ready,
        n.settled_last_minute,
@@ -151,17 +206,21 @@ SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, 
                    FILTER (WHERE c.state = 'ready') AS oldest_ready,
                sum(c.recent)::bigint AS settled_last_minute
           FROM taskq._counts AS c
-          JOIN taskq.action AS a ON a.action_no = c.action_no
+         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
          GROUP BY a.name) AS n
+ CROSS JOIN LATERAL taskq._many(n.action) AS many(action)
   LEFT JOIN (SELECT a.name,
                     percentile_cont('{0.5,0.99}'::double precision[])
                         WITHIN GROUP (ORDER BY date_part('epoch', s.granted_at - t.inserted_at)) AS waiting,
                     percentile_cont('{0.5,0.99}'::double precision[])
                         WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at)) AS running
                FROM taskq.settled AS s
-               JOIN taskq.task AS t ON t.task_no = s.task_no
-               JOIN taskq.action AS a ON a.action_no = s.action_no
-              GROUP BY a.name) AS p ON p.name = n.action;
+                    TABLESAMPLE SYSTEM (LEAST(100, 100 * 8e6 / GREATEST(pg_relation_size('taskq.settled'), 1)))
+                    REPEATABLE (1)
+               JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+              CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = s.action_no OFFSET 0) AS a
+              WHERE s.granted_at IS NOT NULL
+              GROUP BY a.name) AS p ON p.name = n.action AND p.name = many.action;
 COMMENT ON VIEW taskq.stats IS
     'per action: tasks per state, the oldest ready one, how many settled in the last minute, and how long those kept have waited and run';
 
@@ -214,17 +273,19 @@ SELECT y.group_id,
          WHERE g.folded IN (false, true)
          GROUP BY g.group_id
         HAVING sum(g.tasks) > 0) AS y
+ CROSS JOIN LATERAL taskq._many(y.group_id) AS many(group_id)
   LEFT JOIN (SELECT t.group_id,
-                    count(*) FILTER (WHERE l.state = 'b') AS blocked,
-                    count(*) FILTER (WHERE l.state = 's') AS scheduled,
-                    count(*) FILTER (WHERE l.state = 'p') AS in_progress
-               FROM (SELECT b.task_no, 'b' AS state, true AS counts FROM taskq.blocked AS b
-                     UNION ALL SELECT d.task_no, 's', d.due > taskq.clock() FROM taskq.scheduled AS d
-                     UNION ALL SELECT h.task_no, 's', true FROM taskq._held_back AS h
-                     UNION ALL SELECT r.task_no, 'p', r.nonce <> 0 FROM taskq.run AS r) AS l
-               JOIN taskq.task AS t ON t.task_no = l.task_no
-              WHERE l.counts AND t.group_id IS NOT NULL
-              GROUP BY t.group_id) AS x ON x.group_id = y.group_id;
+                    count(*) FILTER (WHERE p.state = 'blocked') AS blocked,
+                    count(*) FILTER (WHERE p.state = 'scheduled') AS scheduled,
+                    count(*) FILTER (WHERE p.state = 'in-progress') AS in_progress
+               FROM taskq._places AS p
+               JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
+              WHERE p.state IN ('blocked', 'scheduled', 'in-progress') AND p.applies
+                AND CASE WHEN t.group_id IS NULL THEN false ELSE true END
+                AND (p.held_back IS NULL
+                     OR EXISTS (SELECT FROM taskq.workgroup AS w
+                                 WHERE w.name = t.workgroup AND w.not_before > taskq.clock()))
+              GROUP BY t.group_id) AS x ON x.group_id = y.group_id AND x.group_id = many.group_id;
 COMMENT ON VIEW taskq.groups IS 'groups: tasks per state, the part that has settled, and when the rest will at this pace';
 
 CREATE VIEW taskq.actions AS
@@ -256,32 +317,34 @@ SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
--- Each part has the id in it, so that a condition on that gets to the tables.
+-- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no
+-- index.
 CREATE VIEW taskq.attempts AS
 SELECT t.id AS task_id, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
   FROM taskq.attempt AS h
-  JOIN taskq.task AS t ON t.task_no = h.task_no
- -- A late return under the same token tells more than the deadline that had passed.
- WHERE h.outcome <> 'timeout'
-    OR NOT EXISTS (SELECT FROM taskq.attempt AS l
-                    WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
-                   UNION ALL
-                   SELECT FROM taskq.settled AS l
-                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at)
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) h.task_no
+ WHERE t.seed IN (true, false)
+   -- A late return under the same token tells more than the deadline that had passed.
+   AND (h.outcome <> 'timeout'
+        OR NOT EXISTS (SELECT FROM taskq.attempt AS l
+                        WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
+                       UNION ALL
+                       SELECT FROM taskq.settled AS l
+                        WHERE l.task_no = h.task_no AND l.granted_at = h.started_at OFFSET 0))
 UNION ALL
 SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
        CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
             WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
        s.status
   FROM taskq.settled AS s
-  JOIN taskq.task AS t ON t.task_no = s.task_no
- WHERE s.granted_at IS NOT NULL
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+ WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
 UNION ALL
-SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress', p.status
+SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
+       (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
   FROM taskq.run AS r
-  JOIN taskq.task AS t ON t.task_no = r.task_no
-  LEFT JOIN taskq.progress AS p ON p.task_no = r.task_no
- WHERE r.nonce <> 0 AND NOT r.grantable;
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
+ WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
 
 CREATE VIEW taskq.dead_ends AS
@@ -304,7 +367,7 @@ SELECT t.id AS task_id,
                    'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]')
           FROM taskq.attempts AS x WHERE x.task_id = t.id) AS attempts
   FROM taskq.settled AS s
-  JOIN taskq.task AS t ON t.task_no = s.task_no
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
  WHERE s.code = 'a';
 COMMENT ON VIEW taskq.dead_ends IS 'tasks that have aborted: why, and what became of each try';
@@ -322,26 +385,19 @@ CREATE VIEW taskq.unique_keys AS
 SELECT k.action,
        k.key,
        t.id AS task_id,
-       x.state,
-       x.bit & t.unique_states <> 0 AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
+       p.state,
+       CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
+                    WHEN 'completed' THEN 16 ELSE 32 END & t.unique_states <> 0
+           AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
        t.unique_until AS held_until
   FROM taskq.unique_key AS k
-  JOIN taskq.task AS t ON t.task_no = k.task_no
- CROSS JOIN LATERAL (
-       SELECT v.state, v.bit
-         FROM (SELECT) AS one
-         LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
-         LEFT JOIN taskq.blocked AS b ON b.task_no = t.task_no
-         LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
-         LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
-        CROSS JOIN (VALUES ('blocked', 1), ('scheduled', 2), ('ready', 4), ('in-progress', 8), ('completed', 16),
-                           ('aborted', 32)) AS v(state, bit)
-        WHERE v.state = CASE WHEN s.code = 'c' THEN 'completed'
-                             WHEN s.code = 'a' THEN 'aborted'
-                             WHEN r.nonce <> 0 THEN 'in-progress'
-                             WHEN b.task_no IS NOT NULL THEN 'blocked'
-                             WHEN d.due > taskq.clock() THEN 'scheduled'
-                             ELSE 'ready' END) AS x;
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) k.task_no
+  JOIN taskq._places AS p ON p.task_no OPERATOR(taskq.===) k.task_no
+ WHERE p.applies
+   AND CASE WHEN p.held_back IS NULL THEN true
+            ELSE p.held_back = (t.workgroup IS NOT NULL
+                                AND EXISTS (SELECT FROM taskq.workgroup AS w
+                                             WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.unique_keys IS 'keys of unique tasks: which task was inserted with one last, and whether it holds it';
 
 CREATE FUNCTION taskq.count_tasks(
@@ -356,18 +412,15 @@ AS $$
 #variable_conflict use_column
 DECLARE
     known CONSTANT text[] := '{blocked,scheduled,ready,in-progress,completed,aborted}';
-    wrong text := (SELECT u.state FROM unnest(states) AS u(state) WHERE u.state <> ALL (known) LIMIT 1);
 BEGIN
-    IF wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'argument "states" is out of range'
-            USING ERRCODE = '22023', DETAIL = format('"%s" is no state.', wrong),
-                  HINT = 'Use blocked, scheduled, ready, in-progress, completed or aborted.';
+    IF states IS NOT NULL THEN
+        PERFORM taskq._check_words('states', array_remove(states, NULL), known);
     END IF;
     IF ids IS NULL AND groups IS NULL THEN
         RETURN QUERY
         SELECT a.name, c.state, sum(c.number)::bigint
           FROM taskq._counts AS c
-          JOIN taskq.action AS a ON a.action_no = c.action_no
+         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
          WHERE (actions IS NULL OR a.name = ANY (actions)) AND (states IS NULL OR c.state = ANY (states))
          GROUP BY a.name, c.state
          ORDER BY a.name, c.state;
@@ -611,13 +664,15 @@ CREATE FUNCTION taskq.dependency_results(task_id text)
     LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100 ROWS 10
     SET search_path = pg_catalog, pg_temp
     BEGIN ATOMIC
-        SELECT t.id, a.name, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END::taskq.status_code,
+        SELECT t.id, t.name, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END::taskq.status_code,
                s.status, s.result
           FROM taskq.task AS me
-          JOIN taskq.dependency AS d ON d.run_no = me.task_no
-          JOIN taskq.settled AS s ON s.task_no = d.after_no
-          JOIN taskq.task AS t ON t.task_no = d.after_no
-          JOIN taskq.action AS a ON a.action_no = t.action_no
+         CROSS JOIN LATERAL (SELECT d.after_no, d.condition FROM taskq.dependency AS d
+                              WHERE d.run_no OPERATOR(taskq.===) me.task_no OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT s.code, s.status, s.result FROM taskq.settled AS s
+                              WHERE s.task_no = d.after_no OFFSET 0) AS s
+         CROSS JOIN LATERAL (SELECT t.id, a.name FROM taskq.task AS t, taskq.action AS a
+                              WHERE t.task_no = d.after_no AND a.action_no = t.action_no OFFSET 0) AS t
          WHERE me.id = dependency_results.task_id
          ORDER BY d.after_no;
     END;

@@ -252,13 +252,18 @@ impl Refusal {
         )
     }
 
-    /// `22023`: a word that is none of those that the argument takes.
-    pub(crate) fn no_such_word(argument: &str, word: &str, hint: &str) -> Self {
+    /// `22023`: an argument that takes one of a few words is another one.
+    pub(crate) fn no_such_word(argument: &str, value: &str, words: &[&str], meant: Option<&str>) -> Self {
+        let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        let hint = match meant {
+            Some(word) => format!("\"{word}\" is probably meant."),
+            None => "Use one of these words.".to_owned(),
+        };
         Refusal::new(
             "22023",
             format!("argument \"{argument}\" is out of range"),
-            format!("The value is \"{}\".", shortened(word)),
-            hint,
+            format!("The value is \"{}\", which is none of {}.", shortened(value), words.join(", ")),
+            &hint,
         )
     }
 
@@ -267,16 +272,14 @@ impl Refusal {
         Refusal::new("22023", message.to_owned(), detail.to_owned(), hint)
     }
 
-    /// `22023`: a performance cannot end with this code, if it is one.
-    pub(crate) fn no_return_code(code: &str) -> Self {
-        let what = match code {
-            "in-progress" => "A task in progress is not returned with the code \"in-progress\"".to_owned(),
-            other => format!("\"{}\" is no status code", shortened(other)),
-        };
+    /// `22023`: a performance cannot end as one that goes on.
+    pub(crate) fn no_end() -> Self {
         Refusal::new(
             "22023",
             "argument \"status_code\" is out of range".to_owned(),
-            format!("{what}; there are \"pending\", \"in-progress\", \"aborted\" and \"completed\"."),
+            "A task in progress is not returned with the code \"in-progress\"; there are \"pending\", \"in-progress\", \
+             \"aborted\" and \"completed\"."
+                .to_owned(),
             "Return a task as completed, as aborted, or as pending for another try; what you have to say about it \
              is the status.",
         )

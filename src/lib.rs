@@ -63,6 +63,7 @@ mod token;
 mod upkeep;
 mod verbs;
 mod wake;
+mod words;
 
 pgrx::pg_module_magic!();
 

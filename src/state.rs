@@ -122,14 +122,16 @@ pub(crate) enum Signal {
 }
 
 impl Condition {
+    const ALL: [Condition; 3] = [Condition::Completed, Condition::Settled, Condition::Aborted];
+
     /// From the contract's spelling.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "aborted" => Some(Condition::Aborted),
-            "completed" => Some(Condition::Completed),
-            "settled" => Some(Condition::Settled),
-            _ => None,
-        }
+        Condition::ALL.into_iter().find(|condition| condition.name() == name)
+    }
+
+    /// The names of all.
+    pub(crate) fn names() -> [&'static str; 3] {
+        Condition::ALL.map(Condition::name)
     }
 
     /// As the contract spells it.

@@ -81,6 +81,7 @@ const MOST_MOVES: usize = 20_000;
 /// A claim under way.
 struct Claim<'a> {
     request: &'a Request,
+    /// In ascending order of their numbers.
     actions: &'a [Action],
     base: i64,
     now: Time,
@@ -190,6 +191,7 @@ impl Claim<'_> {
     }
 
     fn action(&self, action_no: i32) -> Option<&Action> {
-        self.actions.iter().find(|a| a.action_no == action_no)
+        let at = self.actions.binary_search_by_key(&action_no, |a| a.action_no).ok()?;
+        Some(&self.actions[at])
     }
 }

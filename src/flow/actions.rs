@@ -60,6 +60,7 @@ impl Action {
     }
 }
 
+/// Not in an order: to have one by an index, each action there is would be compared with each of the names.
 static FOR_CLAIM: Statement = Statement::new(
     c"SELECT a.action_no, a.name, COALESCE(s.paused, false), s.max_concurrency, s.rate_limit, s.rate_period,
              s.max_per_group, COALESCE(s.fair, false),
@@ -69,15 +70,15 @@ static FOR_CLAIM: Statement = Statement::new(
                                                      WHERE k.action_no = a.action_no), 0) OFFSET 0)
         FROM taskq.action a
         LEFT JOIN LATERAL (SELECT s.* FROM taskq.action_setting s WHERE s.name = a.name OFFSET 0) AS s ON true
-       WHERE a.name = ANY ($1)
-       ORDER BY a.action_no",
+       WHERE a.name = ANY ($1)",
     &[TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
-/// All numbers that stand for any of the names, with their settings.
+/// All numbers that stand for any of the names, with their settings, in ascending order.
 pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
     let (known, rests) = known_lanes::rests();
-    FOR_CLAIM.query(args![names.iter().map(String::as_str).collect::<Vec<_>>(), known, rests], |row| Action {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut actions = FOR_CLAIM.query(args![names, known, rests], |row| Action {
         action_no: row.need(1),
         name: row.need(2),
         paused: row.need(3),
@@ -86,7 +87,9 @@ pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
         max_per_group: row.get(7),
         fair: row.need(8),
         laned: row.need(9) || known_lanes::has_excepted(row.need(1)),
-    })
+    });
+    actions.sort_unstable_by_key(|action| action.action_no);
+    actions
 }
 
 /// When a rate limit lets a task of these actions go, if one holds all of them back now.

@@ -28,6 +28,7 @@ use crate::store::live::{self, Firmness};
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::order::{self, Rank, restartable};
 use crate::store::{numbers, tally};
+use crate::words::word;
 
 /// What happens to a task whose id exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +48,18 @@ pub(crate) struct Options {
 
 impl Options {
     /// From the texts of the arguments.
-    pub(crate) fn parse(on_conflict: &str, if_missing: &str) -> Result<Self> {
-        let on_conflict = match on_conflict {
-            "error" => OnConflict::Error,
+    pub(crate) fn parse(on_conflict: Option<&str>, if_missing: Option<&str>) -> Result<Self> {
+        let on_conflict = match word("on_conflict", on_conflict, &["error", "skip"])? {
             "skip" => OnConflict::Skip,
-            other => return Err(Refusal::no_such_word("on_conflict", other, "Use 'error' or 'skip'.")),
+            _ => OnConflict::Error,
         };
         Ok(Options { on_conflict, ignore_missing: parse_if_missing(if_missing)? })
     }
 }
 
 /// Whether `if_missing` says to ignore.
-pub(crate) fn parse_if_missing(if_missing: &str) -> Result<bool> {
-    match if_missing {
-        "error" => Ok(false),
-        "ignore" => Ok(true),
-        other => Err(Refusal::no_such_word("if_missing", other, "Use 'error' or 'ignore'.")),
-    }
+pub(crate) fn parse_if_missing(if_missing: Option<&str>) -> Result<bool> {
+    Ok(word("if_missing", if_missing, &["error", "ignore"])? == "ignore")
 }
 
 /// A task that this call inserts.

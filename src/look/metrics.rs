@@ -29,34 +29,12 @@ fn taskq_metrics(kept: Option<bool>) -> String {
 }
 
 /// What is counted per action: the kind of number, the number of the action, a text, the number, and the
-/// first task that it is about. Blocked tasks are looked up one by one in `task`, which is never read as a whole.
+/// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement = Statement::planned_each_time(
-    c"WITH held AS MATERIALIZED (SELECT h.task_no FROM taskq._held_back AS h)
-      SELECT 'live', r.action_no,
-             CASE WHEN r.held THEN 'scheduled' WHEN r.free THEN 'ready' WHEN r.late THEN 'overdue'
-                  ELSE 'in-progress' END, r.number, r.first
-        FROM (SELECT r.action_no, r.nonce = 0 AS free, r.deadline <= $1 AS late, h.task_no IS NOT NULL AS held,
-                     pg_catalog.count(*) AS number, pg_catalog.min(r.task_no) AS first
-                FROM taskq.run AS r LEFT JOIN held AS h ON h.task_no = r.task_no
-               GROUP BY r.action_no, free, late, held) AS r
-      UNION ALL
-      SELECT 'live', d.action_no,
-             CASE WHEN d.due <= $1 AND h.task_no IS NULL THEN 'ready' ELSE 'scheduled' END AS what,
-             pg_catalog.count(*), pg_catalog.min(d.task_no)
-        FROM taskq.scheduled AS d LEFT JOIN held AS h ON h.task_no = d.task_no GROUP BY d.action_no, what
-      UNION ALL
-      SELECT 'live', t.action_no, CASE WHEN h.task_no IS NULL THEN 'ready' ELSE 'scheduled' END AS what,
-             pg_catalog.count(*), pg_catalog.min(k.task_no)
-        FROM taskq.parked AS k
-       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
-        LEFT JOIN held AS h ON h.task_no = k.task_no
-       GROUP BY t.action_no, what
-      UNION ALL
-      SELECT 'live', t.action_no, 'blocked', pg_catalog.count(*), NULL
-        FROM taskq.blocked AS b
-       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = b.task_no OFFSET 0) AS t
-       GROUP BY t.action_no
+    c"SELECT 'live', l.action_no, CASE WHEN l.overdue THEN 'overdue' ELSE l.state END AS what,
+             pg_catalog.count(*), pg_catalog.min(l.task_no) FILTER (WHERE l.state <> 'blocked')
+        FROM taskq._live AS l GROUP BY l.action_no, what
       UNION ALL
       -- What is left of a replaced task is not a task.
       SELECT 'kept', s.action_no, pg_catalog.concat(s.code, s.cause), pg_catalog.count(*), NULL

@@ -1,5 +1,6 @@
 //! Looking: read-only. Graphs are read with one snapshot per level, numbers with one for all.
 
+mod code;
 mod metrics;
 mod paths;
 mod picture;

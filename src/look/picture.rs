@@ -6,8 +6,9 @@ use std::fmt::Write;
 use pgrx::prelude::*;
 
 use super::walk::{Link, Node, Way, links, most, most_of, nodes, of_group, reach};
-use crate::error::{NO_SUCH_TASK, Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, or_throw, required};
 use crate::store::numbers;
+use crate::words::word;
 
 /// `taskq.graph(name, format, max_tasks, skip) -> text`
 #[pg_extern(sql = "")]
@@ -19,13 +20,12 @@ fn taskq_graph(
 ) -> String {
     or_throw((|| {
         let name = required("task_id", name)?;
-        let format = required("format", format)?;
+        let format = word("format", format, &["dot", "mermaid", "text"])?;
         let picture = Picture::of(name, most(max_tasks)?, most_of("skip", Some(skip.unwrap_or(0)))?)?;
         match format {
             "dot" => Ok(picture.dot()),
             "mermaid" => Ok(picture.mermaid()),
-            "text" => Ok(picture.text()),
-            other => Err(Refusal::no_such_word("format", other, "Use 'dot', 'mermaid' or 'text'.")),
+            _ => Ok(picture.text()),
         }
     })())
 }
@@ -51,9 +51,7 @@ impl Picture {
             None => of_group(name),
         };
         if all.is_empty() {
-            let refusal = Refusal::no_such_task(name);
-            debug_assert_eq!(refusal.sqlstate, NO_SUCH_TASK);
-            return Err(refusal);
+            return Err(Refusal::no_such_task(name));
         }
         let mut shown: Vec<i64> = all.iter().copied().skip(skip).take(most).collect();
         shown.sort_unstable();

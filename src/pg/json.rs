@@ -59,6 +59,23 @@ impl JsonText {
     }
 }
 
+/// An argument that the SQL surface declares as text in one form of a function, and as jsonb in another.
+pub(crate) enum TextOrJson {
+    Text(String),
+    Json(JsonText),
+}
+
+impl TextOrJson {
+    /// As the call was resolved.
+    pub(crate) fn from_argument(argument: AnyElement) -> Option<Self> {
+        if argument.oid() != pg_sys::TEXTOID {
+            return JsonText::from_argument(argument).map(TextOrJson::Json);
+        }
+        // SAFETY: not NULL, or it would not be here; the type was compared just now.
+        unsafe { String::from_datum(argument.datum(), false) }.map(TextOrJson::Text)
+    }
+}
+
 /// A jsonb value, in the memory context that was current when it was made.
 pub(crate) struct Json(pg_sys::Datum);
 

@@ -12,6 +12,7 @@ pub(crate) mod json;
 pub(crate) mod last_call;
 pub(crate) mod latch;
 pub(crate) mod lock;
+mod lookup;
 pub(crate) mod memory;
 pub(crate) mod planner;
 pub(crate) mod procedure;

@@ -94,11 +94,17 @@ impl Call {
     /// The row that carries the INOUT result back.
     pub(crate) fn result<T: IntoDatum>(&self, value: T) -> pg_sys::Datum {
         let datum = value.into_datum();
-        // SAFETY: the procedure is declared with one INOUT argument of this type; the row is made in the
-        // memory of the call.
+        // SAFETY: Postgres tells what the call was resolved to. The row is made only if that is one column of the value's
+        // type, in the memory of the call.
         unsafe {
-            let mut tupdesc = std::ptr::null_mut();
-            pg_sys::get_call_result_type(self.fcinfo, std::ptr::null_mut(), &mut tupdesc);
+            let mut tupdesc: pg_sys::TupleDesc = std::ptr::null_mut();
+            let class = pg_sys::get_call_result_type(self.fcinfo, std::ptr::null_mut(), &mut tupdesc);
+            let is_row = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE && !tupdesc.is_null();
+            if !is_row || (*tupdesc).natts != 1 || column_type(tupdesc) != T::type_oid() {
+                pgrx::error!(
+                    "the procedure is not declared with one INOUT argument of the type of its result"
+                );
+            }
             let tupdesc = pg_sys::BlessTupleDesc(tupdesc);
             let mut values = [datum.unwrap_or(pg_sys::Datum::from(0usize))];
             let mut nulls = [datum.is_none()];
@@ -106,4 +112,13 @@ impl Call {
             pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)
         }
     }
+}
+
+/// The type of the first column.
+///
+/// # Safety
+/// `tupdesc` must be valid, and have one.
+unsafe fn column_type(tupdesc: pg_sys::TupleDesc) -> pg_sys::Oid {
+    // SAFETY: a function of PostgreSQL for what the caller promises.
+    unsafe { pg_sys::SPI_gettypeid(tupdesc, 1) }
 }

@@ -34,6 +34,7 @@ use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::token::{Token, in_pieces};
 use crate::upkeep::leases;
+use crate::words::word;
 
 /// A task, the token it is returned with, and how.
 pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);
@@ -61,6 +62,9 @@ pub(crate) struct Given {
     pub(crate) code: std::result::Result<&'static str, &'static str>,
 }
 
+/// The codes that there are.
+const STATUS_CODES: [&str; 4] = ["pending", "in-progress", "aborted", "completed"];
+
 impl Return {
     /// Checks the arguments of a return against each other.
     pub(crate) fn parse(
@@ -71,7 +75,7 @@ impl Return {
         children: Option<Children>,
     ) -> Result<Self> {
         check_interval("retry_after", retry_after)?;
-        let outcome = match code {
+        let outcome = match word("status_code", Some(code), &STATUS_CODES)? {
             "completed" => Outcome::Completed,
             "aborted" => Outcome::Aborted,
             "pending" if children.is_some() => {
@@ -82,9 +86,7 @@ impl Return {
                 ));
             }
             "pending" => return Ok(Return::GiveBack { status, retry_after }),
-            other => {
-                return Err(Refusal::no_return_code(other));
-            }
+            _ => return Err(Refusal::no_end()),
         };
         Ok(Return::Settle { outcome, status, result, children: children.map(Box::new) })
     }

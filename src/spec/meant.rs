@@ -1,4 +1,4 @@
-//! Which key is probably meant by one that does not exist.
+//! Which name is probably meant by one that does not exist.
 
 /// Names of keys as they were before 0.1.0.
 const RENAMED: [(&str, &str); 3] = [("group", "group_id"), ("key", "merge_key"), ("unique", "unique_by")];
@@ -11,13 +11,16 @@ pub(super) fn meant(unknown: &str, known: &[&str], otherwise: &[(&str, &str)]) -
     let plain = plain(unknown);
     let same = known.iter().find(|key| self::plain(key) == plain).copied();
     let foreign = || otherwise.iter().find(|(name, _)| self::plain(name) == plain).map(|(_, key)| *key);
-    let near = || {
-        let distances = known.iter().map(|key| (distance(&plain, &self::plain(key)), *key));
-        let (distance, key) = distances.min_by_key(|(distance, _)| *distance)?;
-        (distance <= (plain.chars().count() / 3).min(3)).then_some(key)
-    };
-    let key = same.or_else(foreign).or_else(near)?;
+    let key = same.or_else(foreign).or_else(|| near(unknown, known))?;
     Some(format!(": \"{key}\" is probably meant"))
+}
+
+/// The name that comes nearest, if one is near.
+pub(crate) fn near<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    let plain = plain(unknown);
+    let distances = known.iter().map(|name| (distance(&plain, &self::plain(name)), *name));
+    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= (plain.chars().count() / 3).min(3)).then_some(name)
 }
 
 /// The letters and digits of a name, whatever its style. Nobody's typo is longer than this.

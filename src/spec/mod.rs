@@ -12,6 +12,7 @@ use pgrx::datum::Interval;
 use serde_json::value::RawValue;
 
 pub(crate) use keys::BACKOFF;
+pub(crate) use meant::near;
 pub(crate) use shape::kind;
 pub(crate) use unique::{OnHeld, State, Unique};
 

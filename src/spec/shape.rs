@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::meant::meant;
+use super::meant::{meant, near};
 
 /// What a JSON value may be. A JSON null stands for an absent key and fits everything.
 #[derive(Debug)]
@@ -106,7 +106,11 @@ impl Shape {
             Shape::Written(what) => wrong(what),
             Shape::OneOf(names) => match serde_json::from_str::<String>(json) {
                 Ok(name) if names.contains(&name.as_str()) => None,
-                Ok(name) => Some(format!(" is \"{name}\", not one of {}", names.join(", "))),
+                Ok(name) => {
+                    let meant = near(&name, names).map(|n| format!(": \"{n}\" is probably meant"));
+                    let names = names.join(", ");
+                    Some(format!(" is \"{name}\", not one of {names}{}", meant.unwrap_or_default()))
+                }
                 Err(_) => wrong(&format!("one of the strings {}", names.join(", "))),
             },
             Shape::List(entry) => {

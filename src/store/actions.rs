@@ -8,14 +8,16 @@ use pgrx::pg_sys::{TEXTARRAYOID, TEXTOID};
 use crate::pg::statement::{Statement, args};
 use crate::wake;
 
-static NUMBERS: Statement = Statement::new(
-    c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1) ORDER BY a.action_no",
-    &[TEXTARRAYOID],
-);
+/// Not in an order: to have one by an index, each action there is would be compared with each of the names.
+static NUMBERS: Statement =
+    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1)", &[TEXTARRAYOID]);
 
-/// All numbers that stand for any of the names.
+/// All numbers that stand for any of the names, in ascending order.
 pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
-    NUMBERS.query(args![names.iter().map(String::as_str).collect::<Vec<_>>()], |row| row.need(1))
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut numbers: Vec<i32> = NUMBERS.query(args![names], |row| row.need(1));
+    numbers.sort_unstable();
+    numbers
 }
 
 static LOOK_UP: Statement = Statement::new(

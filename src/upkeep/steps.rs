@@ -5,13 +5,14 @@ use pgrx::prelude::*;
 
 use super::leases::elapsed::Looker;
 use super::{STEP, due, leases, retention};
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Result, or_throw, required};
 use crate::guc;
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, args};
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
 use crate::store::tally;
+use crate::words::word;
 
 /// The kinds of upkeep, in the order in which they are done.
 pub(crate) const KINDS: [&str; 6] = ["schedules", "leases", "due tasks", "signals", "retention", "tallies"];
@@ -41,7 +42,7 @@ static DUE_ACTIONS: Statement = Statement::new(
 /// A bounded step of one kind. What other transactions hold is left to them.
 pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
     let until_done = |done| Step { done, more: done };
-    Ok(match kind {
+    Ok(match word("kind", Some(kind), &KINDS)? {
         "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
             let looked = leases::elapsed::look_after(STEP as usize, Looker::Free, Time::BEGINNING, now);
@@ -61,13 +62,9 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
             let removed = retention::sweep(STEP as usize, Time::BEGINNING, now);
             Step { done: removed > 0, more: removed == STEP as usize }
         }
-        "tallies" => {
+        _ => {
             let (done, more) = tally::fold_some(STEP, now);
             Step { done, more }
-        }
-        other => {
-            let hint = format!("Use one of: {}.", KINDS.join(", "));
-            return Err(Refusal::out_of_range("kind", &format!("\"{other}\""), &hint));
         }
     })
 }

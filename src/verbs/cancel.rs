@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
-use super::filter::{Filter, check_max_tasks};
+use super::filter::{Filter, check_max_tasks, on_tasks};
 use crate::error::Result;
 use crate::pg::clock;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
@@ -33,19 +33,21 @@ fn taskq_cancel_tasks(
 
 /// Walks all that is not settled; those that were inserted first come first.
 static MATCHING: Statement = Statement::planned_each_time(
-    c"SELECT t.task_no
-        FROM (SELECT r.task_no FROM taskq.run r
-              UNION ALL SELECT b.task_no FROM taskq.blocked b
-              UNION ALL SELECT d.task_no FROM taskq.scheduled d
-              UNION ALL SELECT k.task_no FROM taskq.parked k) AS l
-       CROSS JOIN LATERAL (SELECT t.task_no, t.id, t.action_no, t.group_id FROM taskq.task t
-                            WHERE t.task_no = l.task_no OFFSET 0) AS t
-       WHERE ($1 IS NULL OR t.id = ANY ($1))
-         AND ($2 IS NULL OR t.action_no = ANY (ARRAY(SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($2))))
-         AND ($3 IS NULL OR t.group_id = ANY ($3))
-         AND ($4 IS NULL OR (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) LIKE $4)
-       ORDER BY t.task_no
-       LIMIT $5",
+    sql!(
+        "SELECT t.task_no
+           FROM (SELECT r.task_no FROM taskq.run r
+                 UNION ALL SELECT b.task_no FROM taskq.blocked b
+                 UNION ALL SELECT d.task_no FROM taskq.scheduled d
+                 UNION ALL SELECT k.task_no FROM taskq.parked k) AS l
+          CROSS JOIN LATERAL (SELECT t.task_no, t.id, t.action_no, t.group_id FROM taskq.task t
+                               WHERE t.task_no = l.task_no OFFSET 0) AS t
+          WHERE ",
+        on_tasks!(),
+        "
+            AND ($4 IS NULL OR (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) LIKE $4)
+          ORDER BY t.task_no
+          LIMIT $5"
+    ),
     &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTOID, INT4OID],
 );
 

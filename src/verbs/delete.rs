@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::datum::TimestampWithTimeZone;
-use pgrx::pg_sys::{CHARARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{INT4OID, INT8ARRAYOID};
 use pgrx::prelude::*;
 
-use super::filter::{Filter, check_max_tasks, stored_causes, time};
+use super::filter::{self, Filter, on_ends, on_tasks};
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{fold, forget_progress, propagate, release_or_complete, store};
 use crate::state::Outcome;
@@ -35,20 +35,21 @@ fn taskq_delete_tasks(
     max_tasks: Option<i32>,
 ) -> i64 {
     rights::for_caller(|| {
-        let filter = Filter {
+        let filter = Filter::of_arguments(
             task_ids,
             actions,
             groups,
             status_like,
-            causes: causes.map(stored_causes).transpose()?,
-            since: time(settled_since),
-            until: time(settled_until),
-            max_tasks: check_max_tasks(max_tasks)?,
-        };
+            causes,
+            settled_since,
+            settled_until,
+            max_tasks,
+        )?;
         match filter.only_ids()? {
             Some(ids) => restartable(|| delete(&ids, clock::now())),
             None => {
-                let matching = matching(filter);
+                let matching: Vec<(i64, bool)> =
+                    MATCHING.query(&filter.args(), |row| (row.need(1), row.need(2)));
                 rights::check_tasks(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
                 restartable(|| Ok(delete_matching(&matching, clock::now())))
             }
@@ -58,39 +59,21 @@ fn taskq_delete_tasks(
 
 /// Walks all tasks that nobody owns, and tells which are settled; those that were inserted first come first.
 static MATCHING: Statement = Statement::planned_each_time(
-    c"SELECT t.task_no, s.task_no IS NOT NULL
-        FROM taskq.task t
-        LEFT JOIN LATERAL (SELECT s.task_no, s.code, s.cause, s.settled_at, s.status FROM taskq.settled s
-                            WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
-       WHERE ($1 IS NULL OR t.id = ANY ($1))
-         AND ($2 IS NULL OR t.action_no = ANY (ARRAY(SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($2))))
-         AND ($3 IS NULL OR t.group_id = ANY ($3))
-         AND ($4 IS NULL OR CASE WHEN s.task_no IS NOT NULL THEN s.status
-                                 ELSE (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) END LIKE $4)
-         AND ($5 IS NULL OR (s.code = 'a' AND s.cause = ANY ($5)))
-         AND ($6 IS NULL OR s.settled_at >= $6)
-         AND ($7 IS NULL OR s.settled_at < $7)
-         AND NOT EXISTS (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0)
-       ORDER BY t.task_no
-       LIMIT $8",
-    &[
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTOID,
-        CHARARRAYOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        INT4OID,
-    ],
+    sql!(
+        "SELECT t.task_no, s.task_no IS NOT NULL
+           FROM taskq.task t
+           LEFT JOIN LATERAL (SELECT s.task_no, s.code, s.cause, s.settled_at, s.status FROM taskq.settled s
+                               WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
+          WHERE ", on_tasks!(), "
+            AND ($4 IS NULL OR CASE WHEN s.task_no IS NOT NULL THEN s.status
+                                    ELSE (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) END LIKE $4)
+            AND ", on_ends!(), "
+            AND NOT EXISTS (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0)
+          ORDER BY t.task_no
+          LIMIT $8"
+    ),
+    filter::TYPES,
 );
-
-/// The tasks that a filter finds, and whether they are settled.
-fn matching(filter: Filter) -> Vec<(i64, bool)> {
-    let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = filter;
-    let columns = args![task_ids, actions, groups, status_like, causes, since, until, max_tasks];
-    MATCHING.query(columns, |row| (row.need(1), row.need(2)))
-}
 
 /// Deletes what a filter has found, but for what has begun, or come back to life, since.
 fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {

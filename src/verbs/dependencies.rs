@@ -22,6 +22,7 @@ use crate::store::live::{Firmness, Idle};
 use crate::store::order::restartable;
 use crate::store::{live, numbers};
 use crate::verbs::insert::json;
+use crate::words::word;
 
 /// `taskq.add_dependencies(dependencies jsonb, named_only, if_missing text) -> bigint`
 #[pg_extern(sql = "")]
@@ -31,13 +32,13 @@ fn taskq_add_dependencies_json(
     if_missing: Option<&str>,
 ) -> i64 {
     rights::for_caller(|| {
-        let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
+        let ignore_missing = parse_if_missing(if_missing)?;
         let dependencies = spec::parse_dependencies(&json("dependencies", dependencies)?)?;
         restartable(|| add(&dependencies, ignore_missing))
     })
 }
 
-/// `taskq.add_dependencies(after text[], run text[], condition, if_missing text) -> bigint`
+/// `taskq.add_dependencies(after text[], run text[], condition text, if_missing text) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_add_dependencies(
     after: Option<Vec<Option<String>>>,
@@ -47,11 +48,9 @@ fn taskq_add_dependencies(
 ) -> i64 {
     rights::for_caller(|| {
         let (after, run) = (required("after", after)?, required("run", run)?);
-        let name = required("condition", condition)?;
-        let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
-        let condition = Condition::parse(name).ok_or_else(|| {
-            Refusal::no_such_word("condition", name, "Use 'completed', 'settled' or 'aborted'.")
-        })?;
+        let condition = word("condition", condition, &Condition::names())?;
+        let condition = Condition::parse(condition).unwrap_or_default();
+        let ignore_missing = parse_if_missing(if_missing)?;
         if after.len() != run.len() {
             return Err(Refusal::argument(
                 "arguments \"after\" and \"run\" differ in length",

@@ -2,10 +2,45 @@
 //! `delete_tasks`.
 
 use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::{CHARARRAYOID, INT4OID, Oid, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
 
-use crate::error::{Refusal, Result, required};
+use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
+use crate::pg::statement::{Arg, args};
 use crate::state::Cause;
+use crate::words::words;
+
+/// The condition on a task `t`: $1 to $3 of [`TYPES`]. The numbers of actions are hashed, however many they are.
+macro_rules! on_tasks {
+    () => {
+        "($1 IS NULL OR t.id = ANY ($1))
+         AND ($2 IS NULL OR t.action_no IN (SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($2)))
+         AND ($3 IS NULL OR t.group_id = ANY ($3))"
+    };
+}
+
+/// The condition on how it ended, `s`: $5 to $7 of [`TYPES`].
+macro_rules! on_ends {
+    () => {
+        "($5 IS NULL OR (s.code = 'a' AND s.cause = ANY ($5)))
+         AND ($6 IS NULL OR s.settled_at >= $6)
+         AND ($7 IS NULL OR s.settled_at < $7)"
+    };
+}
+pub(super) use {on_ends, on_tasks};
+
+/// The types of the arguments of a statement that finds what a filter is about: [`Filter::args`]. $4 is the pattern of
+/// the status, $8 the limit.
+pub(super) const TYPES: &[Oid] = &[
+    TEXTARRAYOID,
+    TEXTARRAYOID,
+    TEXTARRAYOID,
+    TEXTOID,
+    CHARARRAYOID,
+    TIMESTAMPTZOID,
+    TIMESTAMPTZOID,
+    INT4OID,
+];
 
 /// What is `None` does not filter.
 #[derive(Default)]
@@ -21,7 +56,39 @@ pub(super) struct Filter<'a> {
     pub(super) max_tasks: Option<i32>,
 }
 
-impl Filter<'_> {
+impl<'a> Filter<'a> {
+    /// From the arguments of a verb that has all filters.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn of_arguments(
+        task_ids: Option<Vec<Option<String>>>,
+        actions: Option<Vec<Option<String>>>,
+        groups: Option<Vec<Option<String>>>,
+        status_like: Option<&'a str>,
+        causes: Option<Vec<Option<String>>>,
+        settled_since: Option<TimestampWithTimeZone>,
+        settled_until: Option<TimestampWithTimeZone>,
+        max_tasks: Option<i32>,
+    ) -> Result<Self> {
+        let time = |time: Option<TimestampWithTimeZone>| time.map(|t| Time(t.into()));
+        Ok(Filter {
+            task_ids,
+            actions,
+            groups,
+            status_like,
+            causes: causes.map(stored_causes).transpose()?,
+            since: time(settled_since),
+            until: time(settled_until),
+            max_tasks: check_max_tasks(max_tasks)?,
+        })
+    }
+
+    /// For a statement with [`TYPES`].
+    pub(super) fn args(self) -> [Arg; 8] {
+        let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = self;
+        let args: &[Arg; 8] = args![task_ids, actions, groups, status_like, causes, since, until, max_tasks];
+        *args
+    }
+
     /// Whether it asks for more of a task than its id.
     pub(super) fn looks_at_tasks(&self) -> bool {
         let Filter { task_ids: _, actions, groups, status_like, causes, since, until, max_tasks: _ } = self;
@@ -66,24 +133,9 @@ pub(super) fn check_max_tasks(max_tasks: Option<i32>) -> Result<Option<i32>> {
     }
 }
 
-/// A time that is an argument.
-pub(super) fn time(time: Option<TimestampWithTimeZone>) -> Option<Time> {
-    time.map(|t| Time(t.into()))
-}
-
 /// Causes of aborts, by their names.
-pub(super) fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
-    names
-        .into_iter()
-        .map(|name| {
-            let name = required("causes", name)?;
-            match Cause::from_name(&name).filter(|cause| Cause::of_aborts().any(|known| known == *cause)) {
-                Some(cause) => Ok(cause.stored()),
-                None => {
-                    let names: Vec<&str> = Cause::of_aborts().map(Cause::name).collect();
-                    Err(Refusal::no_such_word("causes", &name, &format!("Use one of: {}.", names.join(", "))))
-                }
-            }
-        })
-        .collect()
+fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
+    let known: Vec<&str> = Cause::of_aborts().map(Cause::name).collect();
+    let names = words("causes", names, &known)?;
+    Ok(names.into_iter().filter_map(Cause::from_name).map(Cause::stored).collect())
 }

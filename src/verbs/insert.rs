@@ -6,11 +6,12 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::{self, Time};
-use crate::pg::json::JsonText;
+use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
 use crate::rights;
 use crate::spec::{self, Reference, TaskSpec, interval_problem};
 use crate::state::Condition;
+use crate::words::word;
 
 /// `taskq.insert_tasks(tasks jsonb, on_conflict text, if_missing text) -> SETOF text`
 #[pg_extern(sql = "")]
@@ -27,7 +28,7 @@ fn insert_tasks(
     on_conflict: Option<&str>,
     if_missing: Option<&str>,
 ) -> Result<Vec<String>> {
-    let options = Options::parse(required("on_conflict", on_conflict)?, required("if_missing", if_missing)?)?;
+    let options = Options::parse(on_conflict, if_missing)?;
     insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
 }
 
@@ -40,17 +41,14 @@ fn taskq_insert_tasks_report(
     if_missing: Option<&str>,
 ) -> Rows<(String, &'static str, Option<String>)> {
     let reports = rights::for_caller(|| {
-        let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
-        let on_conflict = match required("on_conflict", on_conflict)? {
-            "error" => OnConflict::Error,
+        let ignore_missing = parse_if_missing(if_missing)?;
+        let on_conflict = match word("on_conflict", on_conflict, &["error", "skip", "replace"])? {
             "skip" => OnConflict::Skip,
             "replace" => {
                 rights::check_replacing()?;
                 OnConflict::Replace
             }
-            other => {
-                return Err(Refusal::out_of_range("on_conflict", other, "Use 'error', 'skip' or 'replace'."));
-            }
+            _ => OnConflict::Error,
         };
         let options = Options { on_conflict, ignore_missing };
         insert_reporting(spec::parse_tasks(&json("tasks", tasks)?)?, options)
@@ -65,7 +63,7 @@ fn taskq_replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> R
 }
 
 fn replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> Result<Vec<String>> {
-    let ignore_missing = parse_if_missing(required("if_missing", if_missing)?)?;
+    let ignore_missing = parse_if_missing(if_missing)?;
     let options = Options { on_conflict: OnConflict::Replace, ignore_missing };
     insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
 }
@@ -76,67 +74,11 @@ pub(crate) fn json(argument: &str, value: Option<AnyElement>) -> Result<String> 
     Ok(required(argument, JsonText::from_argument(text))?.0)
 }
 
-/// `taskq.insert_task(id, action, body text, …) -> text`: the keys of a task by name.
+/// `taskq.insert_task(id, action, body text, …) -> text`: the keys of a task by name. The form with a body that is jsonb
+/// comes here as well; it stores that as `insert_tasks` stores one.
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_insert_task(
-    id: Option<String>,
-    action: Option<String>,
-    body: Option<String>,
-    priority: Option<i32>,
-    max_tries: Option<i32>,
-    max_duration: Option<Interval>,
-    not_before: Option<TimestampWithTimeZone>,
-    delay: Option<Interval>,
-    depends_on: Option<Vec<Option<String>>>,
-    to_signal_after: Option<Vec<Option<String>>>,
-    spontaneous: Option<bool>,
-    post_result: Option<bool>,
-    group_id: Option<String>,
-    retention: Option<Interval>,
-    metadata: Option<AnyElement>,
-    backoff: Option<AnyElement>,
-    workgroup: Option<String>,
-    merge_key: Option<String>,
-    seed: Option<bool>,
-    on_conflict: Option<&str>,
-    if_missing: Option<&str>,
-    unique_by: Option<AnyElement>,
-    retention_aborted: Option<Interval>,
-) -> Option<String> {
-    rights::for_caller(|| {
-        insert_task(Arguments {
-            id,
-            action,
-            body,
-            priority,
-            max_tries,
-            max_duration,
-            not_before,
-            delay,
-            depends_on,
-            to_signal_after,
-            spontaneous,
-            post_result,
-            group_id,
-            retention,
-            metadata,
-            backoff,
-            workgroup,
-            merge_key,
-            seed,
-            on_conflict,
-            if_missing,
-            unique_by,
-            retention_aborted,
-        })
-    })
-}
-
-/// `taskq.insert_task(id, action, body jsonb, …) -> text`: the body is stored as `insert_tasks` stores one.
-#[pg_extern(sql = "")]
-#[allow(clippy::too_many_arguments)]
-fn taskq_insert_task_jsonb(
     id: Option<String>,
     action: Option<String>,
     body: Option<AnyElement>,
@@ -161,7 +103,10 @@ fn taskq_insert_task_jsonb(
     unique_by: Option<AnyElement>,
     retention_aborted: Option<Interval>,
 ) -> Option<String> {
-    let body = body.and_then(JsonText::from_argument).and_then(|json| spec::body_of(&json.0));
+    let body = body.and_then(TextOrJson::from_argument).and_then(|body| match body {
+        TextOrJson::Text(text) => Some(text),
+        TextOrJson::Json(json) => spec::body_of(&json.0),
+    });
     rights::for_caller(|| {
         insert_task(Arguments {
             id,
@@ -244,7 +189,7 @@ fn insert_task(arguments: Arguments) -> Result<Option<String>> {
         unique_by,
         retention_aborted,
     } = arguments;
-    let options = Options::parse(required("on_conflict", on_conflict)?, required("if_missing", if_missing)?)?;
+    let options = Options::parse(on_conflict, if_missing)?;
     let refuse = |what: &str| Refusal::malformed(1, id.as_deref(), what);
     let action = action.ok_or_else(|| refuse("argument \"action\" is NULL"))?;
     let metadata = metadata.and_then(JsonText::from_argument);

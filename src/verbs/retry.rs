@@ -1,13 +1,12 @@
 //! `retry_tasks`: aborted tasks get another chance.
 
 use pgrx::datum::TimestampWithTimeZone;
-use pgrx::pg_sys::{CHARARRAYOID, INT4OID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
-use super::filter::{Filter, check_max_tasks, stored_causes, time};
+use super::filter::{self, Filter, on_ends, on_tasks};
 use crate::error::Result;
 use crate::pg::clock;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, sql};
 use crate::revive::{Unrevivable, revive};
 use crate::rights::{self, Doing};
 use crate::store::numbers;
@@ -28,46 +27,38 @@ fn taskq_retry_tasks(
     max_tasks: Option<i32>,
 ) -> i64 {
     rights::for_caller(|| {
-        retry(Filter {
+        retry(Filter::of_arguments(
             task_ids,
             actions,
             groups,
             status_like,
-            causes: causes.map(stored_causes).transpose()?,
-            since: time(settled_since),
-            until: time(settled_until),
-            max_tasks: check_max_tasks(max_tasks)?,
-        })
+            causes,
+            settled_since,
+            settled_until,
+            max_tasks,
+        )?)
     })
 }
 
 /// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
 /// ended first come first.
 static MATCHING: Statement = Statement::planned_each_time(
-    c"SELECT t.task_no
-        FROM taskq.settled s
-        JOIN taskq.task t ON t.task_no = s.task_no
-        JOIN taskq.action a ON a.action_no = t.action_no
-       WHERE s.code = 'a'
-         AND ($1 IS NULL OR t.id = ANY ($1))
-         AND ($2 IS NULL OR a.name = ANY ($2))
-         AND ($3 IS NULL OR t.group_id = ANY ($3))
-         AND ($4 IS NULL OR s.status LIKE $4)
-         AND ($5 IS NULL OR s.cause = ANY ($5))
-         AND ($6 IS NULL OR s.settled_at >= $6)
-         AND ($7 IS NULL OR s.settled_at < $7)
-       ORDER BY s.settled_at, s.task_no
-       LIMIT $8",
-    &[
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTOID,
-        CHARARRAYOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        INT4OID,
-    ],
+    sql!(
+        "SELECT t.task_no
+           FROM taskq.settled s
+           JOIN taskq.task t ON t.task_no OPERATOR(taskq.===) s.task_no
+          WHERE s.code = 'a'
+            AND ",
+        on_tasks!(),
+        "
+            AND ($4 IS NULL OR s.status LIKE $4)
+            AND ",
+        on_ends!(),
+        "
+          ORDER BY s.settled_at, s.task_no
+          LIMIT $8"
+    ),
+    filter::TYPES,
 );
 
 /// Given nothing but ids, a task that cannot come back is a refusal; a filter passes it over.
@@ -78,11 +69,7 @@ fn retry(filter: Filter) -> Result<i64> {
         rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
         return restartable(|| revive(&task_nos, Unrevivable::Refuse, now));
     }
-    let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = filter;
-    let task_nos: Vec<i64> = MATCHING
-        .query(args![task_ids, actions, groups, status_like, causes, since, until, max_tasks], |row| {
-            row.need(1)
-        });
+    let task_nos: Vec<i64> = MATCHING.query(&filter.args(), |row| row.need(1));
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| revive(&task_nos, Unrevivable::Leave, now))
 }

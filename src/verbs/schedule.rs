@@ -13,6 +13,7 @@ use crate::rights::{self, Doing};
 use crate::schedules::{Calendar, run_now};
 use crate::spec::{self, MAX_NAME};
 use crate::wake;
+use crate::words::word;
 
 /// The longest name: a run's id adds `@` and twenty characters to it.
 const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
@@ -68,8 +69,8 @@ fn schedule(
     let cron = required("cron", cron)?;
     let timezone = required("timezone", timezone)?;
     let task = json("task", task)?;
-    let overlap = one_of("overlap", overlap, &["skip", "queue", "replace"])?;
-    let backfill = one_of("backfill", backfill, &["one", "none", "all"])?;
+    let overlap = word("overlap", overlap, &["skip", "queue", "replace"])?;
+    let backfill = word("backfill", backfill, &["one", "none", "all"])?;
     if let Some(most) = max_backfill.filter(|most| !(1..=MAX_BACKFILL).contains(most)) {
         let hint = format!("Give an integer from 1 to {MAX_BACKFILL}, or NULL for each missed run.");
         return Err(Refusal::out_of_range("max_backfill", &most.to_string(), &hint));
@@ -118,14 +119,6 @@ fn schedule(
         wake::due(next);
         TimestampWithTimeZone::try_from(next.0).ok()
     }))
-}
-
-fn one_of<'a>(argument: &str, value: Option<&'a str>, names: &[&str]) -> Result<&'a str> {
-    let value = required(argument, value)?;
-    if names.contains(&value) {
-        return Ok(value);
-    }
-    Err(Refusal::no_such_word(argument, value, &format!("Use one of: {}.", names.join(", "))))
 }
 
 static REMOVE: Statement = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1", &[TEXTOID]);

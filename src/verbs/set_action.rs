@@ -16,6 +16,7 @@ use crate::spec::backoff::Backoff;
 use crate::spec::{check_interval, check_name};
 use crate::store::actions;
 use crate::wake;
+use crate::words::{given_words, word};
 
 /// The greatest rate: what is left of it is a floating-point number, which tells every one of these from the next.
 const MOST_RATE: i32 = 1_000_000_000;
@@ -73,8 +74,8 @@ fn taskq_set_action(
                 "Give the time over which the limit refills.",
             ));
         }
-        if let Some(on_timeout) = on_timeout.filter(|s| !["retry", "abort"].contains(s)) {
-            return Err(Refusal::no_such_word("on_timeout", on_timeout, "Use 'retry' or 'abort'."));
+        if on_timeout.is_some() {
+            word("on_timeout", on_timeout, &["retry", "abort"])?;
         }
         let backoff = backoff.and_then(JsonText::from_argument);
         if let Some(json) = &backoff {
@@ -87,7 +88,6 @@ fn taskq_set_action(
                 )
             })?;
         }
-        let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
         const CLEARABLE: [&str; 11] = [
             "max_tries",
             "max_duration",
@@ -101,10 +101,7 @@ fn taskq_set_action(
             "fair",
             "max_per_group",
         ];
-        if let Some(unknown) = clear.iter().find(|c| !CLEARABLE.contains(&c.as_str())) {
-            let hint = format!("These can be cleared: {}.", CLEARABLE.join(", "));
-            return Err(Refusal::no_such_word("clear", unknown, &hint));
-        }
+        let clear = given_words("clear", clear.unwrap_or_default(), &CLEARABLE)?;
         set_action(&Settings {
             name,
             max_tries,
@@ -141,7 +138,7 @@ struct Settings<'a> {
     max_timeouts: Option<i32>,
     fair: Option<bool>,
     max_per_group: Option<i32>,
-    clear: Vec<String>,
+    clear: Vec<&'static str>,
 }
 
 /// Makes the row if need be; waits for whoever is setting the same action.

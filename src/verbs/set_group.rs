@@ -9,6 +9,7 @@ use crate::flow::slots::{self, Limit, MOST_SLOTS};
 use crate::pg::statement::{Statement, args};
 use crate::spec::check_name;
 use crate::wake;
+use crate::words::given_words;
 
 /// The greatest weight of a group.
 const MOST_WEIGHT: i32 = 1000;
@@ -34,11 +35,7 @@ fn taskq_set_group(
             let hint = format!("Give an integer from 1 to {MOST_WEIGHT}.");
             return Err(Refusal::out_of_range("weight", &weight.to_string(), &hint));
         }
-        let clear: Vec<String> = clear.unwrap_or_default().into_iter().flatten().collect();
-        if let Some(unknown) = clear.iter().find(|c| !["max_concurrency", "weight"].contains(&c.as_str())) {
-            let hint = "These can be cleared: max_concurrency, weight.";
-            return Err(Refusal::no_such_word("clear", unknown, hint));
-        }
+        let clear = given_words("clear", clear.unwrap_or_default(), &["max_concurrency", "weight"])?;
         set_group(group, max_concurrency, weight, clear);
         Ok::<(), Refusal>(())
     })());
@@ -54,7 +51,7 @@ static SET: Statement = Statement::new(
     &[TEXTOID, INT4OID, INT4OID, TEXTARRAYOID],
 );
 
-fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, clear: Vec<String>) {
+fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, clear: Vec<&str>) {
     SET.execute(args![group, max_concurrency, weight, clear]);
     let limit = Limit::of_group(group);
     if let Some(most) = max_concurrency {

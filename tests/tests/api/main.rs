@@ -14,3 +14,4 @@ mod ranges;
 mod refusals;
 mod signatures;
 mod views;
+mod words;

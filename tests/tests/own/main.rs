@@ -5,6 +5,7 @@ mod exhaustion;
 mod hostages;
 mod lease;
 mod lease_rows;
+mod many_actions;
 mod marks;
 mod marks_disturbed;
 mod old_snapshot;

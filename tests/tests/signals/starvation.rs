@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use taskq_tests::{Background, Db};
 
-const PRODUCERS: usize = 8;
+const PRODUCERS: usize = 12;
 /// How long the stream lasts if nothing ends it.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -30,7 +30,7 @@ fn a_return_gets_through_a_stream_of_insertions_below_its_task() {
                     session.run("BEGIN; CREATE TEMPORARY TABLE IF NOT EXISTS mine (n int); INSERT INTO mine VALUES (1)");
                     session.insert(json!([{"action": "child", "depends_on": ["parent"]}])).unwrap();
                     inserted.fetch_add(1, SeqCst);
-                    session.run("SELECT pg_sleep(0.1); COMMIT");
+                    session.run("SELECT pg_sleep(0.25); COMMIT");
                 }
             })
         })

@@ -15,19 +15,60 @@ const TASKS: usize = 50_000;
 const PAGES_PER_TASK: i64 = 60;
 
 /// What may take a whole table.
-const REPORTS: [&str; 11] = [
+const REPORTS: [&str; 26] = [
     "taskq.actions",
     "taskq.actors",
+    "taskq.attempts",
+    "taskq.dead_ends",
+    "taskq.dependencies",
+    "taskq.groups",
     "taskq.schedules",
+    "taskq.stats",
     "taskq.tasks",
     "taskq.unique_keys",
     "taskq.workgroups",
     "taskq.check()",
+    "taskq.count_tasks()",
+    "taskq.count_tasks(groups => '{g50,g150}')",
+    "taskq.count_tasks(states => '{blocked}', actions => '{x1,x10}')",
     "taskq.metrics(true)",
+    "taskq.ancestors('blocked 50')",
+    "taskq.critical_path('blocked 50')",
+    "taskq.dependency_results('blocked 50')",
+    "taskq.descendants('held 51')",
     "taskq.graph('blocked 50')",
     "taskq.why('blocked 50')",
+    // Nothing but the numbers of the rows, for which an index is enough.
+    "(SELECT count(*) FROM taskq.dependencies)",
+    "(SELECT count(*) FROM taskq.tasks)",
+    "(SELECT count(*) FROM taskq.tasks WHERE state = 'scheduled')",
     "taskq.retry_tasks(NULL, status_like => 'nobody wrote this')",
 ];
+
+/// What is about a few tasks.
+const LOOK_UPS: [&str; 12] = [
+    "SELECT * FROM taskq.tasks WHERE id = 'done 60'",
+    "SELECT * FROM taskq.tasks WHERE group_id = 'g60'",
+    "SELECT * FROM taskq.tasks ORDER BY inserted_at DESC LIMIT 20",
+    "SELECT * FROM taskq.tasks WHERE state = 'aborted' ORDER BY settled_at DESC LIMIT 20",
+    "SELECT * FROM taskq.tasks WHERE status_code = 'aborted' ORDER BY settled_at DESC LIMIT 20",
+    "SELECT * FROM taskq.dependencies WHERE run = 'blocked 50'",
+    "SELECT * FROM taskq.dependencies WHERE after = 'held 51'",
+    "SELECT * FROM taskq.attempts WHERE task_id = 'held 51'",
+    "SELECT * FROM taskq.dead_ends WHERE task_id = 'lost 57'",
+    "SELECT * FROM taskq.dead_ends ORDER BY settled_at DESC LIMIT 20",
+    "SELECT * FROM taskq.groups WHERE group_id = 'g60'",
+    "SELECT * FROM taskq.unique_keys WHERE action = 'x1' AND key = 'nobody''s'",
+];
+
+/// The same by joins of the user's own, which go by the statistics.
+const JOINS: [&str; 2] = [
+    "SELECT t.* FROM (VALUES ('done 60'), ('held 51')) AS mine(id) JOIN taskq.tasks AS t ON t.id = mine.id",
+    "SELECT t.* FROM taskq.tasks AS t WHERE t.id IN (SELECT d.after FROM taskq.dependencies AS d WHERE d.run = 'blocked 50')",
+];
+
+/// What a look-up may read, of many thousands.
+const PAGES_FOR_A_FEW: i64 = 4_000;
 
 /// The tables have pages, and no rows; that is what the statistics say until the end of the test.
 fn statistics_of_an_empty_queue(session: &mut Session) {
@@ -62,6 +103,7 @@ fn fill(session: &mut Session) {
                 json!({"id": format!("mark {n}"), "action": "mark", "spontaneous": true, "depends_on": [format!("done {}", n - 3)]})
             }
             6 => json!({"id": format!("ready {n}"), "action": "ready", "group_id": group_id}),
+            7 | 8 => json!({"id": format!("lost {n}"), "action": "lost", "group_id": group_id}),
             _ => {
                 json!({"id": format!("done {n}"), "action": action, "group_id": group_id, "retention": "1 day"})
             }
@@ -78,6 +120,9 @@ fn fill(session: &mut Session) {
     while session.one::<i64>(&settle) > 0 {}
     session.own("w", 100_000, &["held"]).unwrap();
     session.own("w", 100_000, &["keyed"]).unwrap();
+    session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE action = 'lost'");
+    // Nothing of this is in anybody's way, but what is asked may be.
+    session.run("SELECT taskq.delay_workgroup('nobody''s', '1 hour')");
 }
 
 /// How many pages a query reads; none if it takes too long.
@@ -103,8 +148,21 @@ fn no_report_goes_through_a_table_for_each_row_of_another() {
     let too_many: BTreeMap<_, _> =
         read.iter().filter(|(_, pages)| pages.is_none_or(|pages| pages > most)).collect();
     assert!(too_many.is_empty(), "pages read: {too_many:#?}");
+    only_look_up(&mut session, &LOOK_UPS);
     assert_eq!(
         session.one::<i64>("SELECT reltuples::bigint FROM pg_class WHERE oid = 'taskq.task'::regclass"),
         0
     );
+    session.run("ANALYZE");
+    only_look_up(&mut session, &LOOK_UPS);
+    only_look_up(&mut session, &JOINS);
+}
+
+/// What is asked of a few tasks, or of one group, does not read the others.
+fn only_look_up(session: &mut Session, queries: &[&str]) {
+    let read: BTreeMap<&str, Option<i64>> =
+        queries.iter().map(|query| (*query, pages(session, query))).collect();
+    let too_many: BTreeMap<_, _> =
+        read.iter().filter(|(_, pages)| pages.is_none_or(|pages| pages > PAGES_FOR_A_FEW)).collect();
+    assert!(too_many.is_empty(), "pages read: {too_many:#?}");
 }

@@ -1,4 +1,5 @@
 //! `wait_for_task`, and NOTIFY for those who prefer to listen.
 
+mod declared;
 mod notify;
 mod sleep;

@@ -1,0 +1,90 @@
+//! Where news are to be heard: the channels under which waiters are found, and how long they sleep without any.
+
+use std::time::Duration;
+
+use crate::pg::latch::{self, Channel};
+use crate::pg::lock::Key;
+use crate::pg::session;
+
+pub(super) const READY: u8 = 1;
+pub(crate) const SETTLED: u8 = 2;
+const NEW_NUMBER: u8 = 3;
+pub(crate) const TIMER: u8 = 4;
+const SOON_UP: u8 = 5;
+pub(super) const READY_ANY: u8 = 6;
+
+/// Waiters for tasks of this action.
+pub(super) fn ready_channel(action_no: i32) -> Channel {
+    Channel { kind: READY, number: action_no as u64 }
+}
+
+/// Waiters for tasks of more actions than they may have locks for: they hear of all that becomes ready.
+pub(super) const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
+
+/// Waiters for the end of this task.
+pub(crate) fn settled_channel(task_no: i64) -> Channel {
+    Channel { kind: SETTLED, number: task_no as u64 }
+}
+
+/// Waiters for tasks of the action with this name, which may just have got a number (or one more).
+pub(super) fn name_channel(name: &str) -> Channel {
+    Channel { kind: NEW_NUMBER, number: Key::new(&[name]).number() }
+}
+
+/// Waiters for tasks, whose next deadline to look after may have come nearer.
+pub(super) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
+
+/// Waiters for tasks that look within [`SOON`] whether they are woken or not.
+pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
+
+/// Who sleeps no longer than that needs no wake-up for what is due later.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs: for
+/// COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.
+pub(crate) fn longest_sleep() -> Duration {
+    Duration::from_secs(if session::has_silent_commits() { 5 } else { 30 })
+}
+
+/// For how many actions one call is registered by name and by number: the server's lock table has room for
+/// `max_locks_per_transaction` locks for each connection, 64 if nothing else is set. Of more it hears by one lock for
+/// all.
+fn most_actions() -> usize {
+    session::max_locks_per_transaction() / 4
+}
+
+/// The channels on which news come that concern a claim for these names, whatever their numbers are.
+pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
+    let mut channels = vec![TIMER_CHANNEL];
+    if names.len() > most_actions() {
+        // Whoever hears of every ready task need not hear of a new number.
+        channels.push(ANY_READY_CHANNEL);
+    } else {
+        channels.extend(names.iter().map(|name| name_channel(name)));
+    }
+    channels
+}
+
+/// The channels on which tasks of these actions are announced to a claim for these names.
+pub(crate) fn channels_for_work(names: &[String], action_nos: &[i32]) -> Vec<Channel> {
+    if names.len() > most_actions() {
+        vec![]
+    } else if action_nos.len() > most_actions() {
+        vec![ANY_READY_CHANNEL]
+    } else {
+        action_nos.iter().map(|n| ready_channel(*n)).collect()
+    }
+}
+
+/// Wakes up to `limit` waiters of the channel; tasks that become ready are news for those, too, who wait for any.
+/// Returns how many.
+pub(super) fn wake(channel: Channel, limit: usize) -> usize {
+    match channel.kind {
+        READY => {
+            let woken = latch::wake(channel, limit);
+            woken + latch::wake_highest(ANY_READY_CHANNEL, limit - woken)
+        }
+        READY_ANY => latch::wake_highest(channel, limit),
+        _ => latch::wake(channel, limit),
+    }
+}

@@ -1,0 +1,246 @@
+//! Whom the end of a transaction has to wake.
+//!
+//! What is noted here is a hint: a note of a rolled-back savepoint wakes somebody for nothing, who looks
+//! and sleeps again. A transaction that is prepared (2PC) and committed later wakes nobody; waiters look
+//! again now and then for that case, see `verbs::pace`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use super::channels::{
+    SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, longest_sleep, name_channel, ready_channel, settled_channel,
+    wake,
+};
+use super::waiters::give_up;
+use crate::pg::board;
+use crate::pg::clock::{self, Time};
+use crate::pg::latch::{self, Channel};
+use crate::pg::transaction::{self, End, Levels, Listener};
+
+thread_local! {
+    /// How many waiters of each channel this transaction's commit has to wake.
+    static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
+    /// What this transaction brings that is due by itself, the earliest of it.
+    static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
+    /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
+    static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
+    /// Whom to wake as soon as the locks of the (sub)transaction that has ended are gone.
+    static OWED: RefCell<Vec<(Channel, usize)>> = const { RefCell::new(Vec::new()) };
+    /// How many waiters for each action this transaction's rollback has to wake.
+    static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
+    /// Ready tasks that this transaction has locked, and their actions.
+    static HELD: RefCell<Levels<(i64, i32)>> = const { RefCell::new(Levels::new()) };
+    /// Those of them that it has removed.
+    static GONE: RefCell<Levels<i64>> = const { RefCell::new(Levels::new()) };
+    /// The transaction that commits is one of several of a waiting call.
+    static STAYS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A task of this action is ready.
+pub(crate) fn ready(action_no: i32) {
+    note(ready_channel(action_no), 1);
+}
+
+/// There may be a task of this action that nobody can have before this transaction ends: one waiter looks then.
+pub(crate) fn ready_soon(action_no: i32) {
+    note(ready_channel(action_no), 1);
+}
+
+/// What held tasks of this action back has changed: all who wait for them look again.
+pub(crate) fn ready_for_all(action_no: i32) {
+    note(ready_channel(action_no), usize::MAX);
+}
+
+/// This task has ended: all who wait for it are woken.
+pub(crate) fn settled(task_no: i64) {
+    note(settled_channel(task_no), usize::MAX);
+}
+
+/// A new number stands for an action's name.
+pub(crate) fn new_number(name: &str) {
+    note(name_channel(name), usize::MAX);
+}
+
+/// A deadline was added, or a schedule. One waiter is enough: it looks in time and frees what the deadline held.
+pub(crate) fn timer(due: Time) {
+    later(TIMER_CHANNEL, due);
+}
+
+/// A task of this action is ready then.
+pub(crate) fn ready_later(action_no: i32, due: Time) {
+    later(ready_channel(action_no), due);
+}
+
+fn later(channel: Channel, due: Time) {
+    if due == Time::INFINITY {
+        return;
+    }
+    transaction::listen(LISTENER);
+    // The transaction may stay open for long: what counts is how far off it is at the commit.
+    let ahead = Duration::from_micros(clock::now().until(due).max(0) as u64);
+    if let Some(at) = Instant::now().checked_add(ahead) {
+        LATER.with_borrow_mut(|later| {
+            later.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
+        });
+    }
+}
+
+/// Has one waiter woken for something that is due at that moment, unless there is one who looks in time anyway.
+fn wake_for(channel: Channel, due: Instant) {
+    let ahead = due.saturating_duration_since(Instant::now());
+    // Of those who look soon nobody knows for which actions.
+    let in_time =
+        ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
+    if !in_time {
+        owe(channel, 1);
+    }
+}
+
+/// Something that is due then: the background worker, if there is one, looks after it in time.
+pub(crate) fn due(time: Time) {
+    transaction::listen(LISTENER);
+    DUE.set(DUE.get().min(time));
+}
+
+/// Somebody who waits for work is to look now, and so is the background worker: signals may be left that no commit
+/// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
+pub(crate) fn somebody_to_look() {
+    transaction::listen(LISTENER);
+    board::tell(clock::wall());
+    owe(TIMER_CHANNEL, 1);
+}
+
+/// A ready task of each of these actions was taken: granted, moved, or made to ride on another. If that is rolled back,
+/// they are there to be had again, and others have passed over them.
+pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
+    let mut counts: BTreeMap<i32, usize> = BTreeMap::new();
+    for action_no in action_nos {
+        *counts.entry(action_no).or_default() += 1;
+    }
+    if !counts.is_empty() {
+        transaction::listen(LISTENER);
+        let level = latch::nest_level();
+        TAKEN.with_borrow_mut(|taken| counts.into_iter().for_each(|count| taken.add(level, count)));
+    }
+}
+
+/// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
+pub(crate) fn held(task_no: i64, action_no: i32) {
+    transaction::listen(LISTENER);
+    HELD.with_borrow_mut(|held| held.add(latch::nest_level(), (task_no, action_no)));
+}
+
+/// This transaction has removed the task from those that are ready: if it commits, there is nothing to wake for.
+pub(crate) fn gone(task_no: i64) {
+    transaction::listen(LISTENER);
+    GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
+}
+
+fn note(channel: Channel, count: usize) {
+    transaction::listen(LISTENER);
+    NOTES.with_borrow_mut(|notes| {
+        let noted = notes.entry(channel).or_insert(0);
+        *noted = noted.saturating_add(count);
+    });
+}
+
+pub(super) const LISTENER: Listener = Listener { ended: on_end, unlocked: pay };
+
+fn on_end(end: End) {
+    match end {
+        End::Commit => {
+            let (notes, due) = (NOTES.take(), DUE.replace(Time::INFINITY));
+            if !notes.is_empty() || due != Time::INFINITY {
+                board::tell(due);
+            }
+            for (channel, due) in LATER.take() {
+                if !notes.contains_key(&channel) {
+                    wake_for(channel, due);
+                }
+            }
+            for (channel, count) in notes {
+                owe(channel, count);
+            }
+            let gone: HashSet<i64> = GONE.with_borrow_mut(|gone| gone.take().collect());
+            wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
+            forget();
+            if !STAYS.get() {
+                give_up(0);
+            }
+        }
+        End::Prepare => forget(),
+        End::Abort => {
+            wake_for_taken(TAKEN.with_borrow_mut(Levels::take));
+            wake_for_held(HELD.with_borrow_mut(Levels::take));
+            forget();
+            give_up(0);
+        }
+        // What was granted or locked before the savepoint is still ours. Two waiting calls whose looks are rolled back, in
+        // transactions that hold something already, would wake each other for ever for that.
+        End::AbortSub(level) => {
+            GONE.with_borrow_mut(|gone| drop(gone.undone(level)));
+            wake_for_taken(TAKEN.with_borrow_mut(|taken| taken.undone(level)));
+            wake_for_held(HELD.with_borrow_mut(|held| held.undone(level)));
+            give_up(level);
+        }
+        End::CommitSub(level) => {
+            TAKEN.with_borrow_mut(|taken| taken.released(level));
+            HELD.with_borrow_mut(|held| held.released(level));
+            GONE.with_borrow_mut(|gone| gone.released(level));
+        }
+    }
+}
+
+fn forget() {
+    NOTES.take();
+    LATER.take();
+    DUE.set(Time::INFINITY);
+    TAKEN.set(Levels::new());
+    HELD.set(Levels::new());
+    GONE.set(Levels::new());
+}
+
+fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {
+    for (action_no, count) in taken {
+        owe(ready_channel(action_no), count);
+    }
+}
+
+/// Wakes those who may have passed over tasks whose locks have ended, one for each.
+fn wake_for_held(held: impl Iterator<Item = (i64, i32)>) {
+    let mut tasks: BTreeMap<i32, HashSet<i64>> = BTreeMap::new();
+    for (task_no, action_no) in held {
+        tasks.entry(action_no).or_default().insert(task_no);
+    }
+    for (action_no, tasks) in tasks {
+        owe(ready_channel(action_no), tasks.len());
+    }
+}
+
+/// Has so many waiters woken when the locks of what has just ended are gone: who is woken before finds them held.
+pub(super) fn owe(channel: Channel, count: usize) {
+    OWED.with_borrow_mut(|owed| owed.push((channel, count)));
+}
+
+fn pay() {
+    if OWED.with_borrow(Vec::is_empty) {
+        return;
+    }
+    for (channel, count) in OWED.take() {
+        wake(channel, count);
+    }
+}
+
+/// Commits in the middle of a waiting call, which can be found as before: its looks go on.
+pub(crate) fn stay_registered(commit: impl FnOnce()) {
+    struct Over;
+    impl Drop for Over {
+        fn drop(&mut self) {
+            STAYS.set(false);
+        }
+    }
+    STAYS.set(true);
+    let _over = Over;
+    commit();
+}

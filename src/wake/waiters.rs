@@ -1,0 +1,143 @@
+//! Who waits in this backend: under which channels it can be found, what its looks have passed over, and what it owes to
+//! those who go on sleeping when it leaves.
+
+use std::cell::{Cell, RefCell};
+
+use super::channels::{
+    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, ready_channel, wake,
+};
+use super::notes::{LISTENER, owe};
+use crate::pg::latch::{self, Channel};
+use crate::pg::transaction;
+
+thread_local! {
+    /// Whether this look has passed over something that it might have had, had others not held it just then; `None` if
+    /// nobody is going to ask.
+    static PASSED_OVER: Cell<Option<bool>> = const { Cell::new(None) };
+    /// Under which channels this backend can be found, and in which subtransaction it registered.
+    static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// To be called before a look that may be followed by a sleep.
+pub(crate) fn begin_look() {
+    PASSED_OVER.set(Some(false));
+}
+
+/// This look leaves something out that it might have had, had others not held it just then: a bucket, a slot, a lock
+/// that is only tried. If they let go of it without a change that wakes, nobody would hear of it.
+pub(crate) fn passed_over() {
+    PASSED_OVER.set(PASSED_OVER.get().map(|_| true));
+}
+
+/// Whether this call may sleep, and so wants to know what it has [`passed_over`].
+pub(crate) fn may_sleep() -> bool {
+    PASSED_OVER.get().is_some()
+}
+
+/// Ends what [`begin_look`] has begun; whether the look has [`passed_over`] anything.
+pub(crate) fn end_look() -> bool {
+    PASSED_OVER.take().unwrap_or(false)
+}
+
+/// To be called by a waiter that was woken and has found nothing. If it hears of any action, it may have been woken for
+/// one that is not its own: it wakes the next of those who do. Each wakes one with a lower number than its own, so
+/// all get their turn, and that ends.
+pub(crate) fn pass_on() {
+    let any = REGISTERED.with_borrow(|registered| registered.iter().any(|(c, _)| *c == ANY_READY_CHANNEL));
+    if any {
+        latch::wake_next_lower(ANY_READY_CHANNEL);
+    }
+}
+
+/// The channels under which a waiting call can be found; given up when it is dropped, or by the abort that ends
+/// the call.
+pub(crate) struct Registration {
+    channels: Vec<Channel>,
+}
+
+impl Registration {
+    /// Makes this backend findable under each of the channels, from the subtransaction of this level on.
+    pub(crate) fn new(channels: Vec<Channel>, level: i32) -> Self {
+        transaction::listen(LISTENER);
+        for channel in &channels {
+            latch::register(*channel);
+            REGISTERED.with_borrow_mut(|registered| registered.push((*channel, level)));
+        }
+        Registration { channels }
+    }
+
+    /// Says that this backend looks soon whether it is woken or not. Given up before that look.
+    pub(crate) fn soon() -> Self {
+        Registration::new(vec![SOON_CHANNEL], latch::nest_level())
+    }
+
+    /// The channels.
+    pub(crate) fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // While a panic carries an error outwards no lock may be touched: Postgres has yet to release those that
+        // it holds inside. The abort gives the registrations up.
+        if std::thread::panicking() {
+            return;
+        }
+        for channel in &self.channels {
+            let there = REGISTERED.with_borrow_mut(|registered| {
+                registered.iter().rposition(|(c, _)| c == channel).map(|n| registered.remove(n)).is_some()
+            });
+            if there {
+                latch::unregister(*channel);
+            }
+        }
+    }
+}
+
+/// An error has ended a waiting call that began in a subtransaction of this level or a deeper one: cancelled, timed
+/// out, terminated. It may have been woken for work just then, and it may have been the one to know what is due.
+pub(super) fn give_up(level: i32) {
+    let mut channels: Vec<Channel> = Vec::new();
+    REGISTERED.with_borrow_mut(|registered| {
+        registered.retain(|(channel, at)| {
+            let over = *at >= level;
+            if over {
+                channels.push(*channel);
+            }
+            !over
+        });
+    });
+    for channel in &channels {
+        latch::unregister(*channel);
+    }
+    for channel in channels.into_iter().filter(|c| [READY, READY_ANY, TIMER].contains(&c.kind)) {
+        owe(channel, 1);
+    }
+}
+
+/// To be called when a call for work ends, after it has given up its registrations, if it had any: hands on a
+/// wake-up that came after its last look (`waited`) to one waiter of each action, since nobody knows for which of
+/// them it was meant.
+///
+/// Otherwise it wakes those that something is left for: `left` tells the actions, 0 for any. That is asked only
+/// if somebody sleeps who could hear of it.
+pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> Vec<i32>) {
+    let mut channels = action_nos.iter().map(|n| ready_channel(*n)).chain([TIMER_CHANNEL]);
+    if waited && latch::is_set() {
+        for channel in channels {
+            latch::wake(channel, 1);
+        }
+        latch::wake_highest(ANY_READY_CHANNEL, 1);
+    } else if channels.any(latch::anybody_asleep) || latch::anybody_asleep(ANY_READY_CHANNEL) {
+        let mut left = left();
+        left.sort_unstable();
+        left.dedup();
+        let any = left.first() == Some(&0);
+        let woken: usize = left.iter().filter(|n| **n != 0).map(|n| wake(ready_channel(*n), 1)).sum();
+        // Whoever looks knows of all deadlines.
+        if any && woken == 0 {
+            wake(TIMER_CHANNEL, 1);
+        }
+    }
+}
