@@ -16,7 +16,7 @@ fn a_call_for_100_000_actions_takes_seconds() {
     ));
     session.run("SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'a' || n * 100, 'group_id', 'g')) \
                    FROM generate_series(1, 100) AS n))");
-    session.run("SET statement_timeout = '30 seconds'");
+    session.run("SET statement_timeout = '30s'");
     let names = format!("(SELECT array_agg('a' || n) FROM generate_series(1, {ACTIONS}) AS n)");
     let own = |max_tasks: usize| format!("SELECT count(*) FROM taskq.own_tasks('w', {max_tasks}, {names})");
     assert_eq!(session.one::<i64>(&own(10)), 10);
