@@ -14,6 +14,7 @@ mod insert;
 mod keeping;
 mod operating;
 mod own;
+mod plans;
 mod queue;
 mod replace;
 mod returns;

@@ -735,8 +735,6 @@ CREATE FUNCTION taskq._tidy_before_commit()
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-    SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_tidy_before_commit_wrapper';
 COMMENT ON FUNCTION taskq._tidy_before_commit IS
     'internal: what a transaction puts off to its end; called by the queue itself before a commit';

@@ -52,7 +52,7 @@ static ABORTED_WITH: Statement = Statement::new(
 
 /// Those of the settled tasks that a statement finds, locked for a change. What was in the way may have changed them:
 /// the statement is asked again.
-fn hold(which: &Statement, task_nos: &[i64]) -> Vec<i64> {
+fn hold(which: &'static Statement, task_nos: &[i64]) -> Vec<i64> {
     let found: Vec<i64> = which.query(args![task_nos], |row| row.need(1));
     if found.is_empty() {
         return found;

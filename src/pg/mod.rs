@@ -9,6 +9,8 @@ pub(crate) mod caller;
 pub(crate) mod clock;
 pub(crate) mod digest;
 pub(crate) mod json;
+#[cfg(any(test, feature = "pg_test"))]
+pub(crate) mod kept;
 pub(crate) mod last_call;
 pub(crate) mod latch;
 pub(crate) mod lock;

@@ -108,27 +108,27 @@ impl Statement {
     }
 
     /// Runs the statement and returns how many rows it touched.
-    pub(crate) fn execute(&self, args: &[Arg]) -> u64 {
+    pub(crate) fn execute(&'static self, args: &[Arg]) -> u64 {
         self.run(args, |_| ()).count
     }
 
     /// Runs the statement and maps each row of its result.
-    pub(crate) fn query<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Vec<T> {
+    pub(crate) fn query<T>(&'static self, args: &[Arg], map: impl FnMut(Row) -> T) -> Vec<T> {
         self.run(args, map).rows
     }
 
     /// Runs the statement and maps the first row of its result, if there is one.
-    pub(crate) fn first<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> Option<T> {
+    pub(crate) fn first<T>(&'static self, args: &[Arg], map: impl FnMut(Row) -> T) -> Option<T> {
         self.query(args, map).into_iter().next()
     }
 
     /// Runs the statement, maps each row of its result, and tells with what snapshot and at what cost.
-    pub(crate) fn look<T>(&self, args: &[Arg], map: impl FnMut(Row) -> T) -> (Vec<T>, Looked) {
+    pub(crate) fn look<T>(&'static self, args: &[Arg], map: impl FnMut(Row) -> T) -> (Vec<T>, Looked) {
         let done = self.run(args, map);
         (done.rows, Looked { xmin: session::with_epoch(done.xmin), pages: done.pages })
     }
 
-    fn run<T>(&self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
+    fn run<T>(&'static self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
         self.check_types(args);
         let mut values: Vec<pg_sys::Datum> =
             args.iter().map(|a| a.datum.unwrap_or(pg_sys::Datum::from(0usize))).collect();
@@ -203,7 +203,7 @@ impl Statement {
     ///
     /// # Safety
     /// Must be called inside an SPI frame.
-    unsafe fn plan(&self) -> pg_sys::SPIPlanPtr {
+    unsafe fn plan(&'static self) -> pg_sys::SPIPlanPtr {
         let kept = self.plan.load(Ordering::Relaxed);
         if !kept.is_null() {
             return kept;
@@ -224,9 +224,22 @@ impl Statement {
             // One that is not kept goes with the SPI frame.
             if self.keep {
                 self.plan.store(plan, Ordering::Relaxed);
+                #[cfg(any(test, feature = "pg_test"))]
+                super::kept::note(self);
             }
             plan
         }
+    }
+
+    #[cfg(any(test, feature = "pg_test"))]
+    pub(super) fn text(&self) -> &'static std::ffi::CStr {
+        self.sql
+    }
+
+    /// The plan that is kept, if there is one yet.
+    #[cfg(any(test, feature = "pg_test"))]
+    pub(super) fn kept_plan(&self) -> pg_sys::SPIPlanPtr {
+        self.plan.load(Ordering::Relaxed)
     }
 
     /// Makes the plan, if there is none that is valid and ours.

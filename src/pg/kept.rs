@@ -1,0 +1,39 @@
+//! What the plans that this backend has kept look like, for a test.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+
+use super::statement::Statement;
+
+thread_local! {
+    static KEPT: RefCell<Vec<&'static Statement>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A statement has got a plan.
+pub(super) fn note(statement: &'static Statement) {
+    KEPT.with_borrow_mut(|kept| kept.push(statement));
+}
+
+/// The text of each statement that this backend has planned, and its plan as Postgres writes down nodes.
+pub(crate) fn plans() -> Vec<(String, String)> {
+    KEPT.with_borrow(|kept| {
+        kept.iter()
+            .map(|statement| (statement.text().to_string_lossy().into_owned(), plan(statement)))
+            .collect()
+    })
+}
+
+fn plan(statement: &Statement) -> String {
+    // SAFETY: the plan is a kept one, and of one statement. What Postgres writes is a string in the memory of the caller.
+    unsafe {
+        let sources = pg_sys::SPI_plan_get_plan_sources(statement.kept_plan());
+        let source = (*(*sources).elements).ptr_value.cast::<pg_sys::CachedPlanSource>();
+        if (*source).gplan.is_null() {
+            return String::new();
+        }
+        let text = pg_sys::nodeToString((*(*source).gplan).stmt_list.cast());
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
