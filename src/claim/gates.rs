@@ -5,8 +5,7 @@
 //!
 //! **Nothing is stranded.** An entry is parked only under a lock on the row that holds the reason (its group,
 //! its key). Whoever ends the reason changes that row first, so he waits for us and then sees what we
-//! parked, or we find the row locked or changed. If it is locked we do not wait: the entry goes to the end
-//! of its priority and is met again by a later call.
+//! parked, or we find the row locked or changed. If it is locked we do not wait: the entry is held back for a second.
 //!
 //! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
 //! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
@@ -30,15 +29,17 @@ use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
-use crate::wake;
 
 /// Where an entry goes that may not run now.
 enum Way {
     Lane,
     Park(Reason),
-    Requeue,
-    Schedule(Time),
+    /// With the number of the reason, see [`aside`].
+    Schedule(i64, Time),
 }
+
+/// For how long entries are held back whose group somebody is changing, in microseconds.
+const AGAIN: i64 = 1_000_000;
 
 /// What is set for groups: whether they are paused, and have limits of their own.
 static GROUPS: Statement = Statement::new(
@@ -62,16 +63,7 @@ static LOCK: Statement = Statement::new(
 static REMOVE: Statement =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
 
-static GIVE_BACK: Statement = Statement::new(
-    c"UPDATE taskq.run r
-         SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
-             deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
-             actor_id = r.prev_actor_id,
-             position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
-       WHERE r.task_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
-/// The same into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
+/// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
 /// attach dependencies are not in the way.
 static GIVE_TO_LANES: Statement = Statement::new(
     c"UPDATE taskq.run r
@@ -93,37 +85,30 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
         taken.iter().filter_map(of).collect::<HashSet<_>>().into_iter().cloned().collect()
     };
     let groups = names(|g| g.group_id.as_ref());
-    let set: Vec<(String, bool, bool)> = if groups.is_empty() {
-        vec![]
-    } else {
-        GROUPS.query(args![groups], |r| (r.need(1), r.need(2), r.need(3)))
-    };
-    let paused: Vec<String> = set.iter().filter(|(_, paused, _)| *paused).map(|(g, ..)| g.clone()).collect();
-    let limited: HashSet<String> =
-        set.into_iter().filter(|(_, _, limited)| *limited).map(|(g, ..)| g).collect();
-    let locked: HashSet<String> = if paused.is_empty() {
-        HashSet::new()
-    } else {
-        STILL_PAUSED.query(args![paused.clone()], |row| row.need(1)).into_iter().collect()
-    };
+    let Groups { paused, changing, limited } = Groups::look(groups);
     let workgroups = names(|g| g.workgroup.as_ref());
     let held_back: HashMap<String, Time> = if workgroups.is_empty() {
         HashMap::new()
     } else {
         HELD_BACK.query(args![workgroups, claim.now], |r| (r.need(1), r.need(2))).into_iter().collect()
     };
-    claim.found.paused.extend(locked.iter().cloned());
+    let soon = Time(claim.now.0 + AGAIN);
+    claim.found.paused.extend(paused.iter().cloned());
+    claim.found.changing.extend(changing.iter().map(|group| (group.clone(), soon)));
     claim.found.held_back.extend(held_back.iter().map(|(w, due)| (w.clone(), *due)));
 
     let (mut admitted, mut turned_away) = (Vec::with_capacity(taken.len()), Vec::new());
     for grant in taken {
         let group = grant.group_id.as_ref();
-        if let Some(group) = group.filter(|g| paused.contains(g)) {
-            let way =
-                if locked.contains(group) { Way::Park(Reason::Group(group.clone())) } else { Way::Requeue };
-            turned_away.push((grant, way));
-        } else if let Some(due) = grant.workgroup.as_ref().and_then(|w| held_back.get(w)) {
-            turned_away.push((grant, Way::Schedule(*due)));
+        if let Some(group) = group.filter(|g| paused.contains(*g)) {
+            let reason = Reason::Group(group.clone());
+            turned_away.push((grant, Way::Park(reason)));
+        } else if let Some(group) = group.filter(|g| changing.contains(*g)) {
+            let reason = aside::group(group);
+            turned_away.push((grant, Way::Schedule(reason, soon)));
+        } else if let Some((name, due)) = grant.workgroup.as_ref().and_then(|w| held_back.get_key_value(w)) {
+            let reason = aside::workgroup(name);
+            turned_away.push((grant, Way::Schedule(reason, *due)));
         } else if group.is_some_and(|g| belongs_into_lane(claim, &grant, g, limited.contains(g), has_slot)) {
             turned_away.push((grant, Way::Lane));
         } else {
@@ -133,6 +118,46 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
     let admitted = by_key(claim, admitted, &mut turned_away);
     turn_away(claim, turned_away);
     admitted
+}
+
+/// What is set for groups of entries.
+#[derive(Default)]
+struct Groups {
+    /// Those that are paused, with their rows locked against a resume.
+    paused: HashSet<String>,
+    /// Those that are paused, and whose rows somebody is changing: he may be resuming them.
+    changing: HashSet<String>,
+    /// Those with limits of their own.
+    limited: HashSet<String>,
+}
+
+impl Groups {
+    fn look(groups: Vec<String>) -> Self {
+        if groups.is_empty() {
+            return Groups::default();
+        }
+        let read = |groups: &[String]| -> Vec<(String, bool, bool)> {
+            GROUPS.query(args![groups.to_vec()], |r| (r.need(1), r.need(2), r.need(3)))
+        };
+        let mut set = read(&groups);
+        let paused: Vec<String> =
+            set.iter().filter(|(_, paused, _)| *paused).map(|(g, ..)| g.clone()).collect();
+        let paused: HashSet<String> = if paused.is_empty() {
+            HashSet::new()
+        } else {
+            let locked = STILL_PAUSED.query(args![paused.clone()], |row| row.need(1)).into_iter().collect();
+            if paused.iter().any(|group| !HashSet::contains(&locked, group)) {
+                // Some may have been resumed in between.
+                set = read(&groups);
+            }
+            locked
+        };
+        let changing =
+            set.iter().filter(|(g, is_paused, _)| *is_paused && !paused.contains(g)).map(|(g, ..)| g.clone());
+        let changing = changing.collect();
+        let limited = set.into_iter().filter(|(_, _, limited)| *limited).map(|(g, ..)| g).collect();
+        Groups { paused, changing, limited }
+    }
 }
 
 /// Whether an entry was taken as if nothing were asked of its group, and something is.
@@ -181,8 +206,8 @@ impl Found {
                 Way::Park(Reason::Key(key)) => {
                     self.busy.insert(key.clone());
                 }
-                Way::Park(Reason::Group(_)) | Way::Schedule(_) => {}
-                Way::Park(Reason::Rides(_)) | Way::Lane | Way::Requeue => continue,
+                Way::Park(Reason::Group(_)) | Way::Schedule(..) => {}
+                Way::Park(Reason::Rides(_)) | Way::Lane => continue,
             }
             let (action_no, priority, lane) = (grant.action_no, grant.priority, grant.lane);
             self.met.insert(Stretch { action_no, priority, lane });
@@ -202,9 +227,8 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
         turned_away.into_iter().partition(|(_, way)| matches!(way, Way::Lane));
     give_to_lanes(claim, to_lanes.into_iter().map(|(grant, _)| grant).collect());
     let (staying, turned_away) = remove(turned_away);
-    set_aside(claim, staying);
-    let (mut parked, mut riders) = (Vec::new(), Vec::new());
-    let (mut requeued, mut scheduled) = (Vec::new(), Vec::new());
+    set_aside(staying);
+    let (mut parked, mut riders, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
     for (grant, way) in turned_away {
         let freed = Freed {
             task_no: grant.task_no,
@@ -219,43 +243,25 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
                 let all = if matches!(reason, Reason::Rides(_)) { &mut riders } else { &mut parked };
                 all.push(Parked { freed, position: grant.position, reason });
             }
-            Way::Requeue => {
-                claim.seen.insert(grant.task_no);
-                requeued.push(freed);
-            }
-            Way::Schedule(due) => scheduled.push((freed, due)),
+            Way::Schedule(_, due) => scheduled.push((freed, due)),
         }
     }
     parked::park(&parked);
     riders::park(riders, claim.now);
-    if !requeued.is_empty() {
-        // Somebody is changing what keeps them back.
-        claim.requeued += requeued.len();
-        wake::passed_over();
-    }
-    ready::make_ready(&requeued);
     ready::hold_back(&scheduled);
 }
 
-/// What cannot leave `run` is set aside there, or put back at the end of its priority.
-fn set_aside(claim: &mut Claim, staying: Vec<(Grant, Way)>) {
-    let (mut aside, mut back) = (Vec::new(), Vec::new());
-    for (grant, way) in staying {
-        match way {
-            Way::Park(reason) => aside.push((grant.task_no, reason.aside(), None)),
-            Way::Schedule(due) => {
-                let workgroup = grant.workgroup.as_deref().unwrap_or_default();
-                aside.push((grant.task_no, aside::workgroup(workgroup), Some(due)));
-            }
-            Way::Requeue | Way::Lane => back.push(grant.task_no),
-        }
-    }
+/// What cannot leave `run` is set aside there.
+fn set_aside(staying: Vec<(Grant, Way)>) {
+    let aside: Vec<(i64, i64, Option<Time>)> = staying
+        .into_iter()
+        .filter_map(|(grant, way)| match way {
+            Way::Park(reason) => Some((grant.task_no, reason.aside(), None)),
+            Way::Schedule(reason, due) => Some((grant.task_no, reason, Some(due))),
+            Way::Lane => None,
+        })
+        .collect();
     aside::set_taken(&aside);
-    if !back.is_empty() {
-        claim.requeued += back.len();
-        claim.seen.extend(back.iter().copied());
-        GIVE_BACK.execute(args![back]);
-    }
 }
 
 /// Removes the rows of entries that are to go elsewhere; returns those that stay, and those that are gone. Those stay

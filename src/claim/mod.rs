@@ -85,11 +85,7 @@ struct Claim<'a> {
     actions: &'a [Action],
     base: i64,
     now: Time,
-    /// Entries that were turned away and may be met again in this call.
-    seen: HashSet<i64>,
     moves: usize,
-    /// Those of them that others will meet again.
-    requeued: usize,
     /// What keeps entries back, and where such were met.
     found: sweep::Found,
     /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
@@ -101,7 +97,7 @@ struct Claim<'a> {
 type HasSlot<'a> = &'a dyn Fn(i64, &Limit) -> bool;
 
 /// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
-/// its way, which others should see soon: what is where they meet it again is no news.
+/// its way, which others should see soon.
 ///
 /// What is `left_out` has been looked at, and may not run.
 pub(crate) fn claim(
@@ -122,9 +118,7 @@ pub(crate) fn claim(
         actions,
         base: random_62_bits(),
         now,
-        seen: HashSet::new(),
         moves: 0,
-        requeued: 0,
         found: sweep::Found::default(),
         to_lanes: HashSet::new(),
         moved_into_lanes: Vec::new(),
@@ -144,7 +138,7 @@ pub(crate) fn claim(
         marks::learn(&grants[first..]);
         merge::end();
     }
-    claim.moves > claim.requeued
+    claim.moves > 0
 }
 
 impl Claim<'_> {
@@ -168,10 +162,9 @@ impl Claim<'_> {
             if !self.request.trial {
                 wake::taken(taken.iter().map(|g| g.action_no));
             }
-            let met_again = taken.iter().any(|g| self.seen.contains(&g.task_no));
             grants.extend(self.admit(taken, &|_, _| false));
             sweep::sweep(self);
-            if met_again || !self.to_lanes.is_empty() {
+            if !self.to_lanes.is_empty() {
                 break;
             }
         }

@@ -36,6 +36,8 @@ pub(super) struct Stretch {
 pub(super) struct Found {
     /// Groups that are paused, with their rows locked.
     pub(super) paused: HashSet<String>,
+    /// Groups that are paused and whose rows somebody is changing, and when to look again.
+    pub(super) changing: HashMap<String, Time>,
     /// Workgroups that are held back, and until when.
     pub(super) held_back: HashMap<String, Time>,
     /// Keys that other tasks have, with their rows locked.
@@ -134,7 +136,7 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
         .filter(|(task_no, _)| !moved.contains(task_no))
         .map(|(task_no, way)| match way {
             Way::Park(reason) => (task_no, reason.aside(), None),
-            Way::Schedule(workgroup, due) => (task_no, aside::workgroup(&workgroup), Some(due)),
+            Way::Schedule(reason, due) => (task_no, reason, Some(due)),
         })
         .collect();
     moved.len() + aside::set(&staying)
@@ -143,8 +145,8 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
 /// Where an entry goes.
 enum Way {
     Park(Reason),
-    /// With the name of its workgroup.
-    Schedule(String, Time),
+    /// With the number of the reason.
+    Schedule(i64, Time),
 }
 
 impl Found {
@@ -154,10 +156,12 @@ impl Found {
         if let Some(group) = group.as_ref().filter(|g| self.paused.contains(*g)) {
             return Some(Way::Park(Reason::Group(group.clone())));
         }
-        if let Some((workgroup, due)) =
-            row.get::<String>(3).and_then(|w| Some((self.held_back.get(&w)?, w))).map(|(due, w)| (w, *due))
-        {
-            return Some(Way::Schedule(workgroup, due));
+        if let Some((group, due)) = group.as_ref().and_then(|g| self.changing.get_key_value(g)) {
+            return Some(Way::Schedule(aside::group(group), *due));
+        }
+        let workgroup: Option<String> = row.get(3);
+        if let Some((name, due)) = workgroup.and_then(|w| self.held_back.get_key_value(&w)) {
+            return Some(Way::Schedule(aside::workgroup(name), *due));
         }
         let key = MergeKey::of(action, group.as_deref(), row.get::<String>(4).as_deref())?;
         self.busy.contains(&key).then_some(Way::Park(Reason::Key(key)))
