@@ -23,7 +23,7 @@
 //! - `settle`: how a task's end is stored and its dependents are signalled.
 //! - `upkeep`: what time makes necessary: elapsed leases, due tasks, retention.
 //! - `background`: the optional background worker, which does upkeep on time when nobody calls.
-//! - `store`: statements on the tables that several verbs share; **the lock order** is in `store::live`.
+//! - `store`: statements on the tables that several verbs share; **the lock order** is in `store::order`.
 //! - `wake`: whom a commit has to wake.
 //! - `pg`: safe functions around Postgres' internals: plans, latches, errors, clock. The only files in which the
 //!   compiler is told to look away.
@@ -31,7 +31,7 @@
 //!
 //! # Invariants
 //!
-//! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled` or `settled`.
+//! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled`, `parked` or `settled`.
 //! - Positions are taken after the transaction has its id; an entry that was granted never becomes
 //!   grantable again at its old position. `claim::marks` rests on that.
 //! - Claims, signals and upkeep never wait for a lock.

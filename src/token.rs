@@ -7,7 +7,7 @@
 //!
 //! The `run` row holds the nonce of its last grant. One call draws one random *base*; the nonce of each
 //! of its tasks is `base # task_no`, so nonces of one call differ from each other, a set of nonces can be
-//! compared with a set of rows without pairing them up, and one `lease` row with the base stands for the
+//! compared with a set of rows without pairing them up ([`in_pieces`]), and one `lease` row with the base stands for the
 //! whole call.
 
 use pgrx::Uuid;

@@ -1,7 +1,7 @@
 //! The only place that touches Postgres' internals: each file wraps one of them in a small safe
 //! interface and says why that is sound. Nothing here knows what a task is.
 
-// The only place where it is allowed (see Cargo.toml).
+// The only place where it is allowed (see lib.rs).
 #![allow(unsafe_code)]
 
 pub(crate) mod board;
