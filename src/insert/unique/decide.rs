@@ -177,6 +177,7 @@ pub(super) fn as_locked(holder: Holder, stored: &Stored, now: Time) -> Option<Ho
             Place::Run { .. } if row.in_progress() => State::InProgress,
             Place::Blocked { .. } => State::Blocked,
             Place::Scheduled { due } if due > now => State::Scheduled,
+            _ if holder.held_back => State::Scheduled,
             _ => State::Ready,
         },
         (None, Some(Outcome::Completed)) => State::Completed,

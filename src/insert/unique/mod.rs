@@ -46,6 +46,8 @@ struct Holder {
     /// The states in which it holds the key.
     states: i16,
     state: State,
+    /// Its workgroup is held back: it is not ready, whatever its row says.
+    held_back: bool,
 }
 
 impl Holder {

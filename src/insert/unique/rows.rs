@@ -35,7 +35,7 @@ pub(super) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, i64)>, now: Time) ->
 /// [`State`].
 static LOOK: Statement = Statement::new(
     c"SELECT u.action, u.key, k.task_no, k.since, k.not_before,
-             t.task_no, t.id, t.unique_until, t.unique_states, t.state
+             t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back
         FROM unnest($1, $2) AS u(action, key)
        CROSS JOIN LATERAL (SELECT k.task_no, k.behind_no, k.since, k.not_before FROM taskq.unique_key k
                             WHERE k.action = u.action AND k.key = u.key OFFSET 0) AS k
@@ -44,13 +44,18 @@ static LOOK: Statement = Statement::new(
              SELECT t.task_no, t.id, t.unique_until, t.unique_states,
                     COALESCE((SELECT CASE s.code WHEN 'c' THEN 16 ELSE 32 END
                                 FROM taskq.settled s WHERE s.task_no = t.task_no),
-                             (SELECT CASE WHEN r.nonce <> 0 THEN 8 ELSE 4 END
+                             (SELECT CASE WHEN r.nonce <> 0 THEN 8 END
                                 FROM taskq.run r WHERE r.task_no = t.task_no),
                              (SELECT 1 FROM taskq.blocked w WHERE w.task_no = t.task_no),
-                             (SELECT CASE WHEN d.due > $3 THEN 2 ELSE 4 END
+                             (SELECT CASE WHEN d.due > $3 THEN 2 END
                                 FROM taskq.scheduled d WHERE d.task_no = t.task_no),
-                             4)::smallint AS state
-               FROM taskq.task t WHERE t.task_no = n.task_no AND t.unique_states IS NOT NULL OFFSET 0) AS t ON true",
+                             CASE WHEN h.held_back THEN 2 ELSE 4 END)::smallint AS state,
+                    h.held_back
+               FROM taskq.task t
+              CROSS JOIN LATERAL (
+                    SELECT EXISTS (SELECT FROM taskq.workgroup w
+                                    WHERE w.name = t.workgroup AND w.not_before > $3 OFFSET 0) AS held_back OFFSET 0) AS h
+              WHERE t.task_no = n.task_no AND t.unique_states IS NOT NULL OFFSET 0) AS t ON true",
     &[TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID],
 );
 
@@ -83,6 +88,7 @@ fn holder(row: Row) -> Option<Holder> {
         until: row.get(8),
         states: row.need(9),
         state: State::from_stored(row.need(10)),
+        held_back: row.need(11),
     })
 }
 

@@ -43,15 +43,41 @@ fn a_delayed_workgroup_is_held_back_over_groups_and_actions_and_others_are_not()
 }
 
 #[test]
+fn a_unique_key_of_the_ready_is_free_while_its_workgroup_is_held_back() {
+    let db = Db::new();
+    let mut session = api(&db);
+    let task = |id: &str, states: &str| {
+        json!([{"id": id, "action": "u", "workgroup": "api",
+                "unique_by": {"key": states, "states": [states], "on_conflict": "skip"}}])
+    };
+    for states in ["ready", "scheduled"] {
+        assert_eq!(session.insert(task(states, states)).unwrap(), [states]);
+    }
+    let mut insert =
+        |session: &mut Session, id: &str, states: &str| !session.insert(task(id, states)).unwrap().is_empty();
+    let held = |session: &mut Session| -> Vec<String> {
+        session.all("SELECT key FROM taskq.unique_keys WHERE held ORDER BY key")
+    };
+    assert_eq!(held(&mut session), ["ready"]);
+    assert!(!insert(&mut session, "r2", "ready"));
+    call(&mut session, "delay_workgroup('api', '1 minute')");
+    // What the view tells is what an insertion goes by.
+    assert_eq!(held(&mut session), ["scheduled"]);
+    assert!(!insert(&mut session, "s2", "scheduled"));
+    assert!(insert(&mut session, "r2", "ready"));
+}
+
+#[test]
 fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
     // A claim moves tasks aside when it meets them; nobody claims here.
     let db = Db::new();
     let mut session = api(&db);
     session
         .insert(json!([
-            {"id": "soon", "action": "y", "workgroup": "api", "group_id": "g", "delay": "1 second"},
-            {"id": "paused", "action": "p", "workgroup": "api", "group_id": "p"},
-            {"id": "blocked", "action": "y", "workgroup": "api", "group_id": "g", "depends_on": ["other"]},
+            {"id": "soon", "action": "y", "workgroup": "api", "group_id": "g", "delay": "1 second", "unique_by": "soon"},
+            {"id": "paused", "action": "p", "workgroup": "api", "group_id": "p", "unique_by": "paused"},
+            {"id": "blocked", "action": "y", "workgroup": "api", "group_id": "g", "depends_on": ["other"],
+             "unique_by": "blocked"},
         ]))
         .unwrap();
     let held = session.own_one("x");
@@ -87,6 +113,11 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
               ORDER BY t.id COLLATE \"C\"",
         );
         assert_eq!(elsewhere, states, "what walks over graphs knows the same states");
+        let keys: Vec<String> = session.all(
+            "SELECT k.task_id || ' ' || k.state FROM taskq.unique_keys AS k JOIN taskq.tasks AS t ON t.id = k.task_id \
+              WHERE k.held AND k.state = t.state ORDER BY 1",
+        );
+        assert_eq!(keys.len(), 3, "keys are held by tasks in the same states: {keys:?}");
         (states, counted, stats, groups, numbers)
     };
     let (states, counted, stats, groups, numbers) = look(&mut session);

@@ -11,6 +11,7 @@ mod repeatable_read;
 mod savepoints;
 mod shared_children;
 mod starvation;
+mod uncounted;
 mod volume;
 
 use taskq_tests::{Background, Progress, Session};

@@ -25,7 +25,7 @@ fn what_was_fetched_with_one_call_is_extended_and_returned_with_one() {
     assert_eq!(extended, i64::from(TASKS));
     // All deadlines have passed, and some of the tasks are back in the queue.
     std::thread::sleep(std::time::Duration::from_secs(2));
-    session.run(&format!("SELECT count(*) FROM taskq.own_tasks('w', 0, '{{x}}')"));
+    session.run("SELECT count(*) FROM taskq.own_tasks('w', 0, '{x}')");
     let late: i64 = session.one(&format!(
         "SELECT count(*) FILTER (WHERE owned) FROM taskq.extend_tasks_ownership('w', {arrays}, '1 hour')"
     ));

@@ -1,0 +1,121 @@
+//! Signals that nobody has counted: those of a prepared transaction, those behind the ones that an open transaction holds up,
+//! those that were left to a transaction which then rolled back. Whoever calls next counts them, and what they free goes
+//! before what was there, if it is more urgent.
+//!
+//! A queue that looks at the first of them only, or leaves them to calls outside of transaction blocks, has tasks that wait
+//! for nothing and nobody.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session};
+
+/// A signal of a parent that nobody has counted, as a prepared transaction leaves it at its commit.
+fn leave_uncounted(session: &mut Session, child: &str) {
+    session.run(&format!(
+        "UPDATE taskq.blocked SET remaining = remaining + 1 \
+          WHERE task_no = (SELECT task_no FROM taskq.task WHERE id = '{child}'); \
+         INSERT INTO taskq.signal SELECT task_no, 1, 0, 0, NULL FROM taskq.task WHERE id = '{child}'"
+    ));
+}
+
+/// A child whose first parent has settled and whose second one's signal nobody has counted.
+fn stranded(session: &mut Session, child: &str, priority: i32) {
+    let (p, q) = (format!("p of {child}"), format!("q of {child}"));
+    session
+        .insert(json!([
+            {"id": p, "action": "parent"}, {"id": q, "action": "parent"},
+            {"id": child, "action": "child", "priority": priority, "depends_on": [p, q]},
+        ]))
+        .unwrap();
+    session.perform("parent", "completed");
+    leave_uncounted(session, child);
+    // The second parent is settled, too, and its signal the one that is left.
+    session.run(&format!(
+        "UPDATE taskq.blocked SET remaining = remaining - 1 \
+          WHERE task_no = (SELECT task_no FROM taskq.task WHERE id = '{child}')"
+    ));
+    session.run(
+        "WITH gone AS (DELETE FROM taskq.run r USING taskq.task t, taskq.action a \
+                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no AND a.name = 'parent' RETURNING r.task_no, r.action_no) \
+         INSERT INTO taskq.settled (task_no, expires_at, settled_at, tries, failures, dependencies, signals, action_no, grouped, code, cause) \
+         SELECT task_no, 'infinity', now(), 1, 0, 0, 0, action_no, false, 'c', 'w' FROM gone",
+    );
+}
+
+#[test]
+fn signals_behind_stuck_ones_are_counted_all_the_same() {
+    let db = Db::new();
+    let (mut holder, mut session) = (db.connect(), db.connect());
+    // One child with very many signals, and very many children with one signal: all held by an open transaction.
+    const MANY: usize = 450;
+    let children: Vec<String> = (0..MANY).map(|n| format!("stuck {n}")).collect();
+    let mut tasks: Vec<Value> = children.iter().map(|id| json!({"id": id, "action": "stuck"})).collect();
+    tasks.push(json!({"id": "first", "action": "first", "to_signal_after": children}));
+    tasks.extend((0..MANY).map(|n| {
+        json!({"id": format!("other {n}"), "action": "other", "to_signal_after": ["stuck 0", children[n]]})
+    }));
+    tasks.push(json!({"id": "never", "action": "never", "to_signal_after": children}));
+    session.insert(Value::Array(tasks)).unwrap();
+    let first = session.own_one("first");
+    holder.run("BEGIN");
+    holder.complete(&first);
+    for _ in 0..MANY {
+        session.perform("other", "completed");
+    }
+    let deferred: i64 = session.one("SELECT count(*) FROM taskq.signal");
+    assert!(deferred >= MANY as i64, "{deferred}");
+    for round in 0..2 {
+        let child = format!("child {round}");
+        stranded(&mut session, &child, 0);
+        if round == 0 {
+            assert_eq!(session.own_one("child").task_id, child);
+        } else {
+            session.run("SELECT taskq.maintain()");
+            assert_eq!(session.state(&child), "ready");
+        }
+    }
+    holder.run("COMMIT");
+}
+
+#[test]
+fn a_freed_task_of_high_priority_goes_before_a_backlog_in_transaction_blocks_too() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let backlog: Vec<Value> = (0..100).map(|_| json!({"action": "child"})).collect();
+    session.insert(Value::Array(backlog)).unwrap();
+    stranded(&mut session, "urgent", 100);
+    session.run("BEGIN");
+    assert_eq!(session.own_one("child").task_id, "urgent");
+    session.run("COMMIT");
+}
+
+#[test]
+fn a_rollback_that_others_have_left_their_signals_to_wakes_somebody_who_counts_them() {
+    let db = Db::new();
+    let (mut holder, mut session) = (db.connect(), db.connect());
+    session
+        .insert(
+            json!([{"id": "p", "action": "parent"}, {"id": "child", "action": "child", "depends_on": ["p"]}]),
+        )
+        .unwrap();
+    let p = session.own_one("parent");
+    let worker = db
+        .connect()
+        .background(|session| session.own_with("w", 1, &["child"], "wait => '60 seconds'").unwrap());
+    session.until_asleep(worker.pid());
+    holder.run("BEGIN");
+    holder.cancel(&["child"]).unwrap();
+    session.complete(&p);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
+    let start = Instant::now();
+    holder.run("ROLLBACK");
+    let mut grants = worker.join().1;
+    if grants.is_empty() {
+        // A look that has only counted may come back with nothing.
+        grants = session.own("w", 1, &["child"]).unwrap();
+    }
+    assert_eq!(grants[0].task_id, "child");
+    // The slow look of sleepers comes after five seconds at the earliest.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
