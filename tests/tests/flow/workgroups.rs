@@ -53,7 +53,7 @@ fn a_unique_key_of_the_ready_is_free_while_its_workgroup_is_held_back() {
     for states in ["ready", "scheduled"] {
         assert_eq!(session.insert(task(states, states)).unwrap(), [states]);
     }
-    let mut insert =
+    let insert =
         |session: &mut Session, id: &str, states: &str| !session.insert(task(id, states)).unwrap().is_empty();
     let held = |session: &mut Session| -> Vec<String> {
         session.all("SELECT key FROM taskq.unique_keys WHERE held ORDER BY key")
