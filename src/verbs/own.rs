@@ -123,6 +123,8 @@ struct Look {
     grants: Vec<Grant>,
     upkeep: Upkeep,
     actions: Vec<Action>,
+    /// It has counted signals, perhaps for others only.
+    counted_for_others: bool,
     /// If nothing has come of it: when there will be something to do.
     due: Option<Time>,
 }
@@ -143,6 +145,9 @@ fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Gra
             None => look(request, None, &mut LeftOut::default(), false),
         };
         let over = !found.grants.is_empty() || request.max_tasks == 0;
+        if let Some(waiter) = waiter.as_mut().filter(|_| found.counted_for_others) {
+            waiter.leaves_signals();
+        }
         if waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(found.due)) {
             continue;
         }
@@ -242,7 +247,8 @@ fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -
 /// is something for it, as far as can be told without a lock.
 fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, reading: bool) -> Look {
     let actions = actions::for_claim(&request.actions);
-    let mut look = Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, due: None };
+    let mut look =
+        Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, counted_for_others: false, due: None };
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
     if let Some(waiter) = waiter {
@@ -275,7 +281,7 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
 }
 
 fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], left_out: &LeftOut, waiting: bool) {
-    let Look { grants, upkeep: total, actions, .. } = look;
+    let Look { grants, upkeep: total, actions, counted_for_others, .. } = look;
     loop {
         let now = clock::now();
         let room = request.max_tasks - grants.len();
@@ -297,6 +303,7 @@ fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], left_out: &Le
         false => upkeep::fold(clock::now()),
     };
     if grants.len() < request.max_tasks && counts() {
+        *counted_for_others = true;
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
         total.moved |= claim(request, actions, clock::now(), left_out, grants);

@@ -33,6 +33,8 @@ pub(crate) struct Waiter {
     slept: bool,
     /// A wake-up has ended the last sleep, and nothing has come of it yet.
     woken: bool,
+    /// The last look has left signals uncounted.
+    left_signals: bool,
     pace: Pace,
     quiet: Quiet,
     /// The subtransaction that the call is in, whatever it begins for its looks.
@@ -52,6 +54,7 @@ impl Waiter {
             until: Instant::now().checked_add(Duration::from_micros(micros)),
             slept: false,
             woken: false,
+            left_signals: false,
             pace: Pace::of_session(),
             quiet: Quiet::default(),
             level: latch::nest_level(),
@@ -91,6 +94,16 @@ impl Waiter {
         }
     }
 
+    /// Notes that a look has left signals uncounted.
+    pub(crate) fn leaves_signals(&mut self) {
+        self.left_signals = true;
+    }
+
+    /// Whether the time of the call is up.
+    pub(crate) fn time_is_up(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// Whether the call has slept.
     pub(crate) fn slept(&self) -> bool {
         self.slept
@@ -100,8 +113,12 @@ impl Waiter {
     /// time of the call is up.
     pub(crate) fn sleep(&mut self, due: Option<Time>) -> bool {
         let passed_over = wake::end_look();
+        let left_signals = std::mem::take(&mut self.left_signals);
         if std::mem::take(&mut self.woken) {
             wake::pass_on();
+            if left_signals {
+                wake::pass_on_signals();
+            }
         }
         loop {
             let left =

@@ -85,6 +85,8 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
     let mut waiter = or_throw(Waiter::for_work("timeout", timeout, &names));
     // Whether what time has made necessary is looked after before the look.
     let mut look_after = true;
+    // What was changed may be what was waited for. But there may be more to change each time.
+    let mut changes = 0;
     loop {
         waiter.before_look();
         // What a look that finds nothing has read is locked no longer than it takes.
@@ -96,7 +98,8 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         match look.found {
             // Others have to see it, and a sleeper has no locks and no transaction id. If others have all that is
             // due in their hands, that is for the look after the next sleep.
-            CHANGED | BUSY => {
+            CHANGED | BUSY if !(waiter.time_is_up() && changes >= LEAST_CHANGES) => {
+                changes += 1;
                 wake::stay_registered(|| call.leave_transaction("wait_for_work"));
                 look_after = look.found == CHANGED;
             }
@@ -121,6 +124,9 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         }
     }
 }
+
+/// How many looks that change something are made at least, however short the time.
+const LEAST_CHANGES: usize = 3;
 
 /// What a look has come to.
 struct Look {

@@ -84,7 +84,7 @@ pub(super) fn wake(channel: Channel, limit: usize) -> usize {
             let woken = latch::wake(channel, limit);
             woken + latch::wake_highest(ANY_READY_CHANNEL, limit - woken)
         }
-        READY_ANY => latch::wake_highest(channel, limit),
+        READY_ANY | TIMER => latch::wake_highest(channel, limit),
         _ => latch::wake(channel, limit),
     }
 }

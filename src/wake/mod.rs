@@ -20,4 +20,6 @@ pub(crate) use notes::{
     due, gone, held, new_number, ready, ready_for_all, ready_later, ready_soon, settled, somebody_to_look,
     stay_registered, taken, timer,
 };
-pub(crate) use waiters::{Registration, begin_look, end_look, hand_on, may_sleep, pass_on, passed_over};
+pub(crate) use waiters::{
+    Registration, begin_look, end_look, hand_on, may_sleep, pass_on, pass_on_signals, passed_over,
+};

@@ -51,3 +51,31 @@ fn a_call_that_has_waited_counts_it_when_it_ends() {
         assert_eq!(session.state("n"), "ready");
     }
 }
+
+/// The rollback wakes one sleeper, and it need not be one who has a use for what he counts.
+#[test]
+fn a_worker_among_those_of_other_pools_gets_it() {
+    let db = Db::new();
+    let (mut session, mut holder) = (db.connect(), db.connect());
+    let sleeper = |action: &'static str, session: &mut Session| {
+        let call = db
+            .connect()
+            .background(move |session| session.own_with("w", 1, &[action], "wait => '60 seconds'").unwrap());
+        session.until_asleep(call.pid());
+        call
+    };
+    let mut others: Vec<_> = (0..3).map(|_| sleeper("other", &mut session)).collect();
+    let worker = sleeper("next", &mut session);
+    others.extend((0..3).map(|_| sleeper("other", &mut session)));
+    strand(&mut session, &mut holder);
+    for call in others.iter().chain([&worker]) {
+        session.until_asleep(call.pid());
+    }
+    let start = Instant::now();
+    holder.run("ROLLBACK");
+    assert_eq!(worker.join().1[0].task_id, "n");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    for call in &others {
+        session.run(&format!("SELECT pg_cancel_backend({})", call.pid()));
+    }
+}
