@@ -49,8 +49,8 @@ static LOOK: Statement = Statement::new(
     &[INT4OID, INT8OID, INT4ARRAYOID, INT8ARRAYOID, INT8ARRAYOID],
 );
 
-/// A claim has read so many pages to choose among entries in lanes of an action, where `few` would have been cheap. If that
-/// is worth it, looks where the lanes begin now.
+/// A claim has read so many pages to choose among entries in lanes of an action, where `few` would have been cheap.
+/// If that is worth it, looks where the lanes begin now.
 pub(super) fn has_cost(action_no: i32, pages: u64, few: usize) {
     // The statements of a call come after its look, and so see all that was decided by then. What this transaction has
     // taken itself may be undone by a savepoint.

@@ -41,6 +41,13 @@ pub(super) fn rests() -> (Vec<i32>, Vec<i64>) {
     KNOWN.with_borrow(|known| known.iter().map(|(action_no, known)| (*action_no, known.rest)).unzip())
 }
 
+/// The actions of which something is known, in ascending order.
+pub(super) fn actions() -> Vec<i32> {
+    let mut all: Vec<i32> = KNOWN.with_borrow(|known| known.keys().copied().collect());
+    all.sort_unstable();
+    all
+}
+
 /// Whether any lane of the action is excepted.
 pub(super) fn has_excepted(action_no: i32) -> bool {
     KNOWN.with_borrow(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))

@@ -1,6 +1,7 @@
 //! Flow control: what an action, a group, a workgroup or a merge key allows at the moment.
 
 pub(crate) mod actions;
+mod concerned;
 pub(crate) mod full_lanes;
 pub(crate) mod group_settings;
 pub(crate) mod known_lanes;

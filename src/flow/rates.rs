@@ -55,8 +55,8 @@ static MAKE: Statement = Statement::new(
 );
 static EMPTY: Statement = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1", &[TEXTOID]);
 
-/// Makes the bucket of an action fit its rate, `None` for no rate: what was left is left, up to the limit. The caller has the
-/// action's row in `action_setting` to itself.
+/// Makes the bucket of an action fit its rate, `None` for no rate: what was left is left, up to the limit. The caller
+/// has the action's row in `action_setting` to itself.
 pub(crate) fn fit(name: &str, limit: Option<i32>) {
     let Some(limit) = limit.map(f64::from) else {
         EMPTY.execute(args![name]);

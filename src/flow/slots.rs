@@ -20,6 +20,7 @@
 
 use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
 
+pub(crate) use super::concerned::{concerned, wake};
 use super::known_slots;
 use crate::pg::clock::wall;
 use crate::pg::lock::{self, Key, Mode};
@@ -96,9 +97,10 @@ fn columns(asks: &[&Ask]) -> (Vec<String>, Vec<String>, Vec<i32>, Vec<i32>) {
 /// Free slots, locked. Those above the limit, which a higher limit has left behind, count against it while they are
 /// held: only when the performances in them have ended is there room below. So as many more are locked, and not used.
 ///
-/// Those above are counted in the order of their numbers, so that the primary key finds them, and not a walk over all that is
-/// held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a limit of which none is to be had, with
-/// what moves the marks: the first that is free in the snapshot, locked or not, and how far positions go.
+/// Those above are counted in the order of their numbers, so that the primary key finds them, and not a walk over all
+/// that is held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a
+/// limit of which none is to be had, with what moves the marks: the first that is free in the snapshot, locked or
+/// not, and how far positions go.
 static FREE: Statement = Statement::new(
     c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
         FROM (SELECT p.last_value - (NOT p.is_called)::integer AS last_position,
@@ -318,8 +320,8 @@ pub(crate) struct Seat<'a> {
     pub(crate) task_no: i64,
 }
 
-/// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key, which has
-/// all positions of a limit to be walked over.
+/// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key,
+/// which has all positions of a limit to be walked over.
 static OCCUPY: Statement = Statement::new(
     c"UPDATE taskq.slot s SET task_no = u.task_no
         FROM (SELECT u.task_no, f.ctid
@@ -362,35 +364,6 @@ pub(crate) fn release(task_nos: &[i64]) {
     assign_transaction_id();
     for limit in RELEASE.query(args![task_nos], |row| Limit { group: row.need(1), action: row.need(2) }) {
         wake(&limit);
-    }
-}
-
-static NUMBERS: Statement =
-    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1", &[TEXTOID]);
-/// The actions that have entries in lanes: jumps from one to the next in `run_lane_idx`.
-static LANED: Statement = Statement::new(
-    c"WITH RECURSIVE laned(action_no) AS (
-        (SELECT r.action_no FROM taskq.run r WHERE r.lane <> 0 ORDER BY r.action_no LIMIT 1)
-        UNION ALL
-        SELECT n.action_no FROM laned
-         CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
-                              WHERE r.lane <> 0 AND r.action_no > laned.action_no
-                              ORDER BY r.action_no LIMIT 1) AS n)
-      SELECT l.action_no FROM laned AS l",
-    &[],
-);
-
-/// Has one waiter woken at commit for each action in which a task may take a slot of the limit.
-pub(crate) fn wake(limit: &Limit) {
-    concerned(limit).into_iter().for_each(wake::ready);
-}
-
-/// The numbers of the actions that a limit may hold tasks of.
-pub(crate) fn concerned(limit: &Limit) -> Vec<i32> {
-    if limit.action.is_empty() {
-        LANED.query(args![], |row| row.need(1))
-    } else {
-        NUMBERS.query(args![limit.action.clone()], |row| row.need(1))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The looks for what is due, under a snapshot that somebody holds for long.
 //!
-//! Leases that were kept, delayed tasks that have run, deferred signals that were counted, tasks whose retention is over: what
-//! is left of them stays at the low end of an index while such a snapshot is there. A claim that looked there from the
-//! beginning would read all of it, each time. Pages are counted, not seconds.
+//! Leases that were kept, delayed tasks that have run, deferred signals that were counted, tasks whose retention is
+//! over: what is left of them stays at the low end of an index while such a snapshot is there. A claim that looked
+//! there from the beginning would read all of it, each time. Pages are counted, not seconds.
 
 use std::thread::sleep;
 use std::time::Duration;

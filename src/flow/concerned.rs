@@ -1,0 +1,43 @@
+//! Whom a limit concerns: the actions that it may hold tasks of.
+
+use pgrx::pg_sys::{INT4ARRAYOID, TEXTOID};
+
+use super::known_lanes;
+use super::slots::Limit;
+use crate::pg::statement::{Statement, args};
+use crate::wake;
+
+static NUMBERS: Statement =
+    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1", &[TEXTOID]);
+/// The actions that have entries in lanes: jumps from one to the next in `run_lane_idx`. Those that are known to have
+/// lanes ($1) count without a look: there may be many dead entries.
+static LANED: Statement = Statement::new(
+    c"WITH RECURSIVE laned(action_no, at) AS (
+        SELECT 0, 1
+        UNION ALL
+        SELECT n.action_no, n.at FROM laned
+         CROSS JOIN LATERAL (
+               (SELECT r.action_no, laned.at FROM taskq.run r
+                 WHERE r.lane <> 0 AND r.action_no > laned.action_no
+                   AND r.action_no <= COALESCE($1[laned.at] - 1, 2147483647)
+                 ORDER BY r.action_no LIMIT 1)
+               UNION ALL
+               SELECT $1[laned.at], laned.at + 1 WHERE $1[laned.at] IS NOT NULL
+               LIMIT 1) AS n(action_no, at))
+      SELECT l.action_no FROM laned AS l WHERE l.action_no > 0",
+    &[INT4ARRAYOID],
+);
+
+/// Has one waiter woken at commit for each action in which a task may take a slot of the limit.
+pub(crate) fn wake(limit: &Limit) {
+    concerned(limit).into_iter().for_each(wake::ready);
+}
+
+/// The numbers of the actions that a limit may hold tasks of.
+pub(crate) fn concerned(limit: &Limit) -> Vec<i32> {
+    if limit.action.is_empty() {
+        LANED.query(args![known_lanes::actions()], |row| row.need(1))
+    } else {
+        NUMBERS.query(args![limit.action.clone()], |row| row.need(1))
+    }
+}
