@@ -8,7 +8,7 @@
 use crate::pg::clock::{Time, wall};
 
 /// What reads no more pages than this, beyond those that its answer takes, costs little.
-const FEW: u64 = 64;
+const FEW: u64 = 32;
 
 /// How long an answer is good for, in microseconds, for each page: a page of dead rows takes some 15 to look through.
 const PER_PAGE: i64 = 1_000;
@@ -33,9 +33,9 @@ mod tests {
 
     #[test]
     fn an_answer_lasts_in_proportion_to_its_cost() {
-        assert_eq!(lasts(64, 0), None);
-        assert_eq!(lasts(65, 0), Some(65_000));
-        assert_eq!(lasts(1_064, 1_000), None, "the answer itself is long");
+        assert_eq!(lasts(32, 0), None);
+        assert_eq!(lasts(33, 0), Some(33_000));
+        assert_eq!(lasts(1_032, 1_000), None, "the answer itself is long");
         assert_eq!(lasts(u64::MAX, usize::MAX), None);
         assert_eq!(lasts(u64::MAX, 0), Some(30_000_000));
     }
