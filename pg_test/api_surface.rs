@@ -8,8 +8,8 @@ const SURFACE: &str = r#"
 function _action_channels(actions text[]) -> SETOF integer
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
-function _check_words(argument text, given text[], known text[]) -> void
 function _chain(blocks jsonb) -> jsonb
+function _check_words(argument text, given text[], known text[]) -> void
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_its_key(task_no bigint, action_no integer, key_hash bigint) -> boolean
