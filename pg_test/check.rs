@@ -106,4 +106,12 @@ mod tests {
             "ready: claiming row differs from its task",
         );
     }
+
+    #[pg_test]
+    fn two_slots_with_one_number_are_found() {
+        damaged(
+            "INSERT INTO taskq.slot (group_id, name, slot_no) VALUES ('', 'x', 1), ('', 'x', 1)",
+            "two slots with one number",
+        );
+    }
 }

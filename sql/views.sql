@@ -820,6 +820,10 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = l.task_no
          GROUP BY t.id, l.name, l.group_id HAVING count(*) > 1
         UNION ALL
+        SELECT 'two slots with one number', NULL, l.name || ' ' || l.group_id || ' ' || l.slot_no
+          FROM taskq.slot AS l
+         GROUP BY l.name, l.group_id, l.slot_no HAVING count(*) > 1
+        UNION ALL
         -- A lane is that of a group.
         SELECT 'lane that is not of its group', t.id, r.lane::text
           FROM taskq.run AS r
