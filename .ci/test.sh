@@ -130,7 +130,7 @@ alone() {
         awk '$1 == "suite" { suite = $2 } $1 == "test" { print suite, $2 }')
     [ -n "$failed" ] && [ "$(wc -l <<<"$failed")" -le 10 ] || return 1
     # A program that died tells no results.
-    [ "$(grep -c '^ *Running tests/' "$1")" -eq "$(grep -c '^test result: ' "$1")" ] || return 1
+    [ "$(grep -cE '^ *(Running|Doc-tests) ' "$1")" -eq "$(grep -c '^test result: ' "$1")" ] || return 1
     while read -r suite name; do
         cargo test --release --locked -p taskq_tests --test "$suite" -- --exact "$name" </dev/null || return 1
     done <<<"$failed"
