@@ -169,6 +169,11 @@ pub(crate) fn transaction_began() -> i64 {
 /// What [`undo`] unwinds with.
 struct Undo;
 
+thread_local! {
+    /// A subtransaction is being rolled back for an error that goes on afterwards.
+    static ERROR_UNDER_WAY: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Rolls back the innermost [`undoable`] work.
 pub(crate) fn undo() -> ! {
     // Not a panic: no hook runs, and nothing is written anywhere.
@@ -179,9 +184,9 @@ pub(crate) fn undo() -> ! {
 /// given up. What it did is undone as well if it refuses.
 pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
     // SAFETY: the subtransaction is ended on every way out; memory context and resource owner are put back as
-    // they were, as PL/pgSQL does. An error of Postgres arrives here as a panic (it has been taken off
-    // Postgres' stack by then), and goes on as one once the subtransaction is rolled back: left open it would
-    // take the transaction for a savepoint that the client has to roll back.
+    // they were, as PL/pgSQL does. An error of Postgres arrives here as a panic, and goes on as one once the
+    // subtransaction is rolled back: left open it would take the transaction for a savepoint that the client has to roll
+    // back. It stays on Postgres' stack of errors meanwhile, from which it is raised again further out.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
@@ -195,7 +200,10 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
         if matches!(result, Ok(Ok(_))) {
             pg_sys::ReleaseCurrentSubTransaction();
         } else {
+            let failed = result.as_ref().is_err_and(|payload| !payload.is::<Undo>());
+            let before = ERROR_UNDER_WAY.replace(failed);
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            ERROR_UNDER_WAY.set(before);
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;
@@ -301,11 +309,14 @@ pub(crate) fn within_lock_timeout<T, E>(
 }
 
 /// To be called by whoever has caught an error of Postgres' and does not pass it on. Postgres keeps what it knows of
-/// errors under way on a stack of five, and ends every session when there is no room for one more.
+/// errors under way on a stack of five, and ends every session when there is no room for one more. If another error is under
+/// way, whoever ends that clears the stack.
 pub(super) fn forget_error() {
-    // SAFETY: the error was caught, what it said was copied by pgrx, and nobody further out is handling another: an error
-    // that an abort follows has been reported before, or copied.
-    unsafe { pg_sys::FlushErrorState() }
+    if !ERROR_UNDER_WAY.get() {
+        // SAFETY: the error was caught, and what it said was copied by pgrx. None is under way that is still to be raised
+        // again: not one of ours, and Postgres and its languages report or copy theirs before they roll back.
+        unsafe { pg_sys::FlushErrorState() }
+    }
 }
 
 /// Whether this is an error of Postgres' about a lock that was not to be had in time.
