@@ -83,18 +83,6 @@ pub extern "C-unwind" fn _PG_init() {
     background::init();
 }
 
-/// `taskq._before_commit()`: the last look at deferred signals.
-#[pg_extern(sql = "")]
-fn taskq_before_commit() {
-    settle::commit::before_commit();
-}
-
-/// `taskq.clock()`: now, by the queue's clock.
-#[pg_extern(sql = "")]
-fn taskq_clock() -> Option<pgrx::datum::TimestampWithTimeZone> {
-    pgrx::datum::TimestampWithTimeZone::try_from(pg::clock::now().0).ok()
-}
-
 #[cfg(any(test, feature = "pg_test"))]
 #[path = "../pg_test/mod.rs"]
 pub mod pg_test;

@@ -35,7 +35,7 @@ use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
-use crate::upkeep::leases;
+use crate::store::lease;
 use crate::wake;
 
 /// What a call asks for.
@@ -134,7 +134,7 @@ pub(crate) fn claim(
     }
     if !request.trial {
         let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
-        leases::record(&granted, claim.base);
+        lease::record(&granted, claim.base);
         marks::learn(&grants[first..]);
         merge::end();
     }

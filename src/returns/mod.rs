@@ -29,11 +29,11 @@ use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
 use crate::store::guard::guard;
+use crate::store::lease;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::token::{Token, in_pieces};
-use crate::upkeep::leases;
 use crate::words::word;
 
 /// A task, the token it is returned with, and how.
@@ -219,7 +219,7 @@ fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
         .into_iter()
         .flat_map(|(task_nos, nonces)| TAKE.query(args![task_nos, nonces], Live::in_run))
         .collect();
-    leases::leave_removed(&rows);
+    lease::leave_removed(&rows);
     slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()
 }

@@ -10,11 +10,12 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args, sql};
 use crate::settle::{Ending, expiry, notify, propagate, riders, settle, store_all};
 use crate::state::{Cause, Outcome};
+use crate::store::before_commit;
+use crate::store::lease::leases_let_go;
 use crate::store::live::Place;
 use crate::store::tally;
 use crate::token::{Token, in_pieces};
-use crate::upkeep::leases::leases_let_go;
-use crate::upkeep::{before_commit, retention};
+use crate::upkeep::retention;
 use crate::wake;
 
 /// Removes the rows and stores how the tasks ended, and lets go of the leases they keep, in one statement. Rows are locked in the order of

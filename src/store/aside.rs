@@ -24,10 +24,10 @@ use crate::pg::clock::{self, Time};
 use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Row, Statement, args};
+use crate::store::lease;
 use crate::store::merge_key::MergeKey;
 use crate::store::ready::Freed;
 use crate::token::{in_pieces, nonce};
-use crate::upkeep::leases;
 
 fn number(name: &[&str]) -> i64 {
     (Key::new(name).number() as i64).max(1)
@@ -109,7 +109,7 @@ fn look_at(set: &[(i64, i64)], entries: &[(i64, i64, Option<Time>)]) {
     let until: HashMap<i64, Time> = entries.iter().filter_map(|e| Some((e.0, e.2?))).collect();
     for (task_no, its_nonce) in set {
         if let Some(until) = until.get(task_no) {
-            leases::record(&[(*until, *task_no)], nonce(*its_nonce, *task_no));
+            lease::record(&[(*until, *task_no)], nonce(*its_nonce, *task_no));
         }
     }
 }
@@ -154,7 +154,7 @@ pub(crate) fn release(reasons: &[i64]) {
 fn again(left: &[(i64, i64)]) {
     let soon = Time(clock::now().0 + AGAIN);
     for (task_no, its_nonce) in left {
-        leases::record(&[(soon, *task_no)], nonce(*its_nonce, *task_no));
+        lease::record(&[(soon, *task_no)], nonce(*its_nonce, *task_no));
     }
 }
 

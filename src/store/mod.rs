@@ -4,10 +4,12 @@
 pub(crate) mod actions;
 pub(crate) mod aside;
 pub(crate) mod attempts;
+pub(crate) mod before_commit;
 pub(crate) mod behind;
 pub(crate) mod costly;
 pub(crate) mod decided;
 pub(crate) mod guard;
+pub(crate) mod lease;
 pub(crate) mod live;
 pub(crate) mod merge_key;
 pub(crate) mod notify;

@@ -5,15 +5,14 @@
 //! block, function or larger statement the steps are as small as the claim itself, since what they touch is hostage to
 //! that transaction; and a call that is going to sleep removes nothing that others might wait for.
 
-pub(crate) mod before_commit;
 pub(crate) mod due;
+pub(crate) mod elapsed;
 mod holders;
-pub(crate) mod leases;
 mod low_ends;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
-use leases::elapsed::Looker;
+use elapsed::Looker;
 use low_ends::{Found, Starts};
 use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, Oid, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
@@ -26,6 +25,7 @@ use crate::pg::statement::{Looked, Statement, args};
 use crate::schedules;
 use crate::settle::fold;
 use crate::store::decided::Look;
+use crate::store::{before_commit, lease};
 use crate::wake;
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
@@ -106,7 +106,7 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     }
     let starts = low_ends::starts(action_nos, now);
     if lease {
-        let looked = leases::elapsed::look_after(bound as usize, looker, starts.lease, now);
+        let looked = elapsed::look_after(bound as usize, looker, starts.lease, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.more && (looked.ended || looked.stale && !waiting);
         upkeep.busy = looked.busy;
@@ -178,6 +178,15 @@ fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
         found.settled.is_some(),
         schedule,
     ]
+}
+
+/// The body of `taskq._tidy_before_commit()`: what [`before_commit`] has kept until now.
+pub(crate) fn tidy_before_commit() {
+    let work = before_commit::take();
+    lease::tidy::hand_on(work.leases);
+    if work.sweep > 0 {
+        retention::sweep_from_low_end(work.sweep, clock::now());
+    }
 }
 
 /// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay open

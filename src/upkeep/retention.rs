@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
-use super::{STEP, before_commit, low_ends};
+use super::{STEP, low_ends};
 use crate::flow::slots;
 use crate::insert::unique;
 use crate::pg::clock::{self, Time};
@@ -15,7 +15,7 @@ use crate::pg::statement::{Statement, args};
 use crate::settle::forget_progress;
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
-use crate::store::{attempts, live, tally};
+use crate::store::{attempts, before_commit, live, tally};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement = Statement::new(

@@ -1,13 +1,12 @@
 //! Upkeep for quiet times, when nobody claims tasks: step by step, each kind by itself.
 
 use pgrx::pg_sys::TIMESTAMPTZOID;
-use pgrx::prelude::*;
 
-use super::leases::elapsed::Looker;
-use super::{STEP, due, leases, retention};
-use crate::error::{Result, or_throw, required};
+use super::elapsed::Looker;
+use super::{STEP, due, elapsed, retention};
+use crate::error::Result;
 use crate::guc;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
@@ -45,7 +44,7 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
     Ok(match word("kind", Some(kind), &KINDS)? {
         "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
-            let looked = leases::elapsed::look_after(STEP as usize, Looker::Free, Time::BEGINNING, now);
+            let looked = elapsed::look_after(STEP as usize, Looker::Free, Time::BEGINNING, now);
             let done = looked.ended || looked.stale;
             Step { done, more: done && looked.more }
         }
@@ -69,12 +68,6 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
     })
 }
 
-/// `taskq._upkeep(kind text) -> boolean`: a step; whether there is more to do.
-#[pg_extern(sql = "")]
-fn taskq_upkeep(kind: Option<&str>) -> bool {
-    or_throw(required("kind", kind).and_then(|kind| step(kind, clock::now()))).more
-}
-
 /// Low ends of indexes; of `scheduled`, that of each action. Deferred signals should not be there at all.
 static NEXT: Statement = Statement::new(
     c"WITH RECURSIVE actions AS (
@@ -92,14 +85,8 @@ static NEXT: Statement = Statement::new(
 
 /// When something will be due, retention aside, if nobody commits anything. Of deadlines, only those before the worker
 /// looks anyway: further on there may be many dead entries, of tasks that came back in time.
-fn next(now: Time) -> Option<Time> {
+pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = Time(now.0.saturating_add(i64::from(guc::maintenance_interval()) * 1_000));
     let due: Option<Time> = NEXT.first(args![now, latest], |row| row.get(1)).flatten();
     due.into_iter().chain(schedules::next_at()).min()
-}
-
-/// `taskq._next_upkeep() -> timestamptz`: when something will be due; NULL if nothing is.
-#[pg_extern(sql = "")]
-fn taskq_next_upkeep() -> Option<pgrx::datum::TimestampWithTimeZone> {
-    next(clock::now()).and_then(|t| pgrx::datum::TimestampWithTimeZone::try_from(t.0).ok())
 }

@@ -15,9 +15,9 @@ use crate::pg::statement::{Row, Statement, args};
 use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
+use crate::store::lease::{self, Left};
 use crate::store::merge_key::{self, MergeKey};
 use crate::token::{Token, in_pieces, nonce};
-use crate::upkeep::leases::{self, Left};
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
 #[pg_extern(sql = "")]
@@ -81,7 +81,7 @@ fn extend(
             })
         };
         let left: Vec<Left> = pieces.into_iter().flat_map(extend).collect();
-        leases::leave(&left);
+        lease::leave(&left);
         left.into_iter().map(|l| (l.task_no, l.nonce)).collect()
     };
     let late: Vec<&Token> = held.values().filter(|t| !extended.contains_key(&t.task_no)).collect();
@@ -93,7 +93,7 @@ fn extend(
         by_base.entry(nonce(*its_nonce, *task_no)).or_default().push((deadline, *task_no));
     }
     for (base, tasks) in by_base {
-        leases::record(&tasks, base);
+        lease::record(&tasks, base);
     }
     Ok(pairs
         .into_iter()

@@ -13,6 +13,7 @@ mod filter;
 mod forget_action;
 mod groups;
 pub(crate) mod insert;
+mod internal;
 pub(crate) mod maintain;
 pub(crate) mod own;
 mod pace;

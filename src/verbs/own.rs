@@ -23,7 +23,7 @@ use crate::spec::check_interval;
 use crate::store::tables;
 use crate::store::touched;
 use crate::token::Token;
-use crate::upkeep::{self, Upkeep, leases, retention};
+use crate::upkeep::{self, Upkeep, elapsed, retention};
 use crate::verbs::wait::Waiter;
 use crate::wake;
 
@@ -110,7 +110,7 @@ fn own_tasks(
         retention::keep_up(grants.len());
     }
     if upkeep.stale {
-        leases::elapsed::remove_stale(clock::now());
+        elapsed::remove_stale(clock::now());
     }
     if waits && upkeep.signals {
         upkeep::fold(clock::now());

@@ -5,7 +5,7 @@ use pgrx::pg_sys::INT8ARRAYOID;
 use super::row::{Live, Place};
 use crate::flow::slots;
 use crate::pg::statement::{Statement, args};
-use crate::upkeep::leases;
+use crate::store::lease;
 use crate::wake;
 
 static REMOVE_RUN: Statement =
@@ -52,5 +52,5 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
         }
     }
     slots::release(&seated);
-    leases::leave_removed(performed);
+    lease::leave_removed(performed);
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, ItemPointerData, TIMESTAMPTZOID};
 
-use super::{append, tidy};
+use super::holders;
 use crate::flow::actions::try_limits;
 use crate::flow::slots;
 use crate::pg::clock::Time;
@@ -18,10 +18,10 @@ use crate::pg::session::{assign_transaction_id, check_for_interrupts};
 use crate::pg::statement::{Statement, args};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
+use crate::store::lease::{append, tidy};
 use crate::store::live::Live;
 use crate::store::{aside, attempts, merge_key, ready};
 use crate::token::{in_pieces, nonce};
-use crate::upkeep::holders;
 
 /// A lease whose time has come.
 struct Elapsed {

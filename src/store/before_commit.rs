@@ -6,22 +6,19 @@
 
 use std::cell::RefCell;
 
-use pgrx::prelude::*;
 use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
-use super::leases::tidy;
-use super::retention;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::{last_call, session};
 
 /// What is to be done. Hints: what a savepoint has undone is found to need nothing.
 #[derive(Debug, Default)]
-struct Work {
+pub(crate) struct Work {
     registered: bool,
     /// Deadlines and keepers of leases that are to be handed on.
-    leases: Vec<(Time, i64)>,
+    pub(crate) leases: Vec<(Time, i64)>,
     /// How many settled tasks are to be removed at most.
-    sweep: usize,
+    pub(crate) sweep: usize,
 }
 
 thread_local! {
@@ -34,7 +31,7 @@ pub(crate) fn hand_on(deadline: Time, keeper: i64) {
 }
 
 /// Has so many more settled tasks removed whose retention is over, at most.
-pub(super) fn sweep(bound: usize) {
+pub(crate) fn sweep(bound: usize) {
     add(|work| work.sweep = work.sweep.saturating_add(bound));
 }
 
@@ -57,12 +54,7 @@ fn add(what: impl FnOnce(&mut Work)) {
     }
 }
 
-/// `taskq._tidy_before_commit() -> void`
-#[pg_extern(sql = "")]
-fn taskq_tidy_before_commit() {
-    let work = WORK.take();
-    tidy::hand_on(work.leases);
-    if work.sweep > 0 {
-        retention::sweep_from_low_end(work.sweep, clock::now());
-    }
+/// What there is to do, in the transaction that is about to commit; from now on nothing is.
+pub(crate) fn take() -> Work {
+    WORK.take()
 }

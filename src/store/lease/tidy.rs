@@ -8,8 +8,8 @@ use pgrx::pg_sys::{self, INT8ARRAYOID, ItemPointerData, TIDARRAYOID, TIDOID, TIM
 use super::append;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Row, Statement, args, sql};
+use crate::store::before_commit;
 use crate::token::{in_pieces, nonce};
-use crate::upkeep::before_commit;
 
 /// A row of `lease` whose keeper has left it.
 struct Unkept {
@@ -65,7 +65,7 @@ static REMOVE: Statement = Statement::new(
 );
 
 /// Removes rows of `lease` that nobody else is looking after; the bases and keepers of those that are gone.
-pub(super) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(i64, i64)> {
+pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(i64, i64)> {
     if rows.is_empty() {
         return HashSet::new();
     }
@@ -111,7 +111,7 @@ fn unkept(row: Row) -> Unkept {
 }
 
 /// Hands on the rows that these tasks kept, with the deadlines of these, if they do not keep them any more.
-pub(in crate::upkeep) fn hand_on(mut left: Vec<(Time, i64)>) {
+pub(crate) fn hand_on(mut left: Vec<(Time, i64)>) {
     if left.is_empty() {
         return;
     }

@@ -1,4 +1,5 @@
-//! Deadlines: recorded at each grant, looked after once they have passed ([`elapsed`]), gone with their performances.
+//! The table `lease`: deadlines, recorded at each grant, looked after once they have passed (`upkeep::elapsed`), gone with
+//! their performances.
 //!
 //! **As many rows as there are tasks in progress, at most.** A grant or an extension with a deadline appends one row to
 //! `lease` (one for each thousand tasks). The row has a *keeper*, one of its tasks. Deadline and keeper are the index;
@@ -14,7 +15,6 @@
 //! A row too few would leave a task with a dead worker for ever. So a row is removed only by a transaction
 //! that sees that no task needs it; if that is rolled back, so is the removal.
 
-pub(crate) mod elapsed;
 pub(crate) mod tidy;
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ use pgrx::pg_sys::{INT8ARRAYOID, INT8OID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args, sql};
+use crate::store::before_commit;
 use crate::store::live::{Live, Place};
-use crate::upkeep::before_commit;
 use crate::wake;
 
 /// How many tasks one row has at most: so many are looked at when the row passes on or its time has come.
@@ -58,7 +58,7 @@ pub(crate) fn record(granted: &[(Time, i64)], base: i64) {
 }
 
 /// Appends a row for tasks of one base, one of which becomes its keeper.
-fn append(deadline: Time, base: i64, mut task_nos: Vec<i64>) {
+pub(crate) fn append(deadline: Time, base: i64, mut task_nos: Vec<i64>) {
     let keeper = task_nos.swap_remove(by_chance(base, task_nos.len()));
     RECORD.execute(args![deadline, base, keeper, (!task_nos.is_empty()).then_some(task_nos)]);
 }

@@ -1,0 +1,44 @@
+//! Functions that only the extension itself calls, through SQL, for the owner's rights and the settings that come with it;
+//! and the clock.
+
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::prelude::*;
+
+use crate::error::{or_throw, required};
+use crate::pg::clock;
+use crate::upkeep::steps;
+use crate::{settle, upkeep};
+
+/// `taskq.clock() -> timestamptz`: now, by the queue's clock.
+#[pg_extern(sql = "")]
+fn taskq_clock() -> Option<TimestampWithTimeZone> {
+    timestamp(clock::now())
+}
+
+/// `taskq._before_commit() -> void`: the last look at deferred signals.
+#[pg_extern(sql = "")]
+fn taskq_before_commit() {
+    settle::commit::before_commit();
+}
+
+/// `taskq._tidy_before_commit() -> void`: what could wait for the end of the transaction.
+#[pg_extern(sql = "")]
+fn taskq_tidy_before_commit() {
+    upkeep::tidy_before_commit();
+}
+
+/// `taskq._upkeep(kind text) -> boolean`: a step; whether there is more to do.
+#[pg_extern(sql = "")]
+fn taskq_upkeep(kind: Option<&str>) -> bool {
+    or_throw(required("kind", kind).and_then(|kind| steps::step(kind, clock::now()))).more
+}
+
+/// `taskq._next_upkeep() -> timestamptz`: when something will be due; NULL if nothing is.
+#[pg_extern(sql = "")]
+fn taskq_next_upkeep() -> Option<TimestampWithTimeZone> {
+    steps::next(clock::now()).and_then(timestamp)
+}
+
+fn timestamp(at: clock::Time) -> Option<TimestampWithTimeZone> {
+    TimestampWithTimeZone::try_from(at.0).ok()
+}
