@@ -40,6 +40,8 @@ mod tests {
         "SELECT * FROM taskq.extend_tasks_ownership('w', '{}', '{}', '1 s')",
         "SELECT * FROM taskq.return_tasks('{}', '{}')",
         "SELECT * FROM taskq.return_tasks('[]'::jsonb)",
+        "SELECT * FROM taskq.return_and_own_tasks('w', '[]', 1, '{x}')",
+        "SELECT * FROM taskq.return_and_own_tasks('w', '{}', '{}', 1, '{x}')",
         "SELECT taskq.maintain()",
     ];
     const LOOKING: &[&str] = &[

@@ -191,6 +191,61 @@ CREATE FUNCTION taskq.return_tasks(returns jsonb)
 COMMENT ON FUNCTION taskq.return_tasks(jsonb) IS
     'end many performances, each in its own way; a bad token spoils only its own row';
 
+CREATE FUNCTION taskq.return_and_own_tasks(
+        actor_id text,
+        returns jsonb,
+        max_tasks integer,
+        actions text[],
+        max_duration interval = NULL,
+        with_results boolean = false)
+    RETURNS TABLE (
+        task_id text,
+        token uuid,
+        action text,
+        body text,
+        num_tries integer,
+        num_failures integer,
+        action_deadline timestamptz,
+        checkpoint jsonb,
+        results jsonb,
+        priority integer,
+        metadata jsonb,
+        body_json jsonb,
+        sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_json_wrapper';
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean) IS
+    'return_tasks, then own_tasks without a wait, in one call; a row for each return that was refused comes first';
+
+CREATE FUNCTION taskq.return_and_own_tasks(
+        actor_id text,
+        task_ids text[],
+        tokens uuid[],
+        max_tasks integer,
+        actions text[],
+        max_duration interval = NULL,
+        with_results boolean = false)
+    RETURNS TABLE (
+        task_id text,
+        token uuid,
+        action text,
+        body text,
+        num_tries integer,
+        num_failures integer,
+        action_deadline timestamptz,
+        checkpoint jsonb,
+        results jsonb,
+        priority integer,
+        metadata jsonb,
+        body_json jsonb,
+        sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_wrapper';
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean) IS
+    'the same for tasks that have all completed';
+
 CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds')
     RETURNS TABLE (
         task_id text,

@@ -26,7 +26,7 @@ CREATE FUNCTION taskq._rights(part text)
                 -- Performing.
                 OR (part IN ('worker', 'narrowed_worker')
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
-                                      'report_status', 'wait_for_work', '_action_channels',
+                                      'return_and_own_tasks', 'report_status', 'wait_for_work', '_action_channels',
                                       '_look_for_work', '_left_behind', '_next_due'))
                 -- Waiting for others.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')

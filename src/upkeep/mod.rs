@@ -89,10 +89,17 @@ static PROBE: Statement = Statement::new(
     ],
 );
 
-/// Upkeep before a claim for these actions that has room for so many tasks.
-pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: Time) -> Upkeep {
+/// Upkeep before a claim for these actions that has room for so many tasks. What a [`look`] has found is not looked for
+/// again.
+pub(crate) fn before_claim(
+    action_nos: &[i32],
+    room: usize,
+    waiting: bool,
+    looked: Option<Due>,
+    now: Time,
+) -> Upkeep {
     let mut upkeep = Upkeep::default();
-    let [lease, due, signal, expired, schedule] = probe(action_nos, now);
+    let Due { lease, due, signal, expired, schedule } = looked.unwrap_or_else(|| look(action_nos, now));
     upkeep.tried = lease || due || signal || schedule || expired;
     let hostage = in_transaction_block();
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
@@ -128,23 +135,26 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, waiting: bool, now: 
     upkeep
 }
 
-/// What is due.
-#[derive(Clone, Copy, Debug)]
+/// What is due, by kind.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Due {
-    /// Something that changes what there is to claim.
-    pub(crate) any: bool,
+    lease: bool,
+    due: bool,
+    signal: bool,
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,
+    schedule: bool,
 }
 
-/// Looks for what [`before_claim`] would find to do, and does nothing.
+impl Due {
+    /// Something that changes what there is to claim.
+    pub(crate) fn any(&self) -> bool {
+        self.lease || self.due || self.signal || self.schedule
+    }
+}
+
+/// Looks for what [`before_claim`] would find to do, and does nothing; moves the marks on the way.
 pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
-    let [lease, due, signal, expired, schedule] = probe(action_nos, now);
-    Due { any: lease || due || signal || schedule, expired }
-}
-
-/// Whether there is something of each kind; moves the marks on the way.
-fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
     let known = marks::known(action_nos);
     let starts = low_ends::starts(action_nos, now);
     let low_ends = args![starts.lease, starts.scheduled.as_slice(), starts.settled, starts.signals];
@@ -165,19 +175,19 @@ fn probe(action_nos: &[i32], now: Time) -> [bool; 5] {
             )
         });
     let Some((found, schedule, firsts, last_position, files)) = probed.into_iter().next() else {
-        return [false; 5];
+        return Due::default();
     };
     let few = 8 * (action_nos.len() + firsts.len());
     low_ends::remember(action_nos, &starts, &found, now, (pages, few));
     let look = Look { last_position, files, xmin, at: clock::wall() };
     marks::advance(&known, &Seen { firsts, look, pages });
-    [
-        found.lease.is_some(),
-        found.scheduled.iter().any(Option::is_some),
-        found.signals,
-        found.settled.is_some(),
+    Due {
+        lease: found.lease.is_some(),
+        due: found.scheduled.iter().any(Option::is_some),
+        signal: found.signals,
+        expired: found.settled.is_some(),
         schedule,
-    ]
+    }
 }
 
 /// The body of `taskq._tidy_before_commit()`: what [`before_commit`] has kept until now.

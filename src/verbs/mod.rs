@@ -20,6 +20,7 @@ mod pace;
 pub(crate) mod report;
 pub(crate) mod retry;
 pub(crate) mod return_;
+mod return_and_own;
 mod schedule;
 mod set_action;
 mod set_group;

@@ -23,7 +23,7 @@ use crate::spec::check_interval;
 use crate::store::tables;
 use crate::store::touched;
 use crate::token::Token;
-use crate::upkeep::{self, Upkeep, elapsed, retention};
+use crate::upkeep::{self, Due, Upkeep, elapsed, retention};
 use crate::verbs::wait::Waiter;
 use crate::wake;
 
@@ -40,7 +40,8 @@ fn taskq_own_tasks(
 ) -> Rows<Grant> {
     let _called = session::called(info);
     Rows(rights::for_caller(|| {
-        let mut grants = own_tasks(actor_id, max_tasks, actions, max_duration, wait)?;
+        let request = request(actor_id, max_tasks, actions, max_duration)?;
+        let mut grants = own_tasks(&request, wait)?;
         if with_results.unwrap_or(false) {
             fetch_results(&mut grants);
         }
@@ -80,13 +81,13 @@ fn taskq_body_json(body: &str) -> Option<AnyElement> {
     body_json(body).and_then(Json::into_result)
 }
 
-fn own_tasks(
+/// What SQL passes, checked: whoever it is may own tasks of these actions.
+pub(super) fn request(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
     actions: Option<Vec<Option<String>>>,
     max_duration: Option<Interval>,
-    wait: Option<Interval>,
-) -> Result<Vec<Grant>> {
+) -> Result<Request> {
     let request = Request {
         actor_id: required("actor_id", actor_id)?,
         max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
@@ -99,12 +100,16 @@ fn own_tasks(
     }
     check_interval("max_duration", max_duration)?;
     rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
+    Ok(request)
+}
+
+fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     let waits = wait.is_some();
     let mut waiter = match wait {
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,
     };
-    let (grants, upkeep) = look_until(&request, &mut waiter)?;
+    let (grants, upkeep) = look_until(request, &mut waiter)?;
     // Left alone while the call might have slept on it.
     if upkeep.expired {
         retention::keep_up(grants.len());
@@ -116,6 +121,38 @@ fn own_tasks(
         upkeep::fold(clock::now());
     }
     Ok(grants)
+}
+
+/// Does something, and grants what there is then, without waiting.
+///
+/// The low-water marks of claiming only move in a transaction that has no id yet (see [`crate::claim::marks`]). What is done
+/// first gives it one. So the look that moves them comes before: a worker that always returns and owns in one call
+/// would walk all that it has ever been granted otherwise, for as long as somebody holds a snapshot. What is due by that
+/// look is looked after by the claim, which finds the signals that came since by itself.
+pub(super) fn own_after<T>(
+    request: &Request,
+    with_results: bool,
+    first: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<Grant>)> {
+    let looked = (!session::has_transaction_id()).then(|| {
+        let numbers: Vec<i32> = actions::for_claim(&request.actions).iter().map(|a| a.action_no).collect();
+        let due = upkeep::look(&numbers, clock::now());
+        (numbers, due)
+    });
+    let done = first()?;
+    // Names may be new, and lanes may have entries, by what was done.
+    let mut look = Look::of(actions::for_claim(&request.actions));
+    let numbers = look.action_nos();
+    let looked = looked.filter(|(of, _)| *of == numbers).map(|(_, due)| due);
+    attempt(request, &mut look, &numbers, &LeftOut::default(), false, looked);
+    leave(&look, &mut None, request.max_tasks);
+    if look.upkeep.expired {
+        retention::keep_up(look.grants.len());
+    }
+    if with_results {
+        fetch_results(&mut look.grants);
+    }
+    Ok((done, look.grants))
 }
 
 /// What a look has come to.
@@ -130,6 +167,10 @@ struct Look {
 }
 
 impl Look {
+    fn of(actions: Vec<Action>) -> Self {
+        Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, counted_for_others: false, due: None }
+    }
+
     fn action_nos(&self) -> Vec<i32> {
         self.actions.iter().map(|a| a.action_no).collect()
     }
@@ -246,9 +287,7 @@ fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -
 /// One look: upkeep, then the claim, and again while upkeep may have left something due behind. `reading`: only if there
 /// is something for it, as far as can be told without a lock.
 fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, reading: bool) -> Look {
-    let actions = actions::for_claim(&request.actions);
-    let mut look =
-        Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, counted_for_others: false, due: None };
+    let mut look = Look::of(actions::for_claim(&request.actions));
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
     if let Some(waiter) = waiter {
@@ -260,10 +299,10 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
         let due = upkeep::look(&action_nos, now);
         look.upkeep.expired = due.expired;
         let open: Vec<&Action> = look.actions.iter().filter(|a| !a.paused).collect();
-        worth_it = left_out.walk(&open, now) || due.any;
+        worth_it = left_out.walk(&open, now) || due.any();
     }
     if worth_it {
-        attempt(request, &mut look, &action_nos, left_out, waiting);
+        attempt(request, &mut look, &action_nos, left_out, waiting, None);
     }
     if waiting && look.grants.is_empty() {
         let rates = actions::next_grant(&look.actions, clock::now());
@@ -280,12 +319,20 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     look
 }
 
-fn attempt(request: &Request, look: &mut Look, action_nos: &[i32], left_out: &LeftOut, waiting: bool) {
+/// `looked`: what is due was looked for before.
+fn attempt(
+    request: &Request,
+    look: &mut Look,
+    action_nos: &[i32],
+    left_out: &LeftOut,
+    waiting: bool,
+    mut looked: Option<Due>,
+) {
     let Look { grants, upkeep: total, actions, counted_for_others, .. } = look;
     loop {
         let now = clock::now();
         let room = request.max_tasks - grants.len();
-        let upkeep = upkeep::before_claim(action_nos, room, waiting, now);
+        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), now);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;
         total.busy |= upkeep.busy;

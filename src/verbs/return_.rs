@@ -10,9 +10,10 @@ use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
-use crate::returns::{Children, Given, Return, return_all};
+use crate::returns::{Children, Entry, Given, Return, return_all};
 use crate::rights;
 use crate::spec::{self, ReturnSpec, check_interval};
+use crate::state::Outcome;
 use crate::token::Token;
 use crate::verbs::insert::json;
 
@@ -90,18 +91,29 @@ fn taskq_return_tasks(
         let ending = Return::parse(code, status, result, retry_after, None)?;
         check_interval("delay_workgroup", delay_workgroup)?;
         let delays = pairs.iter().map(|(_, token)| (*token, delay_workgroup)).collect();
-        let given = return_all(pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect())?;
-        delay_workgroups(&given, delays)?;
-        idle.tell();
-        Ok(given)
+        let returns = pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect();
+        Returning { returns, delays, idle }.carry_out()
     }))
 }
 
 /// `taskq.return_tasks(returns jsonb) -> TABLE (…)`
 #[pg_extern(sql = "")]
 fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
-    outcomes(rights::for_caller(|| {
-        let specs = spec::parse_returns(&json("returns", returns)?)?;
+    outcomes(rights::for_caller(|| Returning::parse(&json("returns", returns)?)?.carry_out()))
+}
+
+/// What a call returns, read and checked.
+pub(super) struct Returning {
+    returns: Vec<Entry>,
+    /// For each of them its token, and for how long its workgroup is held back.
+    delays: Vec<(Option<Uuid>, Option<Interval>)>,
+    idle: Idle,
+}
+
+impl Returning {
+    /// From a JSON array of returns.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let specs = spec::parse_returns(text)?;
         let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
         let mut idle = Idle::default();
         let returns = specs
@@ -116,11 +128,23 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
                 Ok((spec.task_id, spec.token, ending))
             })
             .collect::<Result<Vec<_>>>()?;
-        let given = return_all(returns)?;
-        delay_workgroups(&given, delays)?;
-        idle.tell();
+        Ok(Returning { returns, delays, idle })
+    }
+
+    /// All of them completed.
+    pub(super) fn completed(pairs: Vec<(Option<String>, Option<Uuid>)>) -> Self {
+        let completed =
+            Return::Settle { outcome: Outcome::Completed, status: None, result: None, children: None };
+        let returns = pairs.into_iter().map(|(id, token)| (id, token, completed.clone())).collect();
+        Returning { returns, delays: Vec::new(), idle: Idle::default() }
+    }
+
+    pub(super) fn carry_out(self) -> Result<Vec<Given>> {
+        let given = return_all(self.returns)?;
+        delay_workgroups(&given, self.delays)?;
+        self.idle.tell();
         Ok(given)
-    }))
+    }
 }
 
 /// Which arguments of a call do nothing beside the code that the task is returned with.

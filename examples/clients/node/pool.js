@@ -1,10 +1,11 @@
-// A worker for taskq with many tasks at once in Node (pg): one heartbeat for all of them, returns in batches.
+// A worker for taskq with many tasks at once in Node (pg): one heartbeat for all of them, returns in batches
+// that bring the next tasks along.
 //
 //     PGHOST=... PGDATABASE=... node pool.js [ACTION] [TASKS]
 //
-// Two connections, however many tasks: one sleeps until there is work, the other extends and returns. SIGTERM or SIGINT:
-// it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A task that was
-// cancelled or taken over is dropped as soon as a heartbeat hears of it.
+// Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
+// SIGTERM or SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A
+// task that was cancelled or taken over is dropped as soon as a heartbeat hears of it.
 'use strict';
 
 const { createHash } = require('node:crypto');
@@ -116,6 +117,13 @@ async function extendAll() {
   });
 }
 
+function begin(task) {
+  const performance = { task, interrupt: new AbortController(), lost: false, outcome: undefined };
+  hand.push(performance);
+  work(performance).catch(fail);
+  return performance;
+}
+
 /** Performs a task; how it ended is returned with what ends at the same time. */
 async function work(performance) {
   const { task, interrupt } = performance;
@@ -137,20 +145,26 @@ async function work(performance) {
   returnEnded();
 }
 
-/** Returns tasks with one call; a bad token spoils only its own row. */
+/** Returns tasks, and takes as many others, with one call; a bad token spoils only its own row. */
 async function give(performances) {
   const returns = performances.map((p) => ({ task_id: p.task.id, token: p.task.token, ...p.outcome }));
   try {
-    const rows = await link.call(`SELECT task_id, status_code, sqlstate FROM taskq.return_tasks($1::jsonb)`, [
-      JSON.stringify(returns), // pg would make an array of PostgreSQL's of it
-    ]);
+    const rows = await link.call(
+      `SELECT sqlstate, task_id AS id, token, body, num_tries
+         FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, ARRAY[$4], $5::float8 * interval '1 second')`,
+      // Text, not an array: of that pg would make one of PostgreSQL's.
+      [ACTOR, JSON.stringify(returns), stopping ? 0 : performances.length, ACTION, LEASE],
+    );
     // TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
-    for (const row of rows) log(`${row.task_id}: ${row.status_code ?? `dropped, it is not ours any more (${row.sqlstate})`}`);
+    const refused = rows.filter((row) => row.sqlstate);
+    for (const row of refused) log(`${row.id}: dropped, it is not ours any more (${row.sqlstate})`);
+    return rows.slice(refused.length);
   } catch (error) {
     if (!error.code?.startsWith('22')) throw error;
     if (performances.length > 1) {
-      for (const performance of performances) await give([performance]);
-      return;
+      const tasks = [];
+      for (const performance of performances) tasks.push(...(await give([performance])));
+      return tasks;
     }
     // JSON that the server cannot store, with a \u0000 for one. The next try would have no other.
     const [performance] = performances;
@@ -158,13 +172,13 @@ async function give(performances) {
     log(`${performance.task.id}: its result cannot be stored:`, error.message);
     const status = printable(`its result cannot be stored: ${error.message}`);
     performance.outcome = { status_code: 'aborted', status };
-    await give(performances);
+    return give(performances);
   }
 }
 
 let returning = false;
 
-/** Whatever has ended since the last call goes back with the next. */
+/** Whatever has ended since the last call goes back with the next, which brings others in its place. */
 async function returnEnded() {
   if (returning) return;
   returning = true;
@@ -172,8 +186,11 @@ async function returnEnded() {
     let ended;
     while ((ended = hand.filter((p) => p.outcome)).length > 0) {
       const kept = ended.filter((p) => !p.lost);
-      if (kept.length > 0) await give(kept);
+      const tasks = kept.length > 0 ? await give(kept) : [];
       hand = hand.filter((p) => !ended.includes(p));
+      for (const performance of tasks.map(begin)) {
+        if (stopping) performance.interrupt.abort(); // since the call was made
+      }
       room();
     }
   } finally {
@@ -208,11 +225,7 @@ async function main() {
       await new Promise((resolve) => (room = resolve));
       continue;
     }
-    for (const task of await own(TASKS - hand.length)) {
-      const performance = { task, interrupt: new AbortController(), lost: false, outcome: undefined };
-      hand.push(performance);
-      work(performance).catch(fail);
-    }
+    (await own(TASKS - hand.length)).forEach(begin);
   }
   // The tasks in hand end within the grace, or are stopped.
   const grace = setTimeout(() => hand.forEach((p) => p.interrupt.abort()), Math.max(0, giveUpAt - 5000 - Date.now()));

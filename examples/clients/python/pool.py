@@ -1,10 +1,11 @@
-"""A worker for taskq with many tasks at once (psycopg 3, asyncio): one heartbeat for all of them, returns in batches.
+"""A worker for taskq with many tasks at once (psycopg 3, asyncio): one heartbeat for all of them, returns in batches
+that bring the next tasks along.
 
     PGHOST=... PGDATABASE=... python pool.py [ACTION] [TASKS]
 
-Two connections, however many tasks: one sleeps until there is work, the other extends and returns. SIGTERM or SIGINT:
-it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A task that was
-cancelled or taken over is dropped as soon as a heartbeat hears of it.
+Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
+SIGTERM or SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A task
+that was cancelled or taken over is dropped as soon as a heartbeat hears of it.
 """
 
 import asyncio
@@ -148,6 +149,7 @@ class Pool:
         self.hand.append(performance)
         performance.handler = asyncio.create_task(self.work(task))
         performance.handler.add_done_callback(lambda handler: self.end(performance, handler))
+        return performance
 
     def end(self, performance, handler):
         performance.outcome = GIVEN_BACK if handler.cancelled() else handler.result()
@@ -167,36 +169,43 @@ class Pool:
             return {"status_code": "pending", "status": printable(repr(error))}
 
     async def give(self, performances):
-        """Returns tasks with one call; a bad token spoils only its own row."""
+        """Returns tasks, and takes as many others, with one call; a bad token spoils only its own row."""
         returns = [{"task_id": p.task["id"], "token": p.task["token"], **p.outcome} for p in performances]
-        query = "SELECT task_id, status_code, sqlstate FROM taskq.return_tasks(%(returns)s::jsonb)"
+        query = """SELECT sqlstate, task_id, token::text, body, num_tries
+                     FROM taskq.return_and_own_tasks(%(actor)s, %(returns)s::jsonb, %(number)s, ARRAY[%(action)s],
+                                                     %(lease)s * interval '1 second')"""
         try:
-            for task_id, code, sqlstate in await self.link.call(query, returns=json.dumps(returns)):
-                # TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
-                log.info("%s: %s", task_id, code or f"dropped, it is not ours any more ({sqlstate})")
+            rows = await self.link.call(
+                query, actor=ACTOR, returns=json.dumps(returns), action=ACTION, lease=LEASE,
+                number=0 if self.stopping else len(performances))
         except psycopg.DataError as error:
             if len(performances) > 1:
-                for performance in performances:
-                    await self.give([performance])
-                return
+                return [task for performance in performances for task in await self.give([performance])]
             if "result" not in performances[0].outcome:
                 raise
             # JSON that the server cannot store, with a \u0000 for one. The next try would have no other.
             log.warning("%s: its result cannot be stored: %s", performances[0].task["id"], error)
             status = printable(f"its result cannot be stored: {error.diag.message_primary or error}")
             performances[0].outcome = {"status_code": "aborted", "status": status}
-            await self.give(performances)
+            return await self.give(performances)
+        # TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
+        for sqlstate, task_id in (row[:2] for row in rows if row[0]):
+            log.info("%s: dropped, it is not ours any more (%s)", task_id, sqlstate)
+        return [dict(zip(("id", "token", "body", "num_tries"), row[1:])) for row in rows if not row[0]]
 
     async def returns(self):
-        """Whatever has ended since the last call goes back with the next."""
+        """Whatever has ended since the last call goes back with the next, which brings others in its place."""
         while True:
             await self.ended.wait()
             self.ended.clear()
             ended = [p for p in self.hand if p.outcome is not None]
             kept = [p for p in ended if not p.lost]
-            if kept:
-                await self.give(kept)
+            tasks = await self.give(kept) if kept else []
             self.hand = [p for p in self.hand if p not in ended]
+            for task in tasks:
+                performance = self.begin(task)
+                if self.stopping:  # since the call was made
+                    performance.handler.cancel()
             self.returned.set()
 
     async def run(self):

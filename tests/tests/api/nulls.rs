@@ -49,6 +49,9 @@ const NOTHING_TO_DO: &[(&str, usize)] = &[
     ("SELECT taskq.return_tasks('{}', '{}')", 0),
     ("SELECT taskq.return_tasks(ARRAY[NULL], ARRAY[NULL]::uuid[])", 1),
     ("SELECT taskq.return_tasks('[]'::jsonb)", 0),
+    ("SELECT taskq.return_and_own_tasks('ann', '[]', 5, '{unheard of}')", 0),
+    ("SELECT taskq.return_and_own_tasks('ann', '{}', '{}', 5, '{unheard of}')", 0),
+    ("SELECT taskq.return_and_own_tasks('ann', ARRAY[NULL], ARRAY[NULL]::uuid[], 0, '{}')", 1),
     ("SELECT taskq.count_tasks(actions => '{}')", 0),
 ];
 

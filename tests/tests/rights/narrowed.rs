@@ -55,6 +55,10 @@ const WORKING: &[&str] = &[
     "SELECT taskq.return_task('held', '$token')",
     "SELECT taskq.return_tasks('{held}', '{$token}')",
     r#"SELECT taskq.return_tasks('[{"task_id": "held", "token": "$token"}]')"#,
+    "SELECT taskq.return_and_own_tasks('w', '{held}', '{$token}', 0, '{ours}')",
+    r#"SELECT taskq.return_and_own_tasks('w', '[{"task_id": "held", "token": "$token"}]', 1, '{ours}')"#,
+    "SELECT taskq.return_and_own_tasks('w', '[]', 1, '{theirs}')",
+    "SELECT taskq.return_and_own_tasks('w', '{}', '{}', 1, '{ours,theirs}')",
     "SELECT taskq.extend_tasks_ownership('w', '{held}', '{$token}', '1 hour')",
     "SELECT taskq.report_status('held', '$token', 'mine')",
 ];
@@ -119,6 +123,10 @@ fn a_worker_performs_the_tasks_of_its_actions_only() {
         assert_denied(&mut session, &call.replace("$token", &token));
     }
     let grant = session.own_one("ours");
+    assert_allowed(
+        &mut session,
+        "SELECT taskq.return_and_own_tasks('w', '{none}', ARRAY[gen_random_uuid()], 0, '{ours}')",
+    );
     session.extend("w", &[(&grant.task_id, grant.token)], "1 hour").unwrap();
     for children in [r#"[{"action": "theirs"}]"#, r#"[{"action": "ours", "depends_on": ["t1"]}]"#] {
         let error = session

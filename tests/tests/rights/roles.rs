@@ -38,6 +38,8 @@ const WORK: &[&str] = &[
     "SELECT taskq.return_task('nobody', gen_random_uuid())",
     "SELECT taskq.return_tasks('{}', '{}')",
     "SELECT taskq.return_tasks('[]'::jsonb)",
+    "SELECT taskq.return_and_own_tasks('w', '{}', '{}', 1, '{z}')",
+    "SELECT taskq.return_and_own_tasks('w', '[]', 1, '{z}')",
 ];
 
 const MONITOR: &[&str] = &[

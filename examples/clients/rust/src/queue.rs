@@ -26,6 +26,13 @@ pub struct Task {
     pub num_tries: i32,
 }
 
+impl Task {
+    /// From id, token, body and number of tries.
+    fn of(row: &Row) -> Self {
+        Task { id: row.get(0), token: row.get(1), body: row.get(2), num_tries: row.get(3) }
+    }
+}
+
 /// How a performance ended.
 pub struct Outcome {
     code: &'static str,
@@ -94,9 +101,7 @@ impl Queue {
             (&lease, Type::FLOAT8),
             (&WAIT, Type::FLOAT8),
         ];
-        let task =
-            |row: &Row| Task { id: row.get(0), token: row.get(1), body: row.get(2), num_tries: row.get(3) };
-        Ok(self.call(query, arguments).await?.iter().map(task).collect())
+        Ok(self.call(query, arguments).await?.iter().map(Task::of).collect())
     }
 
     /// Moves the deadline; false if the task is not ours any more.
@@ -151,8 +156,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends many performances with one call; a bad token spoils only its own row.
-    pub async fn give_many(&mut self, mut returns: Vec<(String, Uuid, Outcome)>) -> Result<(), Error> {
+    /// Ends many performances, and takes up to so many other tasks, with one call; a bad token spoils only its own row.
+    pub async fn give_and_own(
+        &mut self,
+        mut returns: Vec<(String, Uuid, Outcome)>,
+        number: i32,
+    ) -> Result<Vec<Task>, Error> {
         let elements: Vec<Value> = returns
             .iter()
             .map(|(id, token, outcome)| {
@@ -163,16 +172,29 @@ impl Queue {
                 })
             })
             .collect();
-        let query = "SELECT task_id, status_code, sqlstate FROM taskq.return_tasks($1)";
-        match self.call(query, &[(&Value::from(elements), Type::JSONB)]).await {
+        let query = "SELECT task_id, token, body, num_tries, sqlstate \
+                       FROM taskq.return_and_own_tasks($1, $2, $3, ARRAY[$4], $5 * interval '1 second')";
+        let (actor, action, lease) = (self.actor.clone(), self.action.clone(), self.lease.as_secs_f64());
+        let arguments: Arguments = &[
+            (&actor, Type::TEXT),
+            (&Value::from(elements), Type::JSONB),
+            (&number, Type::INT4),
+            (&action, Type::TEXT),
+            (&lease, Type::FLOAT8),
+        ];
+        match self.call(query, arguments).await {
             Ok(rows) => {
-                for row in rows {
-                    let (id, code, sqlstate): (&str, Option<&str>, Option<&str>) =
-                        (row.get(0), row.get(1), row.get(2));
+                let (refused, tasks): (Vec<&Row>, Vec<&Row>) =
+                    rows.iter().partition(|row| row.get::<_, Option<&str>>(4).is_some());
+                for row in refused {
                     // TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
-                    eprintln!("{id}: {}", code.or(sqlstate).unwrap_or_default());
+                    eprintln!(
+                        "{}: dropped, it is not ours any more ({})",
+                        row.get::<_, &str>(0),
+                        row.get::<_, &str>(4)
+                    );
                 }
-                Ok(())
+                Ok(tasks.into_iter().map(Task::of).collect())
             }
             // One of the results cannot be stored; alone it is found out.
             Err(error) if sqlstate(&error).is_some_and(|code| code.starts_with("22")) => {
@@ -180,7 +202,7 @@ impl Queue {
                     let task = Task { id, token, body: None, num_tries: 0 };
                     self.give(&task, outcome).await?;
                 }
-                Ok(())
+                Ok(Vec::new())
             }
             Err(error) => Err(error),
         }

@@ -1,12 +1,13 @@
-//! A worker for taskq with many tasks at once (tokio-postgres): one heartbeat for all of them, returns in batches.
+//! A worker for taskq with many tasks at once (tokio-postgres): one heartbeat for all of them, returns in batches
+//! that bring the next tasks along.
 //!
 //! ```text
 //! PGHOST=... PGDATABASE=... taskq_pool [ACTION] [TASKS]
 //! ```
 //!
-//! Two connections, however many tasks: one sleeps until there is work, the other extends and returns. SIGTERM or
-//! SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A task that
-//! was cancelled or taken over is dropped as soon as a heartbeat hears of it.
+//! Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
+//! SIGTERM or SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A
+//! task that was cancelled or taken over is dropped as soon as a heartbeat hears of it.
 
 use std::collections::HashMap;
 use std::env;
@@ -46,8 +47,8 @@ impl Pool {
         self.held.insert(handler.id(), Held { id, token, handler, lost: false });
     }
 
-    /// Returns what has ended, with one call.
-    async fn give_back(&mut self, first: Result<(Id, Outcome), JoinError>) -> Result<(), Error> {
+    /// Returns what has ended, with one call, which brings as many others in its place if there are `more` to be taken.
+    async fn give_back(&mut self, first: Result<(Id, Outcome), JoinError>, more: bool) -> Result<(), Error> {
         let mut ended = vec![first];
         ended.extend(std::iter::from_fn(|| self.running.try_join_next_with_id()));
         let mut returns = Vec::new();
@@ -61,7 +62,13 @@ impl Pool {
                 returns.push((held.id, held.token, outcome));
             }
         }
-        if returns.is_empty() { Ok(()) } else { self.link.give_many(returns).await }
+        if !returns.is_empty() {
+            let number = if more { returns.len() as i32 } else { 0 };
+            for task in self.link.give_and_own(returns, number).await? {
+                self.begin(task);
+            }
+        }
+        Ok(())
     }
 
     /// One call for all tasks in hand.
@@ -118,7 +125,7 @@ async fn main() -> Result<(), Error> {
                     pool.running.abort_all();
                 }
             }
-            Some(ended) = pool.running.join_next_with_id() => pool.give_back(ended).await?,
+            Some(ended) = pool.running.join_next_with_id() => pool.give_back(ended, !stopping).await?,
             _ = beats.tick() => pool.extend().await,
             _ = stop.changed(), if !stopping => {
                 stopping = true;
