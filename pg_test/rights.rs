@@ -28,6 +28,7 @@ mod tests {
     const INSERTING: &[&str] = &[
         "SELECT taskq.insert_task('a', 'x', on_conflict => 'skip')",
         "SELECT taskq.insert_tasks('[]')",
+        "SELECT taskq.insert_many('x', '{}')",
         "SELECT taskq.replace_tasks('[]')",
         "SELECT taskq.add_dependencies('[]'::jsonb)",
         "SELECT taskq.cancel_tasks('{}')",

@@ -72,6 +72,38 @@ COMMENT ON FUNCTION taskq.insert_task(
         boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
     'the same with a body that is JSON: a string is stored as it is, anything else as its JSON text';
 
+CREATE FUNCTION taskq.insert_many(
+        action text,
+        bodies text[],
+        ids text[] = NULL,
+        priority integer = 0,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        depends_on text[] = NULL,
+        to_signal_after text[] = NULL,
+        spontaneous boolean = false,
+        post_result boolean = false,
+        group_id text = NULL,
+        retention interval = NULL,
+        metadata jsonb = NULL,
+        backoff jsonb = NULL,
+        workgroup text = NULL,
+        merge_key text = NULL,
+        seed boolean = false,
+        on_conflict text = 'error',
+        if_missing text = 'error',
+        unique_by jsonb = NULL,
+        retention_aborted interval = NULL,
+        bodies_json jsonb = NULL)
+    RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
+COMMENT ON FUNCTION taskq.insert_many IS
+    'insert tasks that are alike but for id and body, all or none; returns the inserted ids in the order given';
+
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100

@@ -15,7 +15,7 @@ CREATE FUNCTION taskq._rights(part text)
            AND (p.proname = '_is_' OPERATOR(pg_catalog.||) part
                 -- Inserting.
                 OR (part IN ('inserter', 'producer', 'worker', 'narrowed_inserter', 'narrowed_producer', 'narrowed_worker')
-                    AND p.proname IN ('insert_task', 'insert_tasks', 'insert_tasks_report',
+                    AND p.proname IN ('insert_task', 'insert_many', 'insert_tasks', 'insert_tasks_report',
                                       'chain', '_chain', 'parallel', '_parallel', 'chord', 'map'))
                 OR (part IN ('producer', 'worker', 'narrowed_producer', 'narrowed_worker') AND p.proname = 'replace_tasks')
                 -- Changing what is there.

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 
 pub(crate) use keys::BACKOFF;
 pub(crate) use meant::near;
-pub(crate) use shape::kind;
 pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::error::{Refusal, Result, required};
@@ -136,6 +135,14 @@ pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Resul
     unique::parse(json, body, &mut element::Intervals::default())
 }
 
+/// The elements of an argument that is a JSON array of bodies.
+pub(crate) fn bodies<'a>(argument: &str, json: &'a str) -> Result<Vec<&'a RawValue>> {
+    serde_json::from_str(json).map_err(|_| {
+        let message = format!("argument \"{argument}\" is not a JSON array");
+        Refusal::argument(&message, &format!("It is {}.", shape::kind(json)), "Give an array of bodies.")
+    })
+}
+
 /// How a body that is given as JSON is stored: a string as it is, null as none, anything else as its text.
 pub(crate) fn body_of(json: &str) -> Option<String> {
     element::body_of(json)
@@ -164,19 +171,15 @@ impl TaskSpec {
     pub(crate) fn checked(self, n: usize) -> Result<Self> {
         let id = self.id.clone();
         let refuse = |what: String| Err(Refusal::malformed(n, id.as_deref(), &what));
+        check_id(n, self.id.as_deref())?;
         for (key, name) in [
-            ("id", self.id.as_deref()),
             ("action", Some(self.action.as_str())),
             ("group_id", self.group.as_deref()),
             ("workgroup", self.workgroup.as_deref()),
             ("merge_key", self.merge_key.as_deref()),
         ] {
-            match name {
-                Some("") => return refuse(format!("key \"{key}\" is empty")),
-                Some(name) if name.len() > MAX_NAME => {
-                    return refuse(format!("key \"{key}\" has {} bytes, {MAX_NAME} are allowed", name.len()));
-                }
-                _ => {}
+            if let Some(what) = name.and_then(|name| name_problem(key, name)) {
+                return refuse(what);
             }
         }
         if let Some(key) = &self.merge_key {
@@ -205,6 +208,23 @@ impl TaskSpec {
             return refuse("a dependency has an empty id".to_owned());
         }
         Ok(self)
+    }
+}
+
+/// Checks the id of element `n` of a call.
+pub(crate) fn check_id(n: usize, id: Option<&str>) -> Result<()> {
+    match id.and_then(|id| name_problem("id", id)) {
+        Some(what) => Err(Refusal::malformed(n, id, &what)),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a key that is a name, if anything.
+fn name_problem(key: &str, name: &str) -> Option<String> {
+    match name.len() {
+        0 => Some(format!("key \"{key}\" is empty")),
+        len if len > MAX_NAME => Some(format!("key \"{key}\" has {len} bytes, {MAX_NAME} are allowed")),
+        _ => None,
     }
 }
 

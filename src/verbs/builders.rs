@@ -46,11 +46,7 @@ fn taskq_map(action: Option<&str>, bodies: Option<AnyElement>) -> Option<AnyElem
     or_throw((|| {
         let action = required("action", action)?;
         let bodies = json("bodies", bodies)?;
-        let bodies: Vec<&RawValue> = serde_json::from_str(&bodies).map_err(|_| {
-            let detail = format!("It is {}.", spec::kind(&bodies));
-            Refusal::argument("argument \"bodies\" is not a JSON array", &detail, "Give an array of bodies.")
-        })?;
-        let tasks: Vec<Task> = bodies
+        let tasks: Vec<Task> = spec::bodies("bodies", &bodies)?
             .into_iter()
             .map(|body| {
                 let mut task = Task::new();

@@ -1,4 +1,4 @@
-//! `insert_task`, `insert_tasks`, `insert_tasks_report` and `replace_tasks`.
+//! `insert_task`, `insert_many`, `insert_tasks`, `insert_tasks_report` and `replace_tasks`.
 
 use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
 use pgrx::prelude::*;
@@ -108,10 +108,8 @@ fn taskq_insert_task(
         TextOrJson::Json(json) => spec::body_of(&json.0),
     });
     rights::for_caller(|| {
-        insert_task(Arguments {
-            id,
+        let keys = Keys {
             action,
-            body,
             priority,
             max_tries,
             max_duration,
@@ -128,19 +126,22 @@ fn taskq_insert_task(
             workgroup,
             merge_key,
             seed,
-            on_conflict,
-            if_missing,
             unique_by,
             retention_aborted,
-        })
+        };
+        let options = Options::parse(on_conflict, if_missing)?;
+        Ok(insert(keys.of(vec![(id, body)])?, options)?.pop())
     })
 }
 
-/// The arguments of `insert_task`.
-struct Arguments<'a> {
-    id: Option<String>,
+/// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that are alike but for id and body, without
+/// any JSON on the way.
+#[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
+fn taskq_insert_many(
     action: Option<String>,
-    body: Option<String>,
+    bodies: Option<Vec<Option<String>>>,
+    ids: Option<Vec<Option<String>>>,
     priority: Option<i32>,
     max_tries: Option<i32>,
     max_duration: Option<Interval>,
@@ -157,83 +158,151 @@ struct Arguments<'a> {
     workgroup: Option<String>,
     merge_key: Option<String>,
     seed: Option<bool>,
-    on_conflict: Option<&'a str>,
-    if_missing: Option<&'a str>,
+    on_conflict: Option<&str>,
+    if_missing: Option<&str>,
+    unique_by: Option<AnyElement>,
+    retention_aborted: Option<Interval>,
+    bodies_json: Option<AnyElement>,
+) -> Rows<(String,)> {
+    let inserted = rights::for_caller(|| {
+        let keys = Keys {
+            action,
+            priority,
+            max_tries,
+            max_duration,
+            not_before,
+            delay,
+            depends_on,
+            to_signal_after,
+            spontaneous,
+            post_result,
+            group_id,
+            retention,
+            metadata,
+            backoff,
+            workgroup,
+            merge_key,
+            seed,
+            unique_by,
+            retention_aborted,
+        };
+        let options = Options::parse(on_conflict, if_missing)?;
+        insert(keys.of(with_ids(bodies_of(bodies, bodies_json)?, ids)?)?, options)
+    });
+    inserted.into_iter().collect()
+}
+
+/// The bodies, which are given in one way or in the other.
+fn bodies_of(texts: Option<Vec<Option<String>>>, json: Option<AnyElement>) -> Result<Vec<Option<String>>> {
+    match (texts, json.and_then(JsonText::from_argument)) {
+        (Some(_), Some(_)) => Err(Refusal::argument(
+            "arguments \"bodies\" and \"bodies_json\" are both given",
+            "The bodies of the tasks are in one array.",
+            "Give one of the two, with a NULL for each task without a body, and NULL for the other.",
+        )),
+        (Some(texts), None) => Ok(texts),
+        (None, Some(json)) => Ok(spec::bodies("bodies_json", &json.0)?
+            .into_iter()
+            .map(|body| spec::body_of(body.get()))
+            .collect()),
+        (None, None) => Err(Refusal::null_argument("bodies")),
+    }
+}
+
+fn with_ids(
+    bodies: Vec<Option<String>>,
+    ids: Option<Vec<Option<String>>>,
+) -> Result<Vec<(Option<String>, Option<String>)>> {
+    let Some(ids) = ids else { return Ok(bodies.into_iter().map(|body| (None, body)).collect()) };
+    if ids.len() != bodies.len() {
+        return Err(Refusal::argument(
+            "arguments \"bodies\" and \"ids\" differ in length",
+            &format!("\"bodies\" has {} elements, \"ids\" {}.", bodies.len(), ids.len()),
+            "Give one id for each body, with a NULL where one is to be made; or leave \"ids\" out.",
+        ));
+    }
+    Ok(ids.into_iter().zip(bodies).collect())
+}
+
+/// The keys that all tasks of a call share.
+struct Keys {
+    action: Option<String>,
+    priority: Option<i32>,
+    max_tries: Option<i32>,
+    max_duration: Option<Interval>,
+    not_before: Option<TimestampWithTimeZone>,
+    delay: Option<Interval>,
+    depends_on: Option<Vec<Option<String>>>,
+    to_signal_after: Option<Vec<Option<String>>>,
+    spontaneous: Option<bool>,
+    post_result: Option<bool>,
+    group_id: Option<String>,
+    retention: Option<Interval>,
+    metadata: Option<AnyElement>,
+    backoff: Option<AnyElement>,
+    workgroup: Option<String>,
+    merge_key: Option<String>,
+    seed: Option<bool>,
     unique_by: Option<AnyElement>,
     retention_aborted: Option<Interval>,
 }
 
-fn insert_task(arguments: Arguments) -> Result<Option<String>> {
-    let Arguments {
-        id,
-        action,
-        body,
-        priority,
-        max_tries,
-        max_duration,
-        not_before,
-        delay,
-        depends_on,
-        to_signal_after,
-        spontaneous,
-        post_result,
-        group_id,
-        retention,
-        metadata,
-        backoff,
-        workgroup,
-        merge_key,
-        seed,
-        on_conflict,
-        if_missing,
-        unique_by,
-        retention_aborted,
-    } = arguments;
-    let options = Options::parse(on_conflict, if_missing)?;
-    let refuse = |what: &str| Refusal::malformed(1, id.as_deref(), what);
-    let action = action.ok_or_else(|| refuse("argument \"action\" is NULL"))?;
-    let metadata = metadata.and_then(JsonText::from_argument);
-    if metadata.as_ref().is_some_and(|m| !m.0.starts_with('{')) {
-        return Err(refuse("key \"metadata\" is not a JSON object"));
+impl Keys {
+    /// A task for each id and body. What is wrong with the keys is so with the first of them.
+    fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
+        let first = tasks.first().and_then(|(id, _)| id.clone());
+        let refuse = |what: &str| Refusal::malformed(1, first.as_deref(), what);
+        let action = self.action.ok_or_else(|| refuse("argument \"action\" is NULL"))?;
+        let metadata = self.metadata.and_then(JsonText::from_argument);
+        if metadata.as_ref().is_some_and(|m| !m.0.starts_with('{')) {
+            return Err(refuse("key \"metadata\" is not a JSON object"));
+        }
+        if let Some(problem) = self.delay.and_then(interval_problem) {
+            return Err(refuse(&format!("key \"delay\" is {problem}")));
+        }
+        if self.delay.is_some() && self.not_before.is_some() {
+            return Err(refuse("both \"not_before\" and \"delay\" are given"));
+        }
+        let not_before = match self.delay {
+            Some(delay) => Some(clock::now().plus(delay)),
+            None => self.not_before.map(|t| Time(t.into())),
+        };
+        let alike = TaskSpec {
+            id: None,
+            action,
+            body: None,
+            priority: self.priority.unwrap_or(0),
+            max_tries: self.max_tries,
+            max_duration: self.max_duration,
+            not_before,
+            depends_on: references(self.depends_on)?,
+            to_signal_after: references(self.to_signal_after)?,
+            spontaneous: self.spontaneous.unwrap_or(false),
+            post_result: self.post_result.unwrap_or(false),
+            group: self.group_id,
+            retention: self.retention,
+            retention_aborted: self.retention_aborted.or(self.retention),
+            metadata,
+            backoff: self.backoff.and_then(JsonText::from_argument),
+            workgroup: self.workgroup,
+            merge_key: self.merge_key,
+            seed: self.seed.unwrap_or(false),
+            unique: None,
+        };
+        let alike = TaskSpec { id: first.clone(), ..alike }.checked(1)?;
+        let unique_by = self.unique_by.and_then(JsonText::from_argument);
+        let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
+            let unique = match &unique_by {
+                Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|what| {
+                    Refusal::malformed(n, id.as_deref(), &format!("argument \"unique_by\": {what}"))
+                })?,
+                None => None,
+            };
+            spec::check_id(n, id.as_deref())?;
+            Ok(TaskSpec { id, body, unique: unique.map(Box::new), ..alike.clone() })
+        };
+        tasks.into_iter().enumerate().map(|(i, one)| task(i + 1, one)).collect()
     }
-    if let Some(problem) = delay.and_then(interval_problem) {
-        return Err(refuse(&format!("key \"delay\" is {problem}")));
-    }
-    if delay.is_some() && not_before.is_some() {
-        return Err(refuse("both \"not_before\" and \"delay\" are given"));
-    }
-    let unique = match unique_by.and_then(JsonText::from_argument) {
-        Some(json) => spec::parse_unique(&json.0, body.as_deref())
-            .map_err(|what| refuse(&format!("argument \"unique_by\": {what}")))?,
-        None => None,
-    };
-    let not_before = match delay {
-        Some(delay) => Some(clock::now().plus(delay)),
-        None => not_before.map(|t| Time(t.into())),
-    };
-    let spec = TaskSpec {
-        id: id.clone(),
-        action,
-        body,
-        priority: priority.unwrap_or(0),
-        max_tries,
-        max_duration,
-        not_before,
-        depends_on: references(depends_on)?,
-        to_signal_after: references(to_signal_after)?,
-        spontaneous: spontaneous.unwrap_or(false),
-        post_result: post_result.unwrap_or(false),
-        group: group_id,
-        retention,
-        retention_aborted: retention_aborted.or(retention),
-        metadata,
-        backoff: backoff.and_then(JsonText::from_argument),
-        workgroup,
-        merge_key,
-        seed: seed.unwrap_or(false),
-        unique: unique.map(Box::new),
-    };
-    Ok(insert(vec![spec.checked(1)?], options)?.into_iter().next())
 }
 
 fn references(ids: Option<Vec<Option<String>>>) -> Result<Vec<Reference>> {

@@ -9,6 +9,7 @@ const RESULTS: &[(&str, Columns)] = &[
     ("SELECT taskq.insert_task('a', 'x') AS value", &[("value", "text")]),
     ("SELECT taskq.insert_task('a', 'x', 'body') AS value", &[("value", "text")]),
     ("SELECT taskq.insert_tasks('[]') AS value", &[("value", "text")]),
+    ("SELECT taskq.insert_many('x', '{}') AS value", &[("value", "text")]),
     ("SELECT taskq.replace_tasks('[]') AS value", &[("value", "text")]),
     (
         "SELECT * FROM taskq.insert_tasks_report('[]')",

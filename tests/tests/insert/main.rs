@@ -1,8 +1,9 @@
-//! `insert_task` and `insert_tasks`: what is stored, which dependencies count, and what is left alone.
+//! `insert_task`, `insert_tasks` and `insert_many`: what is stored, which dependencies count, and what is left alone.
 
 mod bulk;
 mod dependencies;
 mod json_bodies;
+mod many;
 mod modes;
 mod settled;
 mod shapes;

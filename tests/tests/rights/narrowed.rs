@@ -17,6 +17,9 @@ fn narrowed(boss: &mut Session, part: &str, role: &Role, actions: &str) {
 const PRODUCING: &[&str] = &[
     "SELECT taskq.insert_task('n', 'theirs')",
     r#"SELECT taskq.insert_tasks('[{"action": "ours"}, {"action": "theirs"}]')"#,
+    "SELECT taskq.insert_many('theirs', '{b}')",
+    "SELECT taskq.insert_many('ours', '{b}', depends_on => '{t1}')",
+    "SELECT taskq.insert_many('ours', '{b}', to_signal_after => '{t1}')",
     r#"SELECT taskq.insert_tasks_report('[{"action": "theirs"}]')"#,
     r#"SELECT taskq.insert_tasks('[{"action": "ours", "depends_on": ["t1"]}]')"#,
     r#"SELECT taskq.insert_tasks('[{"action": "ours", "to_signal_after": ["t1"]}]')"#,
@@ -66,6 +69,7 @@ const WORKING: &[&str] = &[
 /// The same with tasks of action `ours`; each must be possible after those before it.
 const OURS: &[&str] = &[
     "SELECT taskq.insert_task('n1', 'ours', depends_on => '{o1}', group_id => 'mine')",
+    "SELECT taskq.insert_many('ours', '{a,b}', depends_on => '{n1}', on_conflict => 'skip')",
     r#"SELECT taskq.insert_tasks('[{"id": "n2", "action": "ours", "to_signal_after": ["o2"]}]')"#,
     r#"SELECT taskq.replace_tasks('[{"id": "n1", "action": "ours", "group_id": "mine"}]')"#,
     "SELECT taskq.update_tasks('{n1,n2}', priority => 1)",
@@ -160,10 +164,10 @@ fn an_inserter_inserts_and_nothing_else() {
     for call in PRODUCING.iter().chain(WORKING) {
         assert_denied(&mut session, &call.replace("$token", &token));
     }
-    for call in &OURS[..2] {
+    for call in &OURS[..3] {
         session.run(call);
     }
-    for call in &OURS[2..] {
+    for call in &OURS[3..] {
         assert_denied(&mut session, call);
     }
     let replace =
@@ -171,10 +175,10 @@ fn an_inserter_inserts_and_nothing_else() {
     assert_denied(&mut session, replace);
     let mut session = db.connect_as(&wide.name);
     assert_denied(&mut session, replace);
-    for call in &PRODUCING[..6] {
+    for call in &PRODUCING[..9] {
         session.run(call);
     }
-    for call in PRODUCING[6..].iter().chain(WORKING) {
+    for call in PRODUCING[9..].iter().chain(WORKING) {
         assert_denied(&mut session, &call.replace("$token", &token));
     }
     boss.run(&format!("SELECT taskq.revoke_inserter('{}'); DROP ROLE \"{0}\"", wide.name));

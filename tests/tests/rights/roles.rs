@@ -8,6 +8,7 @@ use super::{Role, assert_allowed, assert_denied};
 const PRODUCE: &[&str] = &[
     "SELECT taskq.insert_task(NULL, 'y')",
     r#"SELECT taskq.insert_tasks('[{"action": "y"}]')"#,
+    "SELECT taskq.insert_many('y', '{body}')",
     r#"SELECT taskq.replace_tasks('[{"id": "again", "action": "y"}]')"#,
     "SELECT taskq.add_dependencies('[]'::jsonb)",
     "SELECT taskq.add_dependencies('{}'::text[], '{}'::text[])",
@@ -104,7 +105,7 @@ fn an_operator_administers_and_neither_inserts_nor_works() {
     boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "group_id": "g"}])).unwrap();
     boss.run(&format!("SELECT taskq.grant_operator('{}')", role.name));
     let mut operator = db.connect_as(&role.name);
-    for call in OPERATE.iter().chain(MONITOR).chain(&PRODUCE[3..]) {
+    for call in OPERATE.iter().chain(MONITOR).chain(&PRODUCE[4..]) {
         assert_allowed(&mut operator, call);
     }
     for call in
@@ -112,7 +113,7 @@ fn an_operator_administers_and_neither_inserts_nor_works() {
     {
         operator.run(&format!("SELECT taskq.{call}"));
     }
-    for call in PRODUCE[..3].iter().chain(WORK) {
+    for call in PRODUCE[..4].iter().chain(WORK) {
         assert_denied(&mut operator, call);
     }
     boss.run(&format!("SELECT taskq.revoke_operator('{}')", role.name));
@@ -152,7 +153,7 @@ fn a_monitor_can_look_and_do_nothing() {
         monitor.run(call);
     }
     assert_eq!(monitor.task("a").unwrap().state, "ready");
-    for call in WORK.iter().chain(OPERATE).chain(&PRODUCE[..5]).chain(&PRODUCE[7..]) {
+    for call in WORK.iter().chain(OPERATE).chain(&PRODUCE[..6]).chain(&PRODUCE[8..]) {
         assert_denied(&mut monitor, call);
     }
 }
