@@ -8,10 +8,10 @@ use crate::insert::Stored;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
-use crate::settle::{Ending, forget_progress, settle};
+use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::live::{self, Firmness, Idle, Live};
-use crate::store::{attempts, tally};
+use crate::store::{attempts, progress, tally};
 use crate::upkeep::retention;
 
 /// What is said of a task in progress that is to be replaced.
@@ -67,7 +67,7 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     live::lock_edges_of(&task_nos);
     REMOVE_EDGES_AFTER.execute(args![task_nos.as_slice()]);
     REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
-    forget_progress(&task_nos);
+    progress::forget(&task_nos);
     attempts::forget(&task_nos);
     let grouped = retention::remove_rows(&task_nos).grouped;
     if !grouped.is_empty() {

@@ -25,6 +25,7 @@ pub(crate) mod rows;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod statement;
+pub(crate) mod table;
 pub(crate) mod throw;
 pub(crate) mod transaction;
 pub(crate) mod uncommitted;

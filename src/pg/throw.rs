@@ -10,6 +10,11 @@ pub(crate) fn throw(sqlstate: &str, message: &str, detail: &str, hint: &str) -> 
     unreachable!("an error was raised")
 }
 
+/// Ends the current call as a statement ends that finds a row changed which its transaction may not see changed.
+pub(crate) fn serialization_failure() -> ! {
+    throw("40001", "could not serialize access due to concurrent update", "", "")
+}
+
 /// Tells the client something, at once, and goes on.
 pub(crate) fn notice(message: &str, detail: &str, hint: &str) {
     report(pg_sys::NOTICE, "00000", message, detail, hint);

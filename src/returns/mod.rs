@@ -1,9 +1,7 @@
 //! The end of performances, by whichever verb.
 //!
-//! **A stale token is never trusted.** The `run` row is removed (or put back) by a statement that has the
-//! token's nonce in its condition: a row that was granted again since has another nonce, whatever the
-//! caller's snapshot showed, because the condition is checked again on the latest version of a row once
-//! it is locked.
+//! **A stale token is never trusted.** The row of a performance is removed in the version that has the token's nonce, or
+//! not at all: see [`run::remove`](crate::store::run::remove).
 
 mod children;
 mod give_back;
@@ -15,7 +13,6 @@ pub(crate) use children::Children;
 use std::collections::{HashMap, HashSet};
 
 use pgrx::datum::{Interval, Uuid};
-use pgrx::pg_sys::INT8ARRAYOID;
 
 use tokens::valid;
 
@@ -24,16 +21,14 @@ use crate::flow::slots;
 use crate::insert::unique;
 use crate::pg::clock;
 use crate::pg::json::JsonText;
-use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
 use crate::store::guard::guard;
-use crate::store::lease;
 use crate::store::live::{self, Firmness, Live};
-use crate::store::numbers;
+use crate::store::{lease, numbers, run};
 use crate::store::order::restartable;
-use crate::token::{Token, in_pieces};
+use crate::token::Token;
 use crate::words::word;
 
 /// A task, the token it is returned with, and how.
@@ -98,23 +93,12 @@ impl Return {
             _ => &[],
         }
     }
-
-    /// Whether two returns can share a statement.
-    fn same_as(&self, other: &Return) -> bool {
-        match (self, other) {
-            (
-                Return::Settle { outcome: a, status: s, result: r, children: None },
-                Return::Settle { outcome: b, status: t, result: q, children: None },
-            ) => a == b && s == t && r == q,
-            _ => false,
-        }
-    }
 }
 
 /// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
 ///
-/// Whatever a call returns in one and the same way takes one statement, which locks the rows in order; children
-/// make the call a restartable one (see `store::order`).
+/// The rows of all that is returned in one of the three ways are removed in the order of their numbers; children make the call
+/// a restartable one (see `store::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let children = || {
         returns.iter().filter_map(|(.., ending)| match ending {
@@ -164,11 +148,7 @@ fn return_once(returns: &[Entry]) -> Result<Codes> {
         let all = settling.iter().chain(&with_children).chain(&giving);
         live::lock(&all.map(|(_, token)| token.task_no).collect::<Vec<_>>(), Firmness::Change);
     }
-    if settling.windows(2).all(|w| returns[w[0].0].2.same_as(&returns[w[1].0].2)) {
-        settling::alike(&settling, returns, now, &mut codes);
-    } else {
-        settling::each(&settling, returns, now, &mut codes);
-    }
+    settling::settle_each(&settling, returns, now, &mut codes);
     children::settle_with(&with_children, returns, now, &mut codes)?;
     give_back::give_back(&giving, returns, now, &mut codes);
     Ok(codes)
@@ -205,20 +185,9 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
     tokens
 }
 
-static TAKE: Statement = Statement::new(
-    c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
-      RETURNING r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
-                r.limited, r.keyed, r.deadline",
-    &[INT8ARRAYOID, INT8ARRAYOID],
-);
-
 /// Removes the rows of performances that end now.
 fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
-    let pieces = in_pieces(tokens.iter().map(|(_, token)| token.pair()));
-    let rows: Vec<Live> = pieces
-        .into_iter()
-        .flat_map(|(task_nos, nonces)| TAKE.query(args![task_nos, nonces], Live::in_run))
-        .collect();
+    let rows = run::remove(tokens.iter().map(|(_, token)| token.pair()).collect());
     lease::leave_removed(&rows);
     slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()

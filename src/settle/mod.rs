@@ -12,7 +12,7 @@ mod store;
 mod unsent;
 
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
-pub(crate) use store::{Ending, expiry, forget_progress, notify, store};
+pub(crate) use store::{Ending, store};
 
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;

@@ -14,7 +14,8 @@ use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID};
 use super::store::Ending;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, args};
-use crate::state::{Cause, Condition, Outcome, Signal};
+use crate::state::{Cause, Outcome, Signal};
+use crate::store::dependency;
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
@@ -36,19 +37,11 @@ pub(crate) struct Delta {
 /// Deltas by task number, in the order in which counters are locked.
 pub(crate) type Deltas = BTreeMap<i64, Delta>;
 
-/// Uses the primary key of `dependency`. Runs after the tasks' live rows were removed, with a snapshot
-/// taken since: whoever added an edge to one of them held its row, so that edge is committed and seen.
-static EDGES: Statement = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
-
 /// What the news means for the tasks that wait for it.
 pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
     let outcomes: HashMap<i64, Outcome> = news.iter().copied().collect();
     let task_nos: Vec<i64> = news.iter().map(|(task_no, _)| *task_no).collect();
-    let mut edges: Vec<(i64, i64, Condition)> =
-        EDGES.query(args![task_nos], |row| (row.need(1), row.need(2), Condition::from_stored(row.need(3))));
+    let mut edges = dependency::waiting_for(&task_nos);
     edges.sort_unstable_by_key(|(after, run, _)| (*run, *after));
 
     let mut deltas = Deltas::new();

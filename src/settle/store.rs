@@ -1,16 +1,19 @@
 //! Storing how tasks ended.
 
-use pgrx::pg_sys::{
-    CHARARRAYOID, INT4ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID,
-    TIMESTAMPTZOID,
-};
+use std::collections::HashMap;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{INT8ARRAYOID, TEXTOID};
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::statement::{Statement, args, sparse};
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Statement, args};
+use crate::pg::table::{Key, Look, insert, look};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
-use crate::store::tally;
+use crate::store::task::{self, AtTheEnd};
+use crate::store::{action_setting, progress, settled, tally};
 use crate::upkeep::retention;
 use crate::{guc, wake};
 
@@ -63,79 +66,85 @@ pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
     }
 }
 
-static STORE: Statement = Statement::new(
-    c"WITH kept AS MATERIALIZED (
-        SELECT a.action_no, s.retention, COALESCE(s.retention_aborted, s.retention) AS retention_aborted
-          FROM taskq.action_setting s JOIN taskq.action a ON a.name = s.name
-         WHERE s.retention IS NOT NULL OR s.retention_aborted IS NOT NULL)
-      INSERT INTO taskq.settled (task_no, expires_at, settled_at, granted_at, tries, failures, dependencies,
-                                 signals, action_no, grouped, code, cause, actor_id, status, result, leader_no)
-      SELECT u.task_no, GREATEST(COALESCE($13 OPERATOR(pg_catalog.+) CASE u.code
-                 WHEN 'a' THEN COALESCE(t.retention_aborted,
-                     (SELECT k.retention_aborted FROM kept AS k WHERE k.action_no = t.action_no))
-                 ELSE COALESCE(t.retention, (SELECT k.retention FROM kept AS k WHERE k.action_no = t.action_no)) END,
-                 CASE u.code WHEN 'a' THEN $14 ELSE $12 END), t.unique_until),
-             $13, u.granted_at, u.tries,
-             u.failures, u.dependencies, u.signals, t.action_no, t.group_id IS NOT NULL, u.code, u.cause, u.actor_id, u.status, u.result,
-             u.leader_no
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $15)
-             AS u(task_no, granted_at, tries, failures, dependencies, signals, code, cause, actor_id, status,
-                  result, leader_no)
-       CROSS JOIN LATERAL (SELECT t.retention, t.retention_aborted, t.unique_until, t.action_no, t.group_id FROM taskq.task t
-                            WHERE t.task_no = u.task_no OFFSET 0) AS t
-      RETURNING task_no, grouped, code",
-    &[
-        INT8ARRAYOID,
-        TIMESTAMPTZARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        CHARARRAYOID,
-        CHARARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        JSONBARRAYOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        INT8ARRAYOID,
-    ],
-);
-static FORGET_PROGRESS: Statement =
-    Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)", &[INT8ARRAYOID]);
+/// How long the tasks of an action are kept, where that is set.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    retention: Option<Interval>,
+    retention_aborted: Option<Interval>,
+}
+
+fn kept(look: &Look, action_no: i32) -> Kept {
+    action_setting::of_number(look, action_no, |row| Kept {
+        retention: row.get(action_setting::RETENTION),
+        retention_aborted: row.get(action_setting::RETENTION_ABORTED),
+    })
+    .unwrap_or_default()
+}
+
+/// Until when a task that ends now is kept: as it says itself, else its action, else the setting; and no shorter than it
+/// holds its unique key.
+fn expires_at(task: &AtTheEnd, of_action: impl FnOnce() -> Kept, outcome: Outcome, now: Time) -> Time {
+    let own = match outcome {
+        Outcome::Aborted => task.retention_aborted,
+        Outcome::Completed => task.retention,
+    };
+    let retention = own.or_else(|| {
+        let kept = of_action();
+        match outcome {
+            Outcome::Aborted => kept.retention_aborted.or(kept.retention),
+            Outcome::Completed => kept.retention,
+        }
+    });
+    let end = retention.map_or_else(|| expiry(now, outcome), |retention| now.plus(retention));
+    task.unique_until.map_or(end, |until| end.max(until))
+}
+
+/// Writes how the tasks ended; what their ends depend on, in the same order.
+fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
+    let mut settings: HashMap<i32, Kept> = HashMap::new();
+    look(|look| {
+        let tasks: Vec<AtTheEnd> = look.scan(&task::BY_NUMBER, |rows| {
+            let of = |ending: &Ending| rows.first(&[Key::eq(1, ending.task_no)], AtTheEnd::read);
+            endings.iter().map(of).map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone"))).collect()
+        });
+        insert(&settled::TABLE, |into| {
+            for (ending, task) in endings.iter().zip(&tasks) {
+                check_for_interrupts();
+                let of_action = || *settings.entry(task.action_no).or_insert_with(|| kept(look, task.action_no));
+                let expires_at = expires_at(task, of_action, ending.outcome, now);
+                into.row(|| [
+                    settled::TASK_NO.to(ending.task_no),
+                    settled::EXPIRES_AT.to(expires_at),
+                    settled::SETTLED_AT.to(now),
+                    settled::GRANTED_AT.to(ending.granted_at),
+                    settled::TRIES.to(ending.tries),
+                    settled::FAILURES.to(ending.failures),
+                    settled::DEPENDENCIES.to(ending.dependencies),
+                    settled::SIGNALS.to(ending.signals),
+                    settled::ACTION_NO.to(task.action_no),
+                    settled::GROUPED.to(task.grouped),
+                    settled::CODE.to(ending.outcome.stored()),
+                    settled::CAUSE.to(ending.cause.stored()),
+                    settled::ACTOR_ID.to(ending.actor_id.as_deref()),
+                    settled::STATUS.to(ending.status.as_deref()),
+                    settled::RESULT.to(ending.result.clone()),
+                    settled::LEADER_NO.to(ending.leader),
+                ]);
+            }
+        });
+        tasks
+    })
+}
 
 /// Stores the endings, has those who wait for them woken at commit, and notifies the listeners.
 pub(crate) fn store(endings: &[Ending], now: Time) {
     if endings.is_empty() {
         return;
     }
-    let task_nos: Vec<i64> = endings.iter().map(|e| e.task_no).collect();
-    let ends: Vec<(i64, bool, i8)> = STORE.query(
-        args![
-            task_nos.as_slice(),
-            endings.iter().map(|e| e.granted_at).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.tries).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.failures).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.dependencies).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.signals).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.outcome.stored()).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.cause.stored()).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.actor_id.clone()).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.status.clone()).collect::<Vec<_>>(),
-            endings.iter().map(|e| e.result.clone()).collect::<Vec<_>>(),
-            expiry(now, Outcome::Completed),
-            now,
-            expiry(now, Outcome::Aborted),
-            sparse(endings.iter().map(|e| e.leader)),
-        ],
-        |row| (row.need(1), row.need(2), row.need(3)),
-    );
-    let grouped: Vec<(i64, Outcome)> = ends
-        .into_iter()
-        .filter(|(_, grouped, _)| *grouped)
-        .map(|(task_no, _, code)| (task_no, Outcome::from_stored(code)))
-        .collect();
+    let tasks = write(endings, now);
+    let each = || endings.iter().zip(&tasks);
+    let grouped: Vec<(i64, Outcome)> =
+        each().filter(|(_, task)| task.grouped).map(|(e, _)| (e.task_no, e.outcome)).collect();
     tally::settled(&grouped, now);
     let done: Vec<i64> = endings
         .iter()
@@ -143,21 +152,16 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
         .map(|e| e.task_no)
         .collect();
     if !done.is_empty() {
-        forget_progress(&done);
+        progress::forget(&done);
     }
-    retention::settled(task_nos.len());
-    for task_no in &task_nos {
-        wake::settled(*task_no);
+    retention::settled(endings.len());
+    for ending in endings {
+        wake::settled(ending.task_no);
     }
     for outcome in [Outcome::Aborted, Outcome::Completed] {
-        let ended: Vec<i64> = endings.iter().filter(|e| e.outcome == outcome).map(|e| e.task_no).collect();
-        notify(&ended, outcome);
+        let announced = each().filter(|(ending, task)| task.post_result && ending.outcome == outcome);
+        notify(&announced.map(|(ending, _)| ending.task_no).collect::<Vec<_>>(), outcome);
     }
-}
-
-/// Removes what workers reported of tasks that have completed.
-pub(crate) fn forget_progress(task_nos: &[i64]) {
-    FORGET_PROGRESS.execute(args![task_nos]);
 }
 
 static NOTIFY: Statement = Statement::new(

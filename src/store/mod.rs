@@ -1,6 +1,7 @@
 //! Statements on the tables that more than one verb needs: names of actions, live rows and the order in which
 //! they are locked, ready rows.
 
+pub(crate) mod action_setting;
 pub(crate) mod actions;
 pub(crate) mod aside;
 pub(crate) mod attempts;
@@ -8,6 +9,7 @@ pub(crate) mod before_commit;
 pub(crate) mod behind;
 pub(crate) mod costly;
 pub(crate) mod decided;
+pub(crate) mod dependency;
 pub(crate) mod guard;
 pub(crate) mod lease;
 pub(crate) mod live;
@@ -16,7 +18,11 @@ pub(crate) mod notify;
 pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod parked;
+pub(crate) mod progress;
 pub(crate) mod ready;
+pub(crate) mod run;
+pub(crate) mod settled;
 pub(crate) mod tables;
 pub(crate) mod tally;
+pub(crate) mod task;
 pub(crate) mod touched;

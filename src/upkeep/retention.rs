@@ -12,10 +12,9 @@ use crate::insert::unique;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
 use crate::pg::statement::{Statement, args};
-use crate::settle::forget_progress;
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
-use crate::store::{attempts, before_commit, live, tally};
+use crate::store::{attempts, before_commit, live, progress, tally};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement = Statement::new(
@@ -137,7 +136,7 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
         REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
     }
     REMOVE_SETTLED.execute(args![task_nos.as_slice()]);
-    forget_progress(&task_nos);
+    progress::forget(&task_nos);
     attempts::forget(&task_nos);
     remove_tasks(&task_nos, &ends, now);
     task_nos.len()

@@ -13,11 +13,11 @@ use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, args, sql};
 use crate::rights::{self, Doing};
-use crate::settle::{fold, forget_progress, propagate, release_or_complete, store};
+use crate::settle::{fold, propagate, release_or_complete, store};
 use crate::state::Outcome;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::order::restartable;
-use crate::store::{attempts, merge_key, numbers};
+use crate::store::{attempts, merge_key, numbers, progress};
 use crate::upkeep::retention::remove_tasks;
 use crate::wake;
 
@@ -142,7 +142,7 @@ fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
         .query(args![wave], |row| (row.need(1), Outcome::from_stored(row.need(2))))
         .into_iter()
         .collect();
-    forget_progress(wave);
+    progress::forget(wave);
     attempts::forget(wave);
     live::lock_edges_of(wave);
     REMOVE_EDGES_RUN.execute(args![wave]);

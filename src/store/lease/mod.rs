@@ -19,21 +19,25 @@ pub(crate) mod tidy;
 
 use std::collections::BTreeMap;
 
-use pgrx::pg_sys::{INT8ARRAYOID, INT8OID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
-
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args, sql};
+use crate::pg::table::{Index, Key, Wait, insert, look, table};
 use crate::store::before_commit;
 use crate::store::live::{Live, Place};
+use crate::token::nonce;
 use crate::wake;
 
 /// How many tasks one row has at most: so many are looked at when the row passes on or its time has come.
 const MOST_TASKS: usize = 1000;
 
-static RECORD: Statement = Statement::new(
-    c"INSERT INTO taskq.lease (deadline, base, keeper_no, others) VALUES ($1, $2, $3, $4)",
-    &[TIMESTAMPTZOID, INT8OID, INT8OID, INT8ARRAYOID],
+table!(c"lease":
+    DEADLINE: Time,
+    BASE: i64,
+    KEEPER_NO: i64,
+    OTHERS: Option<Vec<i64>>,
 );
+
+/// By deadline, keeper_no.
+static BY_KEEPER: Index = Index::new(&TABLE, c"lease_deadline_idx");
 
 /// Remembers the deadlines of tasks granted or extended under one base.
 pub(crate) fn record(granted: &[(Time, i64)], base: i64) {
@@ -60,7 +64,10 @@ pub(crate) fn record(granted: &[(Time, i64)], base: i64) {
 /// Appends a row for tasks of one base, one of which becomes its keeper.
 pub(crate) fn append(deadline: Time, base: i64, mut task_nos: Vec<i64>) {
     let keeper = task_nos.swap_remove(by_chance(base, task_nos.len()));
-    RECORD.execute(args![deadline, base, keeper, (!task_nos.is_empty()).then_some(task_nos)]);
+    let others = (!task_nos.is_empty()).then_some(task_nos);
+    insert(&TABLE, |into| {
+        into.row(|| [DEADLINE.to(deadline), BASE.to(base), KEEPER_NO.to(keeper), OTHERS.to(others)]);
+    });
 }
 
 /// A number below `many`. The base is random, and `many` another one each time that the row passes on.
@@ -68,41 +75,6 @@ fn by_chance(base: i64, many: usize) -> usize {
     let mixed = (base as u64 ^ many as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize % many
 }
-
-/// The leases that tasks keep whose performances end or are extended in this statement: `met` has the tasks, with
-/// whether they are alone in it; the rows of those that are go. A row that somebody else has locked is not waited for: its
-/// time has come, and he looks after it. $from is some f with task_no, nonce and the deadline that was.
-macro_rules! leases_let_go {
-    ($from:literal) => {
-        concat!(
-            "met AS MATERIALIZED (
-               SELECT l.ctid, f.task_no, l.alone
-                 FROM ",
-            $from,
-            "
-                CROSS JOIN LATERAL (
-                      SELECT l.ctid, l.others IS NULL AS alone FROM taskq.lease l
-                       WHERE l.deadline = f.deadline AND l.keeper_no = f.task_no AND l.base = f.nonce # f.task_no
-                       OFFSET 0) AS l),
-             let_go AS (
-               DELETE FROM taskq.lease d
-                WHERE d.ctid = ANY (ARRAY(
-                        SELECT l.ctid FROM taskq.lease l
-                         WHERE l.ctid = ANY (ARRAY(SELECT m.ctid FROM met AS m WHERE m.alone))
-                           FOR UPDATE SKIP LOCKED)))"
-        )
-    };
-}
-pub(crate) use leases_let_go;
-
-static LEAVE: Statement = Statement::new(
-    sql!(
-        "WITH ",
-        leases_let_go!("unnest($1, $2, $3) AS f(task_no, nonce, deadline)"),
-        " SELECT m.task_no FROM met AS m WHERE NOT m.alone"
-    ),
-    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID],
-);
 
 /// A task that is not held any more under the deadline that it had.
 #[derive(Clone, Copy, Debug)]
@@ -119,17 +91,24 @@ pub(crate) fn leave(left: &[Left]) {
     if left.is_empty() {
         return;
     }
-    let keepers: Vec<i64> = LEAVE.query(
-        args![
-            left.iter().map(|l| l.task_no).collect::<Vec<_>>(),
-            left.iter().map(|l| l.nonce).collect::<Vec<_>>(),
-            left.iter().map(|l| l.deadline).collect::<Vec<_>>(),
-        ],
-        |row| row.need(1),
-    );
-    for keeper in left.iter().filter(|l| keepers.contains(&l.task_no)) {
-        before_commit::hand_on(keeper.deadline, keeper.task_no);
-    }
+    look(|look| {
+        look.changing(&BY_KEEPER, |rows| {
+            for left in left {
+                rows.start(&[Key::eq(1, left.deadline), Key::eq(2, left.task_no)]);
+                while let Some(row) = rows.next() {
+                    if nonce(row.get(BASE), left.task_no) != left.nonce {
+                        continue;
+                    }
+                    if row.get(OTHERS).is_some() {
+                        before_commit::hand_on(left.deadline, left.task_no);
+                    } else {
+                        // Somebody who has it locked looks after it: its time has come.
+                        row.delete(Wait::No);
+                    }
+                }
+            }
+        });
+    });
 }
 
 /// The same for rows that were removed from `run`.

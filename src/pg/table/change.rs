@@ -1,0 +1,277 @@
+//! Changing and removing rows that were found.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{LockTupleMode, LockWaitPolicy, TM_Result};
+
+use super::columns::Set;
+use super::insert::add_index_entries;
+use super::routine;
+use super::scan::{Access, Row, Scan};
+
+/// What came of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Done,
+    /// Somebody else is changing it, or has it locked.
+    Busy,
+    /// Somebody has changed it since the look, and committed.
+    Newer,
+    /// It has gone since.
+    Gone,
+}
+
+/// What to do about somebody who has the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Leave it.
+    No,
+    /// Wait for the end of his transaction.
+    Yes,
+}
+
+impl Change {
+    fn of(result: TM_Result::Type) -> Self {
+        match result {
+            TM_Result::TM_Ok => Change::Done,
+            TM_Result::TM_BeingModified | TM_Result::TM_WouldBlock => Change::Busy,
+            TM_Result::TM_Updated => Change::Newer,
+            TM_Result::TM_Deleted => Change::Gone,
+            TM_Result::TM_SelfModified => pgrx::error!("a row of the queue is changed twice by one look"),
+            other => pgrx::error!("a change of a row of the queue came to {other}"),
+        }
+    }
+}
+
+impl Row<'_> {
+    /// Writes a new version of the row with these values, unless somebody else has it. No key of the table may change.
+    pub(crate) fn update(&self, values: &[Set]) -> Change {
+        self.scan.check_access();
+        refuse_if_read_only(c"UPDATE");
+        // SAFETY: the row lies in the open table, the new version in a slot of its shape. The snapshot is for
+        // serializable transactions to tell what was seen; the lock mode and the need for index entries are written
+        // to variables of the types that the server's version has.
+        unsafe {
+            let slot = self.version(values);
+            let mut result = self.try_update(slot, false);
+            if result == Change::Busy && self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, self.scratch()) == Change::Done {
+                // By somebody who does not mind: he only refers to the row.
+                result = self.try_update(slot, true);
+            }
+            result
+        }
+    }
+
+    /// # Safety
+    /// `slot` has a version of a row of the table.
+    unsafe fn try_update(&self, slot: *mut pg_sys::TupleTableSlot, wait: bool) -> Change {
+        let relation = self.scan.table;
+        // SAFETY: see [`Row::update`].
+        unsafe {
+            let Some(update) = routine(relation).tuple_update else { pgrx::error!("no updates") };
+            let mut place = self.place();
+            let mut failure = pg_sys::TM_FailureData::default();
+            let mut mode = LockTupleMode::LockTupleNoKeyExclusive;
+            let mut indexes = Default::default();
+            let command = pg_sys::GetCurrentCommandId(true);
+            let snapshot = self.scan.look.snapshot;
+            let result = pg_guard_ffi_boundary(|| {
+                update(
+                    relation,
+                    &mut place,
+                    slot,
+                    command,
+                    snapshot,
+                    std::ptr::null_mut(),
+                    wait,
+                    &mut failure,
+                    &mut mode,
+                    &mut indexes,
+                )
+            });
+            if result == TM_Result::TM_Ok {
+                add_index_entries(relation, slot, indexes);
+            }
+            Change::of(result)
+        }
+    }
+
+    /// Removes the row.
+    pub(crate) fn delete(&self, wait: Wait) -> Change {
+        self.scan.check_access();
+        refuse_if_read_only(c"DELETE");
+        let relation = self.scan.table;
+        // SAFETY: as in [`Row::update`].
+        unsafe {
+            let Some(delete) = routine(relation).tuple_delete else { pgrx::error!("no deletions") };
+            let mut place = self.place();
+            let mut failure = pg_sys::TM_FailureData::default();
+            let command = pg_sys::GetCurrentCommandId(true);
+            let snapshot = self.scan.look.snapshot;
+            Change::of(pg_guard_ffi_boundary(|| {
+                delete(
+                    relation,
+                    &mut place,
+                    command,
+                    snapshot,
+                    std::ptr::null_mut(),
+                    wait == Wait::Yes,
+                    &mut failure,
+                    false,
+                )
+            }))
+        }
+    }
+
+    /// Locks the newest version of the row, which may be this one, against everybody, and hands it to `see`. `None` if it
+    /// is gone, or somebody else's for whom we are not to wait.
+    pub(crate) fn newest<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Option<T> {
+        self.scan.check_access();
+        refuse_if_read_only(c"SELECT FOR UPDATE");
+        let slot = self.scratch();
+        // SAFETY: the slot is one of the table's.
+        let locked = unsafe { self.lock(LockTupleMode::LockTupleExclusive, wait, slot) };
+        (locked == Change::Done).then(|| see(&Row { scan: self.scan, slot }))
+    }
+
+    /// # Safety
+    /// `slot` is one of the table's that has no row which is needed.
+    unsafe fn lock(&self, mode: LockTupleMode::Type, wait: Wait, slot: *mut pg_sys::TupleTableSlot) -> Change {
+        let relation = self.scan.table;
+        // SAFETY: as in [`Row::update`].
+        unsafe {
+            let Some(lock) = routine(relation).tuple_lock else { pgrx::error!("no locks") };
+            let mut place = self.place();
+            let mut failure = pg_sys::TM_FailureData::default();
+            let (policy, flags) = match wait {
+                Wait::No => (LockWaitPolicy::LockWaitSkip, 0),
+                Wait::Yes => (
+                    LockWaitPolicy::LockWaitBlock,
+                    pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
+                ),
+            };
+            let command = pg_sys::GetCurrentCommandId(true);
+            let snapshot = self.scan.look.snapshot;
+            Change::of(pg_guard_ffi_boundary(|| {
+                lock(relation, &mut place, snapshot, slot, command, mode, policy, flags as u8, &mut failure)
+            }))
+        }
+    }
+
+    /// A slot for another version of the row.
+    fn scratch(&self) -> *mut pg_sys::TupleTableSlot {
+        slot_in(&self.scan.newer, || {
+            // SAFETY: the table is open; the scan drops the slot at its end.
+            unsafe { pg_sys::table_slot_create(self.scan.table, std::ptr::null_mut()) }
+        })
+    }
+
+    /// This version of the row with other values.
+    ///
+    /// # Safety
+    /// The slot that is returned points into this one.
+    unsafe fn version(&self, values: &[Set]) -> *mut pg_sys::TupleTableSlot {
+        // SAFETY: both slots have the shape of the table, so many columns as `natts` says.
+        unsafe {
+            let descriptor = (*self.slot).tts_tupleDescriptor;
+            let columns = (*descriptor).natts as usize;
+            let slot = slot_in(&self.scan.changed, || virtual_slot(descriptor));
+            clear(slot);
+            if ((*self.slot).tts_nvalid as usize) < columns {
+                pg_sys::slot_getsomeattrs_int(self.slot, columns as i32);
+            }
+            std::ptr::copy_nonoverlapping((*self.slot).tts_values, (*slot).tts_values, columns);
+            std::ptr::copy_nonoverlapping((*self.slot).tts_isnull, (*slot).tts_isnull, columns);
+            fill(slot, values);
+            pg_sys::ExecStoreVirtualTuple(slot);
+            slot
+        }
+    }
+}
+
+fn slot_in(
+    cell: &Cell<*mut pg_sys::TupleTableSlot>,
+    make: impl FnOnce() -> *mut pg_sys::TupleTableSlot,
+) -> *mut pg_sys::TupleTableSlot {
+    if cell.get().is_null() {
+        cell.set(make());
+    }
+    cell.get()
+}
+
+/// # Safety
+/// The descriptor is there as long as the slot is.
+pub(super) unsafe fn virtual_slot(descriptor: pg_sys::TupleDesc) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: as the caller says; the callbacks are a constant of the server's.
+    unsafe { pg_sys::MakeSingleTupleTableSlot(descriptor, &pg_sys::TTSOpsVirtual) }
+}
+
+/// # Safety
+/// `slot` is a slot.
+pub(super) unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: as the macro of the same purpose does.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            pg_guard_ffi_boundary(|| clear(slot));
+        }
+    }
+}
+
+/// Puts values into a slot, each of its column's type, and a NULL only where one may be.
+///
+/// # Safety
+/// `slot` is a virtual one.
+pub(super) unsafe fn fill(slot: *mut pg_sys::TupleTableSlot, values: &[Set]) {
+    // SAFETY: the slot has room for as many values as its descriptor has columns: asserted.
+    unsafe {
+        let descriptor = (*slot).tts_tupleDescriptor;
+        for Set { number, value } in values {
+            let at = usize::from(number.unsigned_abs()) - 1;
+            assert!(at < (*descriptor).natts as usize, "a table has fewer than {number} columns");
+            let column = attribute(descriptor, at);
+            match value.datum {
+                Some(datum) => {
+                    assert!(column.atttypid == value.type_oid(), "type of column {number}");
+                    *(*slot).tts_values.add(at) = datum;
+                    *(*slot).tts_isnull.add(at) = false;
+                }
+                None => {
+                    assert!(!column.attnotnull, "column {number} may not be NULL");
+                    *(*slot).tts_isnull.add(at) = true;
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The descriptor has a column at this place.
+pub(super) unsafe fn attribute(descriptor: pg_sys::TupleDesc, at: usize) -> &'static pg_sys::FormData_pg_attribute {
+    // SAFETY: as the caller says. It is used before the relation that has the descriptor is closed.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return &*(*descriptor).attrs.as_ptr().add(at);
+        #[cfg(feature = "pg18")]
+        return &*pg_sys::TupleDescAttr(descriptor, at as i32);
+    }
+}
+
+/// Refuses as a statement of this kind would.
+pub(super) fn refuse_if_read_only(kind: &'static std::ffi::CStr) {
+    // SAFETY: reads variables, and raises errors.
+    unsafe {
+        if pg_sys::XactReadOnly {
+            pg_sys::PreventCommandIfReadOnly(kind.as_ptr());
+        }
+        pg_sys::PreventCommandIfParallelMode(kind.as_ptr());
+    }
+}
+
+impl Scan<'_> {
+    fn check_access(&self) {
+        self.level.check();
+        assert!(self.access == Access::Change, "a table that was opened to be read is changed");
+    }
+}

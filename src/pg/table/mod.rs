@@ -1,0 +1,169 @@
+//! The queue's own tables, row by row: found by index, changed where they lie, without a statement.
+//!
+//! A statement that is planned once still has to be started and ended, and that is four fifths of what a call for a
+//! single task costs. Here a row is found by a descent into an index, and changed, inserted or removed by the entry points
+//! of the table access method: the same that statements end in, with the same locks, snapshots and records.
+//!
+//! **What statements did besides is done here.** A [`Look`] takes a snapshot that sees what this transaction has written
+//! so far. A change is refused where the transaction is read-only. A new version of a row that is not heap-only gets its
+//! index entries, partial indexes by their conditions. A value is compared with its column's type, and a NULL with its
+//! constraint. *Not* looked at are CHECK constraints, triggers and rights: the tables are the queue's own, what is written
+//! comes from its code, and whoever calls it has been asked for his rights by then.
+//!
+//! **A result that is not "done" is a value** ([`Change`]), never an error: somebody else has the row, or has changed it.
+//!
+//! **Nothing outlives what it needs.** Snapshot, tables and scans exist inside the closures that use them. Whoever rolls
+//! a subtransaction back in there takes away what was begun in it; so each use asks whether it is at the same level as
+//! where its object was made.
+
+mod change;
+mod columns;
+mod insert;
+mod scan;
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+
+use super::session;
+
+pub(crate) use change::{Change, Wait};
+pub(crate) use columns::{Column, Set, table};
+pub(crate) use insert::insert;
+pub(crate) use scan::{Access, Key, Row, Scan};
+
+/// A table of the queue's schema.
+pub(crate) struct Table {
+    name: &'static CStr,
+}
+
+impl Table {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Table { name }
+    }
+}
+
+/// An index of such a table.
+pub(crate) struct Index {
+    table: &'static Table,
+    name: &'static CStr,
+}
+
+impl Index {
+    pub(crate) const fn new(table: &'static Table, name: &'static CStr) -> Self {
+        Index { table, name }
+    }
+}
+
+/// A snapshot to look with: all that was committed when it was taken, whatever the level of isolation, and all that this
+/// transaction has written before.
+pub(crate) struct Look {
+    snapshot: pg_sys::Snapshot,
+    level: Level,
+}
+
+/// Takes a snapshot and looks with it.
+pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
+    // SAFETY: we are in a transaction. The snapshot is registered as long as `work` runs; if that ends in an error, the
+    // resource owner of the (sub)transaction that is rolled back for it lets it go.
+    unsafe {
+        pg_sys::CommandCounterIncrement();
+        let latest = if session::is_read_committed() {
+            pg_sys::GetTransactionSnapshot()
+        } else {
+            pg_sys::GetLatestSnapshot()
+        };
+        let snapshot = pg_sys::RegisterSnapshot(latest);
+        let result = work(&Look { snapshot, level: Level::here() });
+        pg_sys::UnregisterSnapshot(snapshot);
+        result
+    }
+}
+
+impl Look {
+    /// Every transaction before this one had ended, and what it committed is seen.
+    pub(crate) fn xmin(&self) -> u64 {
+        // SAFETY: the snapshot is registered while this is there.
+        session::with_epoch(unsafe { (*self.snapshot).xmin })
+    }
+}
+
+/// The subtransaction in which something was made: it goes with that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Level(pg_sys::SubTransactionId);
+
+impl Level {
+    fn here() -> Self {
+        // SAFETY: reads a variable.
+        Level(unsafe { pg_sys::GetCurrentSubTransactionId() })
+    }
+
+    fn check(self) {
+        assert!(self == Level::here(), "a scan was used in another subtransaction than the one it was begun in");
+    }
+}
+
+/// A relation of the queue's schema, by name.
+///
+/// # Safety
+/// To be called in a transaction.
+unsafe fn oid_of(name: &'static CStr) -> pg_sys::Oid {
+    // SAFETY: look-ups in the system caches by strings that end with a NUL.
+    let oid = unsafe {
+        let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
+        pg_sys::get_relname_relid(name.as_ptr(), schema)
+    };
+    if oid == pg_sys::InvalidOid {
+        pgrx::error!("relation taskq.{name:?} does not exist");
+    }
+    oid
+}
+
+/// Opens a table, with a lock that stays until the transaction ends, as that of any reader or writer does.
+///
+/// # Safety
+/// To be called in a transaction. What is returned is valid until it is closed, or the subtransaction is rolled back.
+unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
+    // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
+    unsafe {
+        let relation = pg_sys::table_open(oid_of(table.name), lock as pg_sys::LOCKMODE);
+        if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
+            || (*relation).rd_tableam != pg_sys::GetHeapamTableAmRoutine()
+        {
+            pgrx::error!("taskq.{:?} is not an ordinary table", table.name);
+        }
+        relation
+    }
+}
+
+/// The entry point of a table access method.
+///
+/// # Safety
+/// `relation` is open and has a table access method.
+unsafe fn routine(relation: pg_sys::Relation) -> &'static pg_sys::TableAmRoutine {
+    // SAFETY: the routines of an access method are constants of the server or of a library that stays loaded.
+    unsafe { &*(*relation).rd_tableam }
+}
+
+/// The file of a table: another one after TRUNCATE, CLUSTER or VACUUM FULL.
+pub(crate) fn file_of(table: &Table) -> pg_sys::Oid {
+    // SAFETY: opened and closed here; a field of what is open is read.
+    unsafe {
+        let relation = open(table, pg_sys::AccessShareLock);
+        let file = file_number(relation);
+        pg_sys::table_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        file
+    }
+}
+
+/// # Safety
+/// `relation` is open.
+unsafe fn file_number(relation: pg_sys::Relation) -> pg_sys::Oid {
+    // SAFETY: as the caller says.
+    unsafe {
+        #[cfg(any(feature = "pg14", feature = "pg15"))]
+        return (*relation).rd_node.relNode;
+        #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+        return (*relation).rd_locator.relNumber;
+    }
+}

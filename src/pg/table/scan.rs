@@ -1,0 +1,315 @@
+//! Walking along an index.
+
+use pgrx::pg_sys;
+
+use super::columns::{Column, Read};
+use super::{Index, Level, Look, oid_of, open};
+use crate::pg::statement::Arg;
+
+/// A condition on a column of an index.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    /// Counted from 1.
+    column: i16,
+    strategy: u32,
+    value: Arg,
+}
+
+impl Key {
+    pub(crate) fn eq<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
+        Key { column, strategy: pg_sys::BTEqualStrategyNumber, value: Arg::new(value) }
+    }
+
+    pub(crate) fn at_least<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
+        Key { column, strategy: pg_sys::BTGreaterEqualStrategyNumber, value: Arg::new(value) }
+    }
+
+    pub(crate) fn at_most<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
+        Key { column, strategy: pg_sys::BTLessEqualStrategyNumber, value: Arg::new(value) }
+    }
+
+    pub(crate) fn above<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
+        Key { column, strategy: pg_sys::BTGreaterStrategyNumber, value: Arg::new(value) }
+    }
+
+    /// The function that compares a column of this type with the value.
+    fn function(&self, of: pg_sys::Oid) -> u32 {
+        use pg_sys::{
+            BTEqualStrategyNumber as EQ, BTGreaterEqualStrategyNumber as GE, BTGreaterStrategyNumber as GT,
+            BTLessEqualStrategyNumber as LE,
+        };
+        match (of, self.strategy) {
+            (pg_sys::INT4OID, EQ) => pg_sys::F_INT4EQ,
+            (pg_sys::INT4OID, GE) => pg_sys::F_INT4GE,
+            (pg_sys::INT4OID, LE) => pg_sys::F_INT4LE,
+            (pg_sys::INT8OID, EQ) => pg_sys::F_INT8EQ,
+            (pg_sys::INT8OID, GE) => pg_sys::F_INT8GE,
+            (pg_sys::INT8OID, GT) => pg_sys::F_INT8GT,
+            (pg_sys::INT8OID, LE) => pg_sys::F_INT8LE,
+            (pg_sys::TIMESTAMPTZOID, EQ) => pg_sys::F_TIMESTAMPTZ_EQ,
+            (pg_sys::TIMESTAMPTZOID, GE) => pg_sys::F_TIMESTAMPTZ_GE,
+            (pg_sys::TIMESTAMPTZOID, GT) => pg_sys::F_TIMESTAMPTZ_GT,
+            (pg_sys::TIMESTAMPTZOID, LE) => pg_sys::F_TIMESTAMPTZ_LE,
+            (pg_sys::TEXTOID, EQ) => pg_sys::F_TEXTEQ,
+            (of, strategy) => pgrx::error!("no comparison {strategy} of type {of:?}"),
+        }
+    }
+
+    /// # Safety
+    /// `index` is open.
+    unsafe fn on(&self, index: pg_sys::Relation) -> pg_sys::ScanKeyData {
+        let mut key = pg_sys::ScanKeyData::default();
+        // SAFETY: an index has as many operator classes as key columns, and each has its type; the column is one of
+        // them: asserted. The function is one for two values of that type: the value's is asked. A collation is that
+        // of the column, which is "C" for each text of the queue's; so is what `ScanKeyInit` sets.
+        unsafe {
+            let columns = (*(*index).rd_index).indnkeyatts;
+            assert!((1..=columns).contains(&self.column), "an index has {columns} columns");
+            let at = usize::from(self.column.unsigned_abs()) - 1;
+            let of = *(*index).rd_opcintype.add(at);
+            assert!(of == self.value.type_oid(), "type of a key");
+            if of == pg_sys::TEXTOID {
+                assert!(*(*index).rd_indcollation.add(at) == pg_sys::Oid::from(pg_sys::C_COLLATION_OID), "collation of a key");
+            }
+            let Some(value) = self.value.datum else { pgrx::error!("a key is NULL") };
+            pg_sys::ScanKeyInit(
+                &mut key,
+                self.column,
+                self.strategy as pg_sys::StrategyNumber,
+                self.function(of).into(),
+                value,
+            );
+        }
+        key
+    }
+}
+
+/// What is done with the rows that are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Change,
+}
+
+impl Access {
+    fn lock(self) -> u32 {
+        match self {
+            Access::Read => pg_sys::AccessShareLock,
+            Access::Change => pg_sys::RowExclusiveLock,
+        }
+    }
+}
+
+/// An index that is being looked into, with its table.
+pub(crate) struct Scan<'l> {
+    pub(super) look: &'l Look,
+    pub(super) access: Access,
+    pub(super) table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    /// Null before the first look.
+    scan: pg_sys::IndexScanDesc,
+    keys: usize,
+    /// The row that was found last.
+    slot: *mut pg_sys::TupleTableSlot,
+    /// For a newer version of it. Null until needed.
+    pub(super) newer: std::cell::Cell<*mut pg_sys::TupleTableSlot>,
+    /// For a version that is about to be written. Null until needed.
+    pub(super) changed: std::cell::Cell<*mut pg_sys::TupleTableSlot>,
+    pub(super) level: Level,
+}
+
+impl Look {
+    /// Looks into an index, to read.
+    pub(crate) fn scan<R>(&self, index: &'static Index, work: impl FnOnce(&mut Scan) -> R) -> R {
+        self.scans(index, Access::Read, 1, |scans| work(&mut scans[0]))
+    }
+
+    /// Looks into an index for rows to be changed.
+    pub(crate) fn changing<R>(&self, index: &'static Index, work: impl FnOnce(&mut Scan) -> R) -> R {
+        self.scans(index, Access::Change, 1, |scans| work(&mut scans[0]))
+    }
+
+    /// Looks into an index at several places at once.
+    pub(crate) fn scans<R>(
+        &self,
+        index: &'static Index,
+        access: Access,
+        count: usize,
+        work: impl FnOnce(&mut [Scan]) -> R,
+    ) -> R {
+        self.level.check();
+        // SAFETY: tables and indexes are opened and closed here, as often as there are scans; so are scans and slots.
+        // `work` has them by reference and can keep none. If it ends in an error, they go with the resource owner and the
+        // memory of the (sub)transaction that is rolled back for it.
+        unsafe {
+            let mut scans: Vec<Scan> = (0..count).map(|_| self.begin(index, access)).collect();
+            let result = work(&mut scans);
+            self.level.check();
+            scans.into_iter().for_each(|scan| scan.end());
+            result
+        }
+    }
+
+    /// # Safety
+    /// What is returned is ended by [`Scan::end`] in the same subtransaction, or forgotten when that is rolled back.
+    unsafe fn begin(&self, index: &'static Index, access: Access) -> Scan<'_> {
+        // SAFETY: the caller closes what is opened. An index of the table, since its name says so: asserted.
+        unsafe {
+            let table = open(index.table, access.lock());
+            let index = pg_sys::index_open(oid_of(index.name), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+            assert!((*(*index).rd_index).indrelid == (*table).rd_id, "an index of another table");
+            Scan {
+                look: self,
+                access,
+                table,
+                index,
+                scan: std::ptr::null_mut(),
+                keys: 0,
+                slot: pg_sys::table_slot_create(table, std::ptr::null_mut()),
+                newer: Default::default(),
+                changed: Default::default(),
+                level: self.level,
+            }
+        }
+    }
+
+    /// The first row with these keys, in the order of the index.
+    pub(crate) fn first<T>(
+        &self,
+        index: &'static Index,
+        keys: &[Key],
+        read: impl FnOnce(&Row) -> T,
+    ) -> Option<T> {
+        self.scan(index, |scan| scan.first(keys, read))
+    }
+
+    /// All rows with these keys, in the order of the index.
+    pub(crate) fn all<T>(&self, index: &'static Index, keys: &[Key], mut read: impl FnMut(&Row) -> T) -> Vec<T> {
+        self.scan(index, |scan| {
+            let mut rows = Vec::new();
+            scan.start(keys);
+            while let Some(row) = scan.next() {
+                rows.push(read(&row));
+            }
+            rows
+        })
+    }
+}
+
+impl Scan<'_> {
+    /// Begins, or begins anew, at the first row with these keys.
+    pub(crate) fn start(&mut self, keys: &[Key]) {
+        self.level.check();
+        // SAFETY: index and table are open, the snapshot is registered. A scan takes as many keys as it was begun with,
+        // and copies them.
+        unsafe {
+            let mut conditions: Vec<pg_sys::ScanKeyData> = keys.iter().map(|key| key.on(self.index)).collect();
+            if self.scan.is_null() || self.keys != keys.len() {
+                if !self.scan.is_null() {
+                    pg_sys::index_endscan(self.scan);
+                }
+                self.scan = begin_scan(self.table, self.index, self.look.snapshot, keys.len());
+                self.keys = keys.len();
+            }
+            pg_sys::index_rescan(
+                self.scan,
+                conditions.as_mut_ptr(),
+                conditions.len() as i32,
+                std::ptr::null_mut(),
+                0,
+            );
+        }
+    }
+
+    /// The next row.
+    pub(crate) fn next(&mut self) -> Option<Row<'_>> {
+        self.level.check();
+        if self.scan.is_null() {
+            return None;
+        }
+        // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's.
+        let found =
+            unsafe { pg_sys::index_getnext_slot(self.scan, pg_sys::ScanDirection::ForwardScanDirection, self.slot) };
+        found.then_some(Row { scan: self, slot: self.slot })
+    }
+
+    /// The first row with these keys.
+    pub(crate) fn first<T>(&mut self, keys: &[Key], read: impl FnOnce(&Row) -> T) -> Option<T> {
+        self.start(keys);
+        self.next().map(|row| read(&row))
+    }
+
+    /// # Safety
+    /// To be called in the subtransaction in which it was begun.
+    unsafe fn end(self) {
+        // SAFETY: all of it was begun by [`Look::begin`], or by what came after, and is used by nobody any more. The lock
+        // on the table stays until the transaction ends; that on the index, which says only that it is not dropped, need not.
+        unsafe {
+            if !self.scan.is_null() {
+                pg_sys::index_endscan(self.scan);
+            }
+            for slot in [self.slot, self.newer.get(), self.changed.get()] {
+                if !slot.is_null() {
+                    pg_sys::ExecDropSingleTupleTableSlot(slot);
+                }
+            }
+            pg_sys::index_close(self.index, pg_sys::NoLock as pg_sys::LOCKMODE);
+            pg_sys::table_close(self.table, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
+    }
+}
+
+/// # Safety
+/// Table and index are open, the snapshot is registered.
+unsafe fn begin_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: usize,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: as the caller says.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return pg_sys::index_beginscan(table, index, snapshot, keys as i32, 0);
+        #[cfg(feature = "pg18")]
+        return pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys as i32, 0);
+    }
+}
+
+/// A row that a scan has found, or a newer version of it.
+pub(crate) struct Row<'s> {
+    pub(super) scan: &'s Scan<'s>,
+    pub(super) slot: *mut pg_sys::TupleTableSlot,
+}
+
+impl Row<'_> {
+    /// The value of a column.
+    pub(crate) fn get<T: Read>(&self, column: Column<T>) -> T {
+        let number = column.number;
+        // SAFETY: the slot has a row as long as this is there. The column is one of the table's, and its type is asked
+        // before the datum is read as one; what is read owns what it has.
+        unsafe {
+            let descriptor = (*self.slot).tts_tupleDescriptor;
+            let at = usize::from(number.unsigned_abs()) - 1;
+            assert!(at < (*descriptor).natts as usize, "a table has fewer than {number} columns");
+            let of = super::change::attribute(descriptor, at).atttypid;
+            assert!(T::is_stored_as(of), "column {number} has type {of:?}");
+            if (*self.slot).tts_nvalid < number {
+                pg_sys::slot_getsomeattrs_int(self.slot, i32::from(number));
+            }
+            T::read(*(*self.slot).tts_values.add(at), *(*self.slot).tts_isnull.add(at))
+        }
+    }
+
+    /// Where this version of the row lies.
+    pub(crate) fn place(&self) -> pg_sys::ItemPointerData {
+        // SAFETY: the slot has a row.
+        unsafe { (*self.slot).tts_tid }
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> pg_sys::Oid {
+        // SAFETY: the table is open while the scan is there.
+        unsafe { (*self.scan.table).rd_id }
+    }
+}

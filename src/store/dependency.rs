@@ -1,0 +1,33 @@
+//! The table `dependency`: which task runs after which.
+
+use crate::pg::table::{Index, Key, look, table};
+use crate::state::Condition;
+
+table!(c"dependency":
+    AFTER_NO: i64,
+    RUN_NO: i64,
+    CONDITION: i8,
+);
+
+/// By after_no, run_no.
+static BY_AFTER: Index = Index::new(&TABLE, c"dependency_pkey");
+
+/// What waits for these tasks, which have just ended: the task that ended, the one that waits, and for what.
+///
+/// To be called after the tasks' live rows were removed: the snapshot is taken here, and whoever added an edge to one of
+/// them held its row, so that edge is committed and seen.
+pub(crate) fn waiting_for(task_nos: &[i64]) -> Vec<(i64, i64, Condition)> {
+    look(|look| {
+        look.scan(&BY_AFTER, |edges| {
+            let mut found = Vec::new();
+            for task_no in task_nos {
+                edges.start(&[Key::eq(1, *task_no)]);
+                while let Some(edge) = edges.next() {
+                    let condition = Condition::from_stored(edge.get(CONDITION));
+                    found.push((edge.get(AFTER_NO), edge.get(RUN_NO), condition));
+                }
+            }
+            found
+        })
+    })
+}

@@ -1,0 +1,100 @@
+//! The table `run`: tasks that nothing blocks, ready or in progress.
+
+use pgrx::datum::Interval;
+
+use super::live::Live;
+use crate::pg::clock::Time;
+use crate::pg::session::{self, check_for_interrupts};
+use crate::pg::table::{Change, Index, Row, Scan, Key, Wait, look, table};
+use crate::pg::throw;
+
+table!(c"run":
+    TASK_NO: i64,
+    POSITION: i64,
+    NONCE: i64,
+    PREV_NONCE: i64,
+    DEADLINE: Time,
+    GRANTED_AT: Option<Time>,
+    ACTION_NO: i32,
+    PRIORITY: i32,
+    LANE: i64,
+    TRIES: i32,
+    FAILURES: i32,
+    DEPENDENCIES: i32,
+    GRANTABLE: bool,
+    LIMITED: bool,
+    GATED: bool,
+    KEYED: bool,
+    MAX_DURATION: Option<Interval>,
+    ACTOR_ID: Option<String>,
+    PREV_DEADLINE: Option<Time>,
+    PREV_GRANTED_AT: Option<Time>,
+    PREV_ACTOR_ID: Option<String>,
+    KEY_HASH: Option<i64>,
+    ASIDE: Option<i64>,
+);
+
+/// By task_no.
+pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"run_pkey");
+/// What is in no lane: action_no, priority (descending), position.
+pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
+/// What is in lanes: action_no, priority (descending), lane, position.
+pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
+
+/// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in the
+/// order of the numbers.
+///
+/// **A stale token is never trusted.** The row is removed in the version that the look has seen with this nonce. If
+/// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
+pub(crate) fn remove(mut performances: Vec<(i64, i64)>) -> Vec<Live> {
+    performances.sort_unstable();
+    look(|look| {
+        look.changing(&BY_NUMBER, |rows| {
+            performances
+                .iter()
+                .filter_map(|(task_no, nonce)| {
+                    check_for_interrupts();
+                    remove_one(rows, *task_no, *nonce)
+                })
+                .collect()
+        })
+    })
+}
+
+fn remove_one(rows: &mut Scan, task_no: i64, nonce: i64) -> Option<Live> {
+    rows.start(&[Key::eq(1, task_no)]);
+    let row = rows.next()?;
+    if row.get(NONCE) != nonce {
+        return None;
+    }
+    match row.delete(Wait::Yes) {
+        Change::Done => Some(live(&row)),
+        Change::Gone => None,
+        Change::Newer | Change::Busy => {
+            if !session::is_read_committed() {
+                throw::serialization_failure();
+            }
+            row.newest(Wait::Yes, |row| {
+                let is_it = row.get(NONCE) == nonce && row.delete(Wait::Yes) == Change::Done;
+                is_it.then(|| live(row))
+            })
+            .flatten()
+        }
+    }
+}
+
+/// A row of the table, locked or removed.
+fn live(row: &Row) -> Live {
+    Live {
+        task_no: row.get(TASK_NO),
+        place: super::live::Place::Run { nonce: row.get(NONCE) },
+        tries: row.get(TRIES),
+        failures: row.get(FAILURES),
+        dependencies: row.get(DEPENDENCIES),
+        granted_at: row.get(GRANTED_AT),
+        deadline: row.get(DEADLINE),
+        actor_id: row.get(ACTOR_ID),
+        limited: row.get(LIMITED),
+        keyed: row.get(KEYED),
+    }
+}
