@@ -12,7 +12,6 @@ function _chain(blocks jsonb) -> jsonb
 function _check_words(argument text, given text[], known text[]) -> void
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
-function _has_its_key(task_no bigint, action_no integer, key_hash bigint) -> boolean
 function _has_part(part text, role regrole) -> boolean
 function _is_inserter() -> boolean
 function _is_monitor() -> boolean
@@ -21,7 +20,6 @@ function _is_narrowed_producer() -> boolean
 function _is_narrowed_worker() -> boolean
 function _is_operator() -> boolean
 function _is_producer() -> boolean
-function _is_untouched(relation regclass, row_version tid) -> boolean
 function _is_worker() -> boolean
 function _key_hash(group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint

@@ -740,20 +740,6 @@ CREATE FUNCTION taskq._key_hash(group_id text, key text)
                                        pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C", 0));
 COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for a group and a merge key in taskq.run';
 
-CREATE FUNCTION taskq._has_its_key(task_no bigint, action_no integer, key_hash bigint)
-    RETURNS boolean
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 10
-    AS 'MODULE_PATHNAME', 'taskq_has_its_key_wrapper';
-COMMENT ON FUNCTION taskq._has_its_key IS
-    'internal: locks the merge key of a task for this transaction, or tells that somebody else has it locked';
-
-CREATE FUNCTION taskq._is_untouched(relation regclass, row_version tid)
-    RETURNS boolean
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1
-    AS 'MODULE_PATHNAME', 'taskq_is_untouched_wrapper';
-COMMENT ON FUNCTION taskq._is_untouched IS
-    'internal: whether nobody has changed or deleted this version of a row, nor is doing so, whatever the snapshot shows';
-
 CREATE FUNCTION taskq._body_json(body text)
     RETURNS jsonb
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10

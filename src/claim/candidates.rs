@@ -4,8 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
 use super::turns::Turn;
-use super::{lanes, statements};
+use super::{lanes, marks};
+use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID};
+
 use crate::flow::actions::Action;
+use crate::pg::statement::{Statement, args};
 
 /// An entry that may be next.
 #[derive(Clone, Debug)]
@@ -37,6 +40,34 @@ impl Source<'_> {
     }
 }
 
+/// The next entries of several actions, in order, without locks, leaving lanes out.
+static PEEK: Statement = Statement::new(
+    c"SELECT p.task_no, p.action_no, p.priority, p.position
+        FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
+       CROSS JOIN LATERAL (
+             SELECT c.task_no, c.action_no, c.priority, c.position FROM taskq.run c
+              WHERE c.action_no = a.action_no AND c.lane = 0 AND c.grantable
+                AND c.priority <= a.highest AND c.priority >= a.lowest AND c.position >= a.start
+              ORDER BY c.priority DESC, c.position
+              LIMIT $1) AS p
+       ORDER BY p.priority DESC, p.position
+       LIMIT $1",
+    &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
+);
+
+/// The next `depth` entries of several actions that are in no lanes, from a position on.
+fn peek(action_nos: &[i32], depth: i32, from: i64) -> Vec<Candidate> {
+    PEEK.query(&[args![depth], &marks::ranges_from(action_nos, from).args()[..]].concat(), |row| Candidate {
+        task_no: row.need(1),
+        action_no: row.need(2),
+        priority: row.need(3),
+        position: row.need(4),
+        lane: 0,
+        group: None,
+        turn: None,
+    })
+}
+
 /// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in
 /// `passed`. Of what is in no lane only those count that stand at `from` or behind. Where an action takes turns, the oldest of those that it would have taken stands for it.
 pub(super) fn next(
@@ -51,7 +82,7 @@ pub(super) fn next(
     let mut streams: Vec<VecDeque<Candidate>> = Vec::new();
     if !plain.is_empty() {
         let depth = wanted.saturating_add(passed.len()).min(i32::MAX as usize / 2);
-        let mut peeked = statements::peek(&plain, depth as i32, from);
+        let mut peeked = peek(&plain, depth as i32, from);
         peeked.retain(|c| !passed.contains_key(&c.task_no));
         streams.push(peeked.into());
     }

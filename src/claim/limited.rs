@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::allowance::{Allowances, Full, Reserved};
 use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
-use super::{Claim, Grant, MOST_MOVES, lanes, statements, sweep, turns};
+use super::{Claim, Grant, MOST_MOVES, lanes, sweep, take, turns};
 use crate::flow::actions::Action;
 use crate::flow::full_lanes::full_lanes;
 use crate::flow::group_settings;
@@ -42,7 +42,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
     while grants.len() < claim.request.max_tasks && claim.moves < 2 * MOST_MOVES && !sources.is_empty() {
         check_for_interrupts();
-        let room = (claim.room(grants) as usize).min(MOST_IN_A_ROUND);
+        let room = (claim.request.max_tasks - grants.len()).min(MOST_IN_A_ROUND);
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
         let lane_zero = claim.moves < MOST_MOVES;
         let wanted = window.max(room);
@@ -174,7 +174,7 @@ fn take(
         let numbers: Vec<i64> =
             chosen.iter().filter(|(_, r)| r.is_seated() == seated).map(|(c, _)| c.task_no).collect();
         if !numbers.is_empty() {
-            taken.extend(statements::these(claim.request, &numbers, claim.base, claim.now, seated));
+            taken.extend(take::these(claim, &numbers, seated));
         }
     }
     if !claim.request.trial {

@@ -47,6 +47,14 @@ pub(crate) struct Ranges {
     starts: Vec<i64>,
 }
 
+/// One of them.
+pub(super) struct Stretch {
+    pub(super) action_no: i32,
+    pub(super) highest: i32,
+    pub(super) lowest: i32,
+    pub(super) start: i64,
+}
+
 /// The marks of some actions, in columns.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Known {
@@ -149,13 +157,9 @@ pub(super) fn learn(grants: &[Grant]) {
 }
 
 impl Known {
-    /// For `unnest(…) AS m(action_no, priority, start)`.
-    pub(crate) fn args(&self) -> [Arg; 3] {
-        [
-            Arg::new(self.action_nos.as_slice()),
-            Arg::new(self.priorities.as_slice()),
-            Arg::new(self.starts.as_slice()),
-        ]
+    /// Action, priority and start of each.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (i32, i32, i64)> {
+        self.action_nos.iter().zip(&self.priorities).zip(&self.starts).map(|((a, p), s)| (*a, *p, *s))
     }
 }
 
@@ -240,6 +244,35 @@ impl Marks {
 }
 
 impl Ranges {
+    /// Whether they are of one action, or of none.
+    pub(super) fn single(&self) -> bool {
+        self.action_nos.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    /// The stretches, in order.
+    pub(super) fn each(&self) -> impl Iterator<Item = Stretch> {
+        (0..self.action_nos.len()).map(|i| self.stretch(i))
+    }
+
+    /// The stretches of each action.
+    pub(super) fn by_action(&self) -> impl Iterator<Item = impl Iterator<Item = Stretch>> {
+        let mut from = 0;
+        self.action_nos.chunk_by(|a, b| a == b).map(move |chunk| {
+            let first = from;
+            from += chunk.len();
+            (first..from).map(|i| self.stretch(i))
+        })
+    }
+
+    fn stretch(&self, i: usize) -> Stretch {
+        Stretch {
+            action_no: self.action_nos[i],
+            highest: self.highest[i],
+            lowest: self.lowest[i],
+            start: self.starts[i],
+        }
+    }
+
     /// For `unnest(…) AS a(action_no, highest, lowest, start)`.
     pub(crate) fn args(&self) -> [Arg; 4] {
         [

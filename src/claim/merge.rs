@@ -14,7 +14,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::pg_sys::{INT4OID, INT8OID};
-use pgrx::prelude::*;
 
 use super::Grant;
 use crate::pg::clock::Time;
@@ -40,10 +39,8 @@ thread_local! {
     static PASSED: RefCell<HashSet<(i32, i64)>> = RefCell::default();
 }
 
-/// `taskq._has_its_key(task_no bigint, action_no integer, key_hash bigint) -> boolean`: locks the row of the task's key
-/// for this transaction; `false` if somebody else has it locked. Waits for nobody.
-#[pg_extern(sql = "")]
-fn taskq_has_its_key(task_no: i64, action_no: i32, key_hash: i64) -> bool {
+/// Locks the row of the task's key for this transaction; `false` if somebody else has it locked. Waits for nobody.
+pub(super) fn has_its_key(task_no: i64, action_no: i32, key_hash: i64) -> bool {
     if PASSED.with_borrow(|passed| passed.contains(&(action_no, key_hash))) {
         return false;
     }

@@ -1,9 +1,8 @@
 //! Claiming: which entries a call is granted.
 //!
-//! **No grant waits, and no task is granted twice.** Entries are locked with SKIP LOCKED and changed in
-//! the same statement; whoever finds one locked passes on to the next. A row that changed since the
-//! statement's snapshot is re-read once locked, and passed over if it is not grantable any more; so a
-//! statement may come up short although more is there, and the loop in [`claim`] tries again.
+//! **No grant waits, and no task is granted twice.** An entry is changed where the look has found it, or passed over
+//! where somebody else has it or has changed it since ([`take`]). A look may come up short for that although more is there,
+//! and then the loop in [`claim`] tries again.
 //!
 //! A claim begins at its [`marks`], before which there is nothing to be had.
 //!
@@ -21,8 +20,8 @@ pub(crate) mod left_out;
 mod limited;
 pub(crate) mod marks;
 pub(crate) mod merge;
-mod statements;
 mod sweep;
+mod take;
 mod turns;
 
 use std::collections::HashSet;
@@ -145,33 +144,22 @@ impl Claim<'_> {
     fn unlimited(&mut self, action_nos: &[i32], grants: &mut Vec<Grant>) {
         let ranges = marks::ranges_of_look(action_nos);
         let mut depth = 0;
-        while grants.len() < self.request.max_tasks && self.moves < MOST_MOVES {
+        let mut more = true;
+        while more && grants.len() < self.request.max_tasks && self.moves < MOST_MOVES {
             check_for_interrupts();
-            let room = self.room(grants);
-            let taken = if let [action_no] = action_nos {
-                statements::one(self.request, *action_no, &ranges, room, self.base, self.now)
-            } else {
-                depth = room.max(depth).saturating_mul(2).min(i32::MAX / 2);
-                statements::many(self.request, depth, &ranges, room, self.base, self.now)
-            };
-            // A short batch does not mean that there is no more: rows may have changed under the statement,
-            // or (with several actions) all that was looked at is locked. No rows at the full depth do.
-            if taken.is_empty() && (action_nos.len() == 1 || statements::grantable(&ranges, depth) < depth) {
-                break;
-            }
+            let room = self.request.max_tasks - grants.len();
+            depth = room.max(depth).saturating_mul(2);
+            let taken = take::in_order(self, &ranges, room, depth);
+            more = taken.more;
             if !self.request.trial {
-                wake::taken(taken.iter().map(|g| g.action_no));
+                wake::taken(taken.grants.iter().map(|g| g.action_no));
             }
-            grants.extend(self.admit(taken, &|_, _| false));
+            grants.extend(self.admit(taken.grants, &|_, _| false));
             sweep::sweep(self);
             if !self.to_lanes.is_empty() {
                 break;
             }
         }
-    }
-
-    fn room(&self, grants: &[Grant]) -> i32 {
-        (self.request.max_tasks - grants.len()).min(i32::MAX as usize / 4) as i32
     }
 
     /// Those of the entries that may run; the others are moved out of the way.

@@ -1,9 +1,9 @@
 //! What the others need of the settings of actions: claims, returns, whoever makes tasks ready.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
+use pgrx::pg_sys::INT8ARRAYOID;
 
 use super::{known_lanes, rates, slots};
 use crate::guc;
@@ -11,7 +11,9 @@ use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::random_62_bits;
 use crate::pg::statement::{Statement, args};
+use crate::pg::table::{Key, Row, look};
 use crate::spec::backoff::Backoff;
+use crate::store::{action_setting, run};
 
 /// An action number with what is set for its name.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct Action {
     pub(crate) action_no: i32,
     pub(crate) name: String,
     pub(crate) paused: bool,
+    /// The lease of tasks that say nothing about it.
+    pub(crate) max_duration: Option<Interval>,
     pub(crate) max_concurrency: Option<i32>,
     pub(crate) rate: Option<(i32, Interval)>,
     /// How many tasks of one group may be in progress.
@@ -30,6 +34,29 @@ pub(crate) struct Action {
 }
 
 impl Action {
+    fn new(name: &str, action_no: i32, setting: Option<&Row>, laned: bool) -> Self {
+        let unset = Action {
+            action_no,
+            name: name.to_owned(),
+            paused: false,
+            max_duration: None,
+            max_concurrency: None,
+            rate: None,
+            max_per_group: None,
+            fair: false,
+            laned,
+        };
+        setting.map_or(unset.clone(), |set| Action {
+            paused: set.get(action_setting::PAUSED),
+            max_duration: set.get(action_setting::MAX_DURATION),
+            max_concurrency: set.get(action_setting::MAX_CONCURRENCY),
+            rate: set.get(action_setting::RATE_LIMIT).zip(set.get(action_setting::RATE_PERIOD)),
+            max_per_group: set.get(action_setting::MAX_PER_GROUP),
+            fair: set.get(action_setting::FAIR),
+            ..unset
+        })
+    }
+
     /// Whether neither a pause nor a limit keeps the next task of it from being granted.
     pub(crate) fn lets_one_go(&self, now: Time) -> bool {
         self.lets_one_go_in_time()
@@ -60,33 +87,19 @@ impl Action {
     }
 }
 
-/// Not in an order: to have one by an index, each action there is would be compared with each of the names.
-static FOR_CLAIM: Statement = Statement::new(
-    c"SELECT a.action_no, a.name, COALESCE(s.paused, false), s.max_concurrency, s.rate_limit, s.rate_period,
-             s.max_per_group, COALESCE(s.fair, false),
-             EXISTS (SELECT FROM taskq.run r
-                      WHERE r.action_no = a.action_no AND r.lane <> 0
-                        AND r.position >= COALESCE((SELECT k.rest FROM unnest($2, $3) AS k(action_no, rest)
-                                                     WHERE k.action_no = a.action_no), 0) OFFSET 0)
-        FROM taskq.action a
-        LEFT JOIN LATERAL (SELECT s.* FROM taskq.action_setting s WHERE s.name = a.name OFFSET 0) AS s ON true
-       WHERE a.name = ANY ($1)",
-    &[TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
-);
-
 /// All numbers that stand for any of the names, with their settings, in ascending order.
 pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
-    let (known, rests) = known_lanes::rests();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut actions = FOR_CLAIM.query(args![names, known, rests], |row| Action {
-        action_no: row.need(1),
-        name: row.need(2),
-        paused: row.need(3),
-        max_concurrency: row.get(4),
-        rate: row.get(5).zip(row.get(6)),
-        max_per_group: row.get(7),
-        fair: row.need(8),
-        laned: row.need(9) || known_lanes::has_excepted(row.need(1)),
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let mut actions = Vec::with_capacity(names.len());
+    look(|look| {
+        look.scan(&run::IN_LANES, |lanes| {
+            action_setting::each_of(look, names.into_iter(), |name, action_no, setting| {
+                let from = known_lanes::rest(action_no);
+                lanes.start(&[Key::eq(1, action_no), Key::at_least(4, from)]);
+                let laned = lanes.next().is_some() || known_lanes::has_excepted(action_no);
+                actions.push(Action::new(name, action_no, setting, laned));
+            });
+        });
     });
     actions.sort_unstable_by_key(|action| action.action_no);
     actions

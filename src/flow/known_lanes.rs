@@ -36,9 +36,9 @@ pub(crate) fn known(action_no: i32) -> Known {
     KNOWN.with_borrow(|known| known.get(&action_no).cloned().unwrap_or_default())
 }
 
-/// Of actions of which something is known, the common positions, in columns.
-pub(super) fn rests() -> (Vec<i32>, Vec<i64>) {
-    KNOWN.with_borrow(|known| known.iter().map(|(action_no, known)| (*action_no, known.rest)).unzip())
+/// Before this position no lane of the action has anything, but for those that are excepted.
+pub(super) fn rest(action_no: i32) -> i64 {
+    KNOWN.with_borrow(|known| known.get(&action_no).map_or(0, |known| known.rest))
 }
 
 /// The actions of which something is known, in ascending order.

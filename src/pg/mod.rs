@@ -22,6 +22,7 @@ pub(crate) mod process;
 mod query;
 pub(crate) mod row_version;
 pub(crate) mod rows;
+pub(crate) mod sequence;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod statement;

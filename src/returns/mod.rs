@@ -26,8 +26,8 @@ use crate::spec::{TaskSpec, check_interval};
 use crate::state::Outcome;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
-use crate::store::{lease, numbers, run};
 use crate::store::order::restartable;
+use crate::store::{lease, numbers, run};
 use crate::token::Token;
 use crate::words::word;
 

@@ -20,6 +20,7 @@ pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, 
     if tokens.is_empty() {
         return HashMap::new();
     }
-    let are_theirs = look(|look| task::have_ids(look, tokens.iter().map(|(_, id, token)| (token.task_no, *id))));
+    let are_theirs =
+        look(|look| task::have_ids(look, tokens.iter().map(|(_, id, token)| (token.task_no, *id))));
     tokens.iter().zip(are_theirs).filter(|(_, its)| *its).map(|((i, _, token), _)| (*i, *token)).collect()
 }

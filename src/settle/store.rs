@@ -105,31 +105,38 @@ fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
     look(|look| {
         let tasks: Vec<AtTheEnd> = look.scan(&task::BY_NUMBER, |rows| {
             let of = |ending: &Ending| rows.first(&[Key::eq(1, ending.task_no)], AtTheEnd::read);
-            endings.iter().map(of).map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone"))).collect()
+            endings
+                .iter()
+                .map(of)
+                .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone")))
+                .collect()
         });
         insert(&settled::TABLE, |into| {
             for (ending, task) in endings.iter().zip(&tasks) {
                 check_for_interrupts();
-                let of_action = || *settings.entry(task.action_no).or_insert_with(|| kept(look, task.action_no));
+                let of_action =
+                    || *settings.entry(task.action_no).or_insert_with(|| kept(look, task.action_no));
                 let expires_at = expires_at(task, of_action, ending.outcome, now);
-                into.row(|| [
-                    settled::TASK_NO.to(ending.task_no),
-                    settled::EXPIRES_AT.to(expires_at),
-                    settled::SETTLED_AT.to(now),
-                    settled::GRANTED_AT.to(ending.granted_at),
-                    settled::TRIES.to(ending.tries),
-                    settled::FAILURES.to(ending.failures),
-                    settled::DEPENDENCIES.to(ending.dependencies),
-                    settled::SIGNALS.to(ending.signals),
-                    settled::ACTION_NO.to(task.action_no),
-                    settled::GROUPED.to(task.grouped),
-                    settled::CODE.to(ending.outcome.stored()),
-                    settled::CAUSE.to(ending.cause.stored()),
-                    settled::ACTOR_ID.to(ending.actor_id.as_deref()),
-                    settled::STATUS.to(ending.status.as_deref()),
-                    settled::RESULT.to(ending.result.clone()),
-                    settled::LEADER_NO.to(ending.leader),
-                ]);
+                into.row(|| {
+                    [
+                        settled::TASK_NO.to(ending.task_no),
+                        settled::EXPIRES_AT.to(expires_at),
+                        settled::SETTLED_AT.to(now),
+                        settled::GRANTED_AT.to(ending.granted_at),
+                        settled::TRIES.to(ending.tries),
+                        settled::FAILURES.to(ending.failures),
+                        settled::DEPENDENCIES.to(ending.dependencies),
+                        settled::SIGNALS.to(ending.signals),
+                        settled::ACTION_NO.to(task.action_no),
+                        settled::GROUPED.to(task.grouped),
+                        settled::CODE.to(ending.outcome.stored()),
+                        settled::CAUSE.to(ending.cause.stored()),
+                        settled::ACTOR_ID.to(ending.actor_id.as_deref()),
+                        settled::STATUS.to(ending.status.as_deref()),
+                        settled::RESULT.to(ending.result.clone()),
+                        settled::LEADER_NO.to(ending.leader),
+                    ]
+                });
             }
         });
         tasks

@@ -3,6 +3,7 @@
 use pgrx::datum::Interval;
 
 use crate::pg::json::JsonText;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Index, Key, Look, Row};
 
 mod action {
@@ -30,13 +31,29 @@ static ACTIONS: Index = Index::new(&action::TABLE, c"action_pkey");
 static BY_ACTION_NAME: Index = Index::new(&action::TABLE, c"action_name_idx");
 static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 
-/// The numbers that stand for a name.
-pub(crate) fn numbers(look: &Look, name: &str) -> Vec<i32> {
-    look.all(&BY_ACTION_NAME, &[Key::eq(1, name)], |row| row.get(action::ACTION_NO))
+/// Calls `see` with each number that stands for one of the names, and with what is set for the name, if anything is.
+pub(crate) fn each_of<'a>(
+    look: &Look,
+    names: impl Iterator<Item = &'a str>,
+    mut see: impl FnMut(&'a str, i32, Option<&Row>),
+) {
+    look.scan(&BY_ACTION_NAME, |actions| {
+        look.scan(&SETTINGS, |settings| {
+            for name in names {
+                check_for_interrupts();
+                settings.start(&[Key::eq(1, name)]);
+                let setting = settings.next();
+                actions.start(&[Key::eq(1, name)]);
+                while let Some(action) = actions.next() {
+                    see(name, action.get(action::ACTION_NO), setting.as_ref());
+                }
+            }
+        });
+    });
 }
 
 /// What is set for a name, if anything is.
-pub(crate) fn of_name<T>(look: &Look, name: &str, read: impl FnOnce(&Row) -> T) -> Option<T> {
+fn of_name<T>(look: &Look, name: &str, read: impl FnOnce(&Row) -> T) -> Option<T> {
     look.first(&SETTINGS, &[Key::eq(1, name)], read)
 }
 

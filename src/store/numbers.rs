@@ -4,8 +4,11 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TEXTARRAYOID};
 
+use super::{decided, run};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
+use crate::pg::table::{self, Look};
+use crate::pg::{clock, sequence};
 
 static TAKE: Statement = Statement::new(
     c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) FROM pg_catalog.generate_series(1, $1)",
@@ -19,6 +22,16 @@ pub(crate) fn take(count: usize) -> Vec<i64> {
     }
     assign_transaction_id();
     TAKE.query(args![count as i32], |row| row.need(1))
+}
+
+/// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
+pub(crate) fn look(look: &Look) -> decided::Look {
+    decided::Look {
+        last_position: sequence::last_value(c"position_seq"),
+        files: (table::file_of(&run::TABLE), sequence::file_of(c"position_seq")),
+        xmin: look.xmin(),
+        at: clock::wall(),
+    }
 }
 
 /// Uses the unique index on `id`; takes no lock.

@@ -5,7 +5,7 @@ use pgrx::datum::Interval;
 use super::live::Live;
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{Change, Index, Row, Scan, Key, Wait, look, table};
+use crate::pg::table::{Change, Index, Key, Look, Row, Scan, Wait, look, table};
 use crate::pg::throw;
 
 table!(c"run":
@@ -40,6 +40,22 @@ pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"run_pkey");
 pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 /// What is in lanes: action_no, priority (descending), lane, position.
 pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
+
+/// Of each action, priority and position, the first position from there on at which an entry in no lane is grantable.
+pub(crate) fn first_grantable(look: &Look, from: impl Iterator<Item = (i32, i32, i64)>) -> Vec<Option<i64>> {
+    look.scan(&IN_ORDER, |entries| {
+        from.map(|(action_no, priority, start)| {
+            entries.start(&[Key::eq(1, action_no), Key::eq(2, priority), Key::at_least(3, start)]);
+            while let Some(entry) = entries.next() {
+                if entry.get(GRANTABLE) {
+                    return Some(entry.get(POSITION));
+                }
+            }
+            None
+        })
+        .collect()
+    })
+}
 
 /// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in the
 /// order of the numbers.

@@ -2,7 +2,7 @@
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::table::table;
+use crate::pg::table::{Index, Key, Look, table};
 
 table!(c"settled":
     TASK_NO: i64,
@@ -22,3 +22,10 @@ table!(c"settled":
     RESULT: Option<JsonText>,
     LEADER_NO: Option<i64>,
 );
+
+static BY_EXPIRY: Index = Index::new(&TABLE, c"settled_expires_idx");
+
+/// The first end of a retention from a time on that has passed.
+pub(crate) fn first_expired(look: &Look, from: Time, now: Time) -> Option<Time> {
+    look.first(&BY_EXPIRY, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(EXPIRES_AT))
+}

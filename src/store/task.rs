@@ -33,9 +33,6 @@ table!(c"task":
 
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"task_pkey");
-/// By id.
-pub(crate) static BY_ID: Index = Index::new(&TABLE, c"task_id_key");
-
 /// Whether each of the tasks is there, and has this id.
 pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (i64, &'a str)>) -> Vec<bool> {
     look.scan(&BY_NUMBER, |rows| {

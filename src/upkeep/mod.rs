@@ -14,18 +14,18 @@ pub(crate) mod steps;
 
 use elapsed::Looker;
 use low_ends::{Found, Starts};
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, Oid, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
 use crate::claim::marks;
 use crate::claim::marks::Seen;
 use crate::flow::actions::Action;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
-use crate::pg::statement::{Looked, Statement, args};
+use crate::pg::statement::{Statement, args};
+use crate::pg::table;
 use crate::schedules;
 use crate::settle::fold;
-use crate::store::decided::Look;
-use crate::store::{before_commit, lease};
+use crate::store::{before_commit, lease, numbers, run, schedule, scheduled, settled, signal};
 use crate::wake;
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
@@ -53,41 +53,6 @@ pub(crate) struct Upkeep {
     /// The time up to which deadlines were looked after.
     pub(crate) looked_at: Option<Time>,
 }
-
-/// One probe for all kinds: the first that is due, at the low end of an index or further up where nothing is known to be
-/// below ([`low_ends`]: $6 to $9). And what moves the low-water marks, see [`marks`]: $3, $4 and $5 are those that
-/// there are.
-static PROBE: Statement = Statement::new(
-    c"SELECT (SELECT l.deadline FROM taskq.lease l WHERE l.deadline >= $6 AND l.deadline <= $2
-               ORDER BY l.deadline LIMIT 1),
-             ARRAY(SELECT (SELECT s.due FROM taskq.scheduled s
-                            WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due <= $2
-                            ORDER BY s.due LIMIT 1)
-                     FROM unnest($1, $7) AS a(action_no, start)),
-             $9 AND EXISTS (SELECT FROM taskq.signal),
-             (SELECT s.expires_at FROM taskq.settled s WHERE s.expires_at >= $8 AND s.expires_at <= $2
-               ORDER BY s.expires_at LIMIT 1),
-             EXISTS (SELECT FROM taskq.schedule s WHERE s.next_at <= $2),
-             ARRAY(SELECT (SELECT c.position FROM taskq.run c
-                            WHERE c.action_no = m.action_no AND c.priority = m.priority AND c.lane = 0
-                              AND c.position >= m.start AND c.grantable
-                            ORDER BY c.position LIMIT 1)
-                     FROM unnest($3, $4, $5) AS m(action_no, priority, start)),
-             (SELECT p.last_value - (NOT p.is_called)::integer FROM taskq.position_seq p),
-             pg_catalog.pg_relation_filenode('taskq.run'::pg_catalog.regclass),
-             pg_catalog.pg_relation_filenode('taskq.position_seq'::pg_catalog.regclass)",
-    &[
-        INT4ARRAYOID,
-        TIMESTAMPTZOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT8ARRAYOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZARRAYOID,
-        TIMESTAMPTZOID,
-        BOOLOID,
-    ],
-);
 
 /// Upkeep before a claim for these actions that has room for so many tasks. What a [`look`] has found is not looked for
 /// again.
@@ -154,33 +119,31 @@ impl Due {
 }
 
 /// Looks for what [`before_claim`] would find to do, and does nothing; moves the marks on the way.
+///
+/// One look for all kinds: the first that is due, at the low end of an index or further up where nothing is known to be
+/// below ([`low_ends`]). And what moves the low-water marks, see [`marks`].
 pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
     let known = marks::known(action_nos);
     let starts = low_ends::starts(action_nos, now);
-    let low_ends = args![starts.lease, starts.scheduled.as_slice(), starts.settled, starts.signals];
-    let (probed, Looked { xmin, pages }) =
-        PROBE.look(&[args![action_nos, now], &known.args()[..], low_ends].concat(), |row| {
-            let found = Found {
-                lease: row.get(1),
-                scheduled: row.need(2),
-                signals: row.need(3),
-                settled: row.get(4),
-            };
-            (
-                found,
-                row.need::<bool>(5),
-                row.need::<Vec<Option<i64>>>(6),
-                row.need::<i64>(7),
-                (row.need::<Oid>(8), row.need::<Oid>(9)),
-            )
-        });
-    let Some((found, schedule, firsts, last_position, files)) = probed.into_iter().next() else {
-        return Due::default();
-    };
-    let few = 8 * (action_nos.len() + firsts.len());
-    low_ends::remember(action_nos, &starts, &found, now, (pages, few));
-    let look = Look { last_position, files, xmin, at: clock::wall() };
-    marks::advance(&known, &Seen { firsts, look, pages });
+    let (found, schedule, seen) = table::look(|look| {
+        let found = Found {
+            lease: lease::first_due(look, starts.lease, now),
+            scheduled: scheduled::first_due(
+                look,
+                action_nos.iter().copied().zip(starts.scheduled.iter().copied()),
+                now,
+            ),
+            signals: starts.signals && signal::any(look),
+            settled: settled::first_expired(look, starts.settled, now),
+        };
+        let schedule = schedule::any_due(look, now);
+        let firsts = run::first_grantable(look, known.each());
+        // The last position is read after the snapshot was taken: see `store::decided`.
+        (found, schedule, Seen { firsts, look: numbers::look(look), pages: look.pages() })
+    });
+    let few = 8 * (action_nos.len() + seen.firsts.len());
+    low_ends::remember(action_nos, &starts, &found, now, (seen.pages, few));
+    marks::advance(&known, &seen);
     Due {
         lease: found.lease.is_some(),
         due: found.scheduled.iter().any(Option::is_some),

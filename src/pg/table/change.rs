@@ -56,7 +56,9 @@ impl Row<'_> {
         unsafe {
             let slot = self.version(values);
             let mut result = self.try_update(slot, false);
-            if result == Change::Busy && self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, self.scratch()) == Change::Done {
+            if result == Change::Busy
+                && self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, self.scratch()) == Change::Done
+            {
                 // By somebody who does not mind: he only refers to the row.
                 result = self.try_update(slot, true);
             }
@@ -138,7 +140,12 @@ impl Row<'_> {
 
     /// # Safety
     /// `slot` is one of the table's that has no row which is needed.
-    unsafe fn lock(&self, mode: LockTupleMode::Type, wait: Wait, slot: *mut pg_sys::TupleTableSlot) -> Change {
+    unsafe fn lock(
+        &self,
+        mode: LockTupleMode::Type,
+        wait: Wait,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> Change {
         let relation = self.scan.table;
         // SAFETY: as in [`Row::update`].
         unsafe {
@@ -149,7 +156,8 @@ impl Row<'_> {
                 Wait::No => (LockWaitPolicy::LockWaitSkip, 0),
                 Wait::Yes => (
                     LockWaitPolicy::LockWaitBlock,
-                    pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
+                    pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS
+                        | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
                 ),
             };
             let command = pg_sys::GetCurrentCommandId(true);
@@ -248,7 +256,10 @@ pub(super) unsafe fn fill(slot: *mut pg_sys::TupleTableSlot, values: &[Set]) {
 
 /// # Safety
 /// The descriptor has a column at this place.
-pub(super) unsafe fn attribute(descriptor: pg_sys::TupleDesc, at: usize) -> &'static pg_sys::FormData_pg_attribute {
+pub(super) unsafe fn attribute(
+    descriptor: pg_sys::TupleDesc,
+    at: usize,
+) -> &'static pg_sys::FormData_pg_attribute {
     // SAFETY: as the caller says. It is used before the relation that has the descriptor is closed.
     unsafe {
         #[cfg(not(feature = "pg18"))]

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
+use pgrx::IntoDatum;
 use pgrx::pg_sys;
-use pgrx::{FromDatum, IntoDatum};
 
 use crate::pg::statement::{Arg, Column as Owned};
 

@@ -53,7 +53,11 @@ impl Insertion {
             fill(self.slot, &values);
             for at in 0..(*descriptor).natts as usize {
                 let given = !*(*self.slot).tts_isnull.add(at);
-                assert!(given || !super::change::attribute(descriptor, at).attnotnull, "column {} may not be NULL", at + 1);
+                assert!(
+                    given || !super::change::attribute(descriptor, at).attnotnull,
+                    "column {} may not be NULL",
+                    at + 1
+                );
             }
             pg_sys::ExecStoreVirtualTuple(self.slot);
             let Some(insert) = routine(self.relation).tuple_insert else { pgrx::error!("no insertions") };
@@ -80,8 +84,10 @@ impl Indexes {
         // SAFETY: as Postgres does where it applies the changes of a subscription: an executor state without a plan.
         unsafe {
             let state = pg_sys::CreateExecutorState();
-            let result = pg_sys::palloc0(std::mem::size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-            pg_sys::InitResultRelInfo(result, relation, 1, std::ptr::null_mut(), 0);
+            let result =
+                pg_sys::palloc0(std::mem::size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+            // In no range table: which columns an update has changed is only a hint, and is not asked then.
+            pg_sys::InitResultRelInfo(result, relation, 0, std::ptr::null_mut(), 0);
             pg_sys::ExecOpenIndices(result, false);
             Indexes { result, state }
         }
@@ -150,10 +156,8 @@ pub(super) unsafe fn add_index_entries(
     #[cfg(any(feature = "pg14", feature = "pg15"))]
     let (some, only_summarizing) = (needed, false);
     #[cfg(not(any(feature = "pg14", feature = "pg15")))]
-    let (some, only_summarizing) = (
-        needed != pg_sys::TU_UpdateIndexes::TU_None,
-        needed == pg_sys::TU_UpdateIndexes::TU_Summarizing,
-    );
+    let (some, only_summarizing) =
+        (needed != pg_sys::TU_UpdateIndexes::TU_None, needed == pg_sys::TU_UpdateIndexes::TU_Summarizing);
     if some {
         // SAFETY: as the caller says.
         unsafe {

@@ -21,6 +21,7 @@ mod columns;
 mod insert;
 mod scan;
 
+use std::cell::Cell;
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
@@ -28,9 +29,9 @@ use pgrx::pg_sys;
 use super::session;
 
 pub(crate) use change::{Change, Wait};
-pub(crate) use columns::{Column, Set, table};
+pub(crate) use columns::{Column, table};
 pub(crate) use insert::insert;
-pub(crate) use scan::{Access, Key, Row, Scan};
+pub(crate) use scan::{Key, Row, Scan};
 
 /// A table of the queue's schema.
 pub(crate) struct Table {
@@ -60,6 +61,7 @@ impl Index {
 pub(crate) struct Look {
     snapshot: pg_sys::Snapshot,
     level: Level,
+    pages: Cell<u64>,
 }
 
 /// Takes a snapshot and looks with it.
@@ -74,13 +76,26 @@ pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
             pg_sys::GetLatestSnapshot()
         };
         let snapshot = pg_sys::RegisterSnapshot(latest);
-        let result = work(&Look { snapshot, level: Level::here() });
+        let result = work(&Look { snapshot, level: Level::here(), pages: Cell::new(0) });
         pg_sys::UnregisterSnapshot(snapshot);
         result
     }
 }
 
 impl Look {
+    /// How many pages of tables and indexes it has read so far.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.get()
+    }
+
+    /// Does what reads pages, and counts them.
+    fn counted<R>(&self, read: impl FnOnce() -> R) -> R {
+        let before = session::pages_read();
+        let result = read();
+        self.pages.set(self.pages.get() + session::pages_read() - before);
+        result
+    }
+
     /// Every transaction before this one had ended, and what it committed is seen.
     pub(crate) fn xmin(&self) -> u64 {
         // SAFETY: the snapshot is registered while this is there.
@@ -99,16 +114,17 @@ impl Level {
     }
 
     fn check(self) {
-        assert!(self == Level::here(), "a scan was used in another subtransaction than the one it was begun in");
+        assert!(
+            self == Level::here(),
+            "a scan was used in another subtransaction than the one it was begun in"
+        );
     }
 }
 
 /// A relation of the queue's schema, by name.
-///
-/// # Safety
-/// To be called in a transaction.
-unsafe fn oid_of(name: &'static CStr) -> pg_sys::Oid {
-    // SAFETY: look-ups in the system caches by strings that end with a NUL.
+pub(super) fn oid_of(name: &'static CStr) -> pg_sys::Oid {
+    // SAFETY: look-ups in the system caches by strings that end with a NUL; whoever calls the extension is in a
+    // transaction.
     let oid = unsafe {
         let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
         pg_sys::get_relname_relid(name.as_ptr(), schema)

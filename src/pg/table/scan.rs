@@ -1,6 +1,7 @@
 //! Walking along an index.
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
 use super::{Index, Level, Look, oid_of, open};
@@ -28,15 +29,10 @@ impl Key {
         Key { column, strategy: pg_sys::BTLessEqualStrategyNumber, value: Arg::new(value) }
     }
 
-    pub(crate) fn above<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
-        Key { column, strategy: pg_sys::BTGreaterStrategyNumber, value: Arg::new(value) }
-    }
-
     /// The function that compares a column of this type with the value.
     fn function(&self, of: pg_sys::Oid) -> u32 {
         use pg_sys::{
-            BTEqualStrategyNumber as EQ, BTGreaterEqualStrategyNumber as GE, BTGreaterStrategyNumber as GT,
-            BTLessEqualStrategyNumber as LE,
+            BTEqualStrategyNumber as EQ, BTGreaterEqualStrategyNumber as GE, BTLessEqualStrategyNumber as LE,
         };
         match (of, self.strategy) {
             (pg_sys::INT4OID, EQ) => pg_sys::F_INT4EQ,
@@ -44,11 +40,9 @@ impl Key {
             (pg_sys::INT4OID, LE) => pg_sys::F_INT4LE,
             (pg_sys::INT8OID, EQ) => pg_sys::F_INT8EQ,
             (pg_sys::INT8OID, GE) => pg_sys::F_INT8GE,
-            (pg_sys::INT8OID, GT) => pg_sys::F_INT8GT,
             (pg_sys::INT8OID, LE) => pg_sys::F_INT8LE,
             (pg_sys::TIMESTAMPTZOID, EQ) => pg_sys::F_TIMESTAMPTZ_EQ,
             (pg_sys::TIMESTAMPTZOID, GE) => pg_sys::F_TIMESTAMPTZ_GE,
-            (pg_sys::TIMESTAMPTZOID, GT) => pg_sys::F_TIMESTAMPTZ_GT,
             (pg_sys::TIMESTAMPTZOID, LE) => pg_sys::F_TIMESTAMPTZ_LE,
             (pg_sys::TEXTOID, EQ) => pg_sys::F_TEXTEQ,
             (of, strategy) => pgrx::error!("no comparison {strategy} of type {of:?}"),
@@ -69,7 +63,10 @@ impl Key {
             let of = *(*index).rd_opcintype.add(at);
             assert!(of == self.value.type_oid(), "type of a key");
             if of == pg_sys::TEXTOID {
-                assert!(*(*index).rd_indcollation.add(at) == pg_sys::Oid::from(pg_sys::C_COLLATION_OID), "collation of a key");
+                assert!(
+                    *(*index).rd_indcollation.add(at) == pg_sys::Oid::from(pg_sys::C_COLLATION_OID),
+                    "collation of a key"
+                );
             }
             let Some(value) = self.value.datum else { pgrx::error!("a key is NULL") };
             pg_sys::ScanKeyInit(
@@ -86,7 +83,7 @@ impl Key {
 
 /// What is done with the rows that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(super) enum Access {
     Read,
     Change,
 }
@@ -121,31 +118,24 @@ pub(crate) struct Scan<'l> {
 impl Look {
     /// Looks into an index, to read.
     pub(crate) fn scan<R>(&self, index: &'static Index, work: impl FnOnce(&mut Scan) -> R) -> R {
-        self.scans(index, Access::Read, 1, |scans| work(&mut scans[0]))
+        self.with(index, Access::Read, work)
     }
 
     /// Looks into an index for rows to be changed.
     pub(crate) fn changing<R>(&self, index: &'static Index, work: impl FnOnce(&mut Scan) -> R) -> R {
-        self.scans(index, Access::Change, 1, |scans| work(&mut scans[0]))
+        self.with(index, Access::Change, work)
     }
 
-    /// Looks into an index at several places at once.
-    pub(crate) fn scans<R>(
-        &self,
-        index: &'static Index,
-        access: Access,
-        count: usize,
-        work: impl FnOnce(&mut [Scan]) -> R,
-    ) -> R {
+    fn with<R>(&self, index: &'static Index, access: Access, work: impl FnOnce(&mut Scan) -> R) -> R {
         self.level.check();
-        // SAFETY: tables and indexes are opened and closed here, as often as there are scans; so are scans and slots.
-        // `work` has them by reference and can keep none. If it ends in an error, they go with the resource owner and the
-        // memory of the (sub)transaction that is rolled back for it.
+        // SAFETY: table and index are opened and closed here; so are scan and slots. `work` has them by reference and can
+        // keep nothing. If it ends in an error, they go with the resource owner and the memory of the (sub)transaction
+        // that is rolled back for it.
         unsafe {
-            let mut scans: Vec<Scan> = (0..count).map(|_| self.begin(index, access)).collect();
-            let result = work(&mut scans);
+            let mut scan = self.begin(index, access);
+            let result = work(&mut scan);
             self.level.check();
-            scans.into_iter().for_each(|scan| scan.end());
+            scan.end();
             result
         }
     }
@@ -182,18 +172,6 @@ impl Look {
     ) -> Option<T> {
         self.scan(index, |scan| scan.first(keys, read))
     }
-
-    /// All rows with these keys, in the order of the index.
-    pub(crate) fn all<T>(&self, index: &'static Index, keys: &[Key], mut read: impl FnMut(&Row) -> T) -> Vec<T> {
-        self.scan(index, |scan| {
-            let mut rows = Vec::new();
-            scan.start(keys);
-            while let Some(row) = scan.next() {
-                rows.push(read(&row));
-            }
-            rows
-        })
-    }
 }
 
 impl Scan<'_> {
@@ -203,7 +181,8 @@ impl Scan<'_> {
         // SAFETY: index and table are open, the snapshot is registered. A scan takes as many keys as it was begun with,
         // and copies them.
         unsafe {
-            let mut conditions: Vec<pg_sys::ScanKeyData> = keys.iter().map(|key| key.on(self.index)).collect();
+            let mut conditions: Vec<pg_sys::ScanKeyData> =
+                keys.iter().map(|key| key.on(self.index)).collect();
             if self.scan.is_null() || self.keys != keys.len() {
                 if !self.scan.is_null() {
                     pg_sys::index_endscan(self.scan);
@@ -228,8 +207,24 @@ impl Scan<'_> {
             return None;
         }
         // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's.
-        let found =
-            unsafe { pg_sys::index_getnext_slot(self.scan, pg_sys::ScanDirection::ForwardScanDirection, self.slot) };
+        let found = self.look.counted(|| unsafe {
+            pg_sys::index_getnext_slot(self.scan, pg_sys::ScanDirection::ForwardScanDirection, self.slot)
+        });
+        found.then_some(Row { scan: self, slot: self.slot })
+    }
+
+    /// The row whose version lies here, if the snapshot shows that version. Where nothing lies, there is none.
+    pub(crate) fn at(&mut self, mut place: pg_sys::ItemPointerData) -> Option<Row<'_>> {
+        self.level.check();
+        // SAFETY: the slot is one of the table's; the entry point looks into the block that the place names, and the look
+        // saw it there, so that the block exists.
+        let found = unsafe {
+            let Some(fetch) = super::routine(self.table).tuple_fetch_row_version else {
+                pgrx::error!("no fetching")
+            };
+            let (table, snapshot, slot) = (self.table, self.look.snapshot, self.slot);
+            pg_guard_ffi_boundary(|| fetch(table, &mut place, snapshot, slot))
+        };
         found.then_some(Row { scan: self, slot: self.slot })
     }
 

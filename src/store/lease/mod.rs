@@ -20,7 +20,7 @@ pub(crate) mod tidy;
 use std::collections::BTreeMap;
 
 use crate::pg::clock::Time;
-use crate::pg::table::{Index, Key, Wait, insert, look, table};
+use crate::pg::table::{Index, Key, Look, Wait, insert, look, table};
 use crate::store::before_commit;
 use crate::store::live::{Live, Place};
 use crate::token::nonce;
@@ -38,6 +38,11 @@ table!(c"lease":
 
 /// By deadline, keeper_no.
 static BY_KEEPER: Index = Index::new(&TABLE, c"lease_deadline_idx");
+
+/// The first deadline from a time on that has passed.
+pub(crate) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
+    look.first(&BY_KEEPER, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DEADLINE))
+}
 
 /// Remembers the deadlines of tasks granted or extended under one base.
 pub(crate) fn record(granted: &[(Time, i64)], base: i64) {

@@ -19,14 +19,9 @@ const LOOKS: &str = "SET taskq.shortest_sleep = '100ms'";
 fn a_wake_up_that_a_look_has_swallowed_costs_a_moment() {
     let db = Db::new();
     let (mut session, mut watcher, mut locker) = (db.connect(), db.connect(), db.connect());
-    // Whoever claims `stuck` waits until the lock is free, and leaves it then.
-    session.run("SELECT taskq.insert_task('stuck', 'x')");
-    session.run(
-        "CREATE OR REPLACE FUNCTION taskq._is_untouched(relation regclass, row_version tid) RETURNS boolean
-             LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN
-             (SELECT t.id <> 'stuck' FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE r.ctid = row_version); END $$",
-    );
-    locker.run("BEGIN; SELECT pg_advisory_xact_lock(1)");
+    // Whoever claims `stuck` waits until the table of the keys is free, and leaves it then: its key is not.
+    session.run("SELECT taskq.insert_task('stuck', 'x', merge_key => 'k')");
+    locker.run("BEGIN; SELECT FROM taskq.merge_key FOR UPDATE; SAVEPOINT s; LOCK TABLE taskq.merge_key");
     let waiter = db.connect().background(|session| {
         session.run(LOOKS);
         let grants = session.own_with("w", 1, &["x"], "wait => '100 seconds'").unwrap();
@@ -34,7 +29,7 @@ fn a_wake_up_that_a_look_has_swallowed_costs_a_moment() {
     });
     assert_eq!(waiter.settle_down(&mut watcher), Progress::Blocked);
     session.run("SELECT taskq.insert_task('a', 'x')");
-    locker.run("COMMIT");
+    locker.run("ROLLBACK TO s");
     let released = Instant::now();
     let (_, (task, taken)) = waiter.join();
     assert_eq!(task, "a");

@@ -1,0 +1,250 @@
+//! Taking entries: from the order of claiming, which has what is in no lane, or those that were chosen before. This is
+//! where tasks are granted, and the only place.
+//!
+//! **Nothing is locked in vain.** An entry is taken in the version that the look has seen, or not at all: if somebody has
+//! it in hand it is passed over, and if somebody has changed it since, its newest version is not locked to find out that
+//! it is unsuitable. So a call that comes to nothing has no lock, and no transaction id, that anybody waits for.
+//!
+//! **Nobody else has it.** The row is changed by the access method under the lock of its page: of two who try the same
+//! version one finds it changed. A row that somebody only refers to (`FOR KEY SHARE`, an edge is being attached) can be
+//! taken; see [`Row::update`].
+
+use std::cmp::Reverse;
+
+use pgrx::pg_sys::ItemPointerData;
+
+use super::marks::{Ranges, Stretch};
+use super::{Claim, Grant, merge};
+use crate::guc;
+use crate::pg::clock::Time;
+use crate::pg::row_version::is_untouched;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::table::{Change, Key, Row, Scan, look};
+use crate::store::{progress, run, task};
+use crate::token::nonce;
+
+/// What was taken by one look.
+pub(super) struct Taken {
+    pub(super) grants: Vec<Grant>,
+    /// There may be more: it has not come to the end, or has met entries that were changed since it looked.
+    pub(super) more: bool,
+}
+
+/// Takes up to `room` entries of these actions that are in no lane, in their order.
+pub(super) fn in_order(claim: &Claim, ranges: &Ranges, room: usize, depth: usize) -> Taken {
+    let mut held = Vec::new();
+    let more = look(|look| {
+        look.changing(&run::IN_ORDER, |entries| match ranges.single() {
+            true => walk(claim, entries, ranges, room, &mut held),
+            false => merged(claim, entries, ranges, room, depth, &mut held),
+        })
+    });
+    Taken { grants: grants(claim, held), more }
+}
+
+/// Takes those of the entries with these numbers that nobody else holds. `seated` if they take slots.
+pub(super) fn these(claim: &Claim, task_nos: &[i64], seated: bool) -> Vec<Grant> {
+    let mut held = Vec::new();
+    look(|look| {
+        look.changing(&run::BY_NUMBER, |entries| {
+            for task_no in task_nos {
+                entries.start(&[Key::eq(1, *task_no)]);
+                if let Some(entry) = entries.next() {
+                    take(claim, &entry, seated, &mut held);
+                }
+            }
+        });
+    });
+    grants(claim, held)
+}
+
+/// The entries of one action, stretch by stretch.
+fn walk(claim: &Claim, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
+    let mut more = false;
+    for stretch in ranges.each() {
+        entries.start(&keys(&stretch));
+        while held.len() < room {
+            let Some(entry) = entries.next() else { break };
+            more |= take(claim, &entry, false, held);
+        }
+        if held.len() == room {
+            return true;
+        }
+    }
+    more
+}
+
+/// An entry that was seen, and where.
+struct Seen {
+    priority: i32,
+    position: i64,
+    place: ItemPointerData,
+}
+
+/// The entries of several actions: the first `depth` of each are merged, and the best of all taken.
+fn merged(
+    claim: &Claim,
+    entries: &mut Scan,
+    ranges: &Ranges,
+    room: usize,
+    depth: usize,
+    held: &mut Vec<Held>,
+) -> bool {
+    let mut seen: Vec<Seen> = Vec::new();
+    let mut cut = false;
+    for of_action in ranges.by_action() {
+        check_for_interrupts();
+        let until = seen.len() + depth;
+        for stretch in of_action {
+            entries.start(&keys(&stretch));
+            while seen.len() < until {
+                let Some(entry) = entries.next() else { break };
+                if entry.get(run::GRANTABLE) {
+                    let (priority, position) = (entry.get(run::PRIORITY), entry.get(run::POSITION));
+                    seen.push(Seen { priority, position, place: entry.place() });
+                }
+            }
+        }
+        cut |= seen.len() == until;
+    }
+    // What comes behind the first `depth` of one action may have to come before those of another.
+    cut |= seen.len() > depth;
+    seen.sort_unstable_by_key(|entry| (Reverse(entry.priority), entry.position));
+    let mut more = cut;
+    for entry in seen.into_iter().take(depth) {
+        if held.len() == room {
+            return true;
+        }
+        if let Some(entry) = entries.at(entry.place) {
+            more |= take(claim, &entry, false, held);
+        }
+    }
+    more
+}
+
+/// Of the index [`run::IN_ORDER`].
+fn keys(stretch: &Stretch) -> [Key; 4] {
+    [
+        Key::eq(1, stretch.action_no),
+        Key::at_most(2, stretch.highest),
+        Key::at_least(2, stretch.lowest),
+        Key::at_least(3, stretch.start),
+    ]
+}
+
+/// An entry that is this call's now.
+struct Held {
+    task_no: i64,
+    action_no: i32,
+    priority: i32,
+    position: i64,
+    lane: i64,
+    tries: i32,
+    failures: i32,
+    dependencies: i32,
+    deadline: Time,
+    gated: bool,
+    overdue: bool,
+}
+
+/// Takes an entry, if it may be taken and nobody else has it. Tells whether somebody has changed it since the look: a
+/// newer version of it may be there to be had.
+fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool {
+    if !entry.get(run::GRANTABLE) {
+        return false;
+    }
+    let (task_no, action_no) = (entry.get(run::TASK_NO), entry.get(run::ACTION_NO));
+    if let Some(key_hash) = entry.get(run::KEY_HASH)
+        && !(is_untouched(entry.table(), entry.place()) && merge::has_its_key(task_no, action_no, key_hash))
+    {
+        return false;
+    }
+    let before = entry.get(run::NONCE);
+    let overdue = before != 0;
+    let tries = entry.get(run::TRIES) + 1;
+    let deadline = deadline(claim, entry);
+    let changed = entry.update(&[
+        run::PREV_NONCE.to(before),
+        run::PREV_DEADLINE.to(overdue.then(|| entry.get(run::DEADLINE))),
+        run::PREV_GRANTED_AT.to(entry.get(run::GRANTED_AT).filter(|_| overdue)),
+        run::PREV_ACTOR_ID.to(entry.get(run::ACTOR_ID).filter(|_| overdue)),
+        run::NONCE.to(nonce(claim.base, task_no)),
+        run::GRANTABLE.to(false),
+        run::TRIES.to(tries),
+        run::GRANTED_AT.to(Some(claim.now)),
+        run::ACTOR_ID.to(Some(claim.request.actor_id.as_str())),
+        run::KEYED.to(false),
+        run::LIMITED.to(seated),
+        run::DEADLINE.to(deadline),
+    ]);
+    if changed == Change::Done {
+        held.push(Held {
+            task_no,
+            action_no,
+            priority: entry.get(run::PRIORITY),
+            position: entry.get(run::POSITION),
+            lane: entry.get(run::LANE),
+            tries,
+            failures: entry.get(run::FAILURES),
+            dependencies: entry.get(run::DEPENDENCIES),
+            deadline,
+            gated: entry.get(run::GATED),
+            overdue,
+        });
+    }
+    changed == Change::Newer
+}
+
+/// As the call says, else the task, else its action, else the setting.
+fn deadline(claim: &Claim, entry: &Row) -> Time {
+    claim
+        .request
+        .max_duration
+        .or_else(|| entry.get(run::MAX_DURATION))
+        .or_else(|| claim.action(entry.get(run::ACTION_NO)).and_then(|action| action.max_duration))
+        .or_else(guc::max_duration)
+        .map_or(Time::INFINITY, |duration| claim.now.plus(duration))
+}
+
+/// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry first,
+/// so what he has written is seen, or comes after us.
+fn grants(claim: &Claim, held: Vec<Held>) -> Vec<Grant> {
+    if held.is_empty() {
+        return Vec::new();
+    }
+    look(|look| {
+        let mut checkpoints = progress::checkpoints(look, held.iter().map(|h| h.task_no)).into_iter();
+        look.scan(&task::BY_NUMBER, |tasks| {
+            let of = |h: Held| {
+                let checkpoint = checkpoints.next().flatten();
+                tasks.first(&[Key::eq(1, h.task_no)], |task| Grant {
+                    task_no: h.task_no,
+                    nonce: nonce(claim.base, h.task_no),
+                    tries: h.tries,
+                    failures: h.failures,
+                    deadline: h.deadline,
+                    priority: h.priority,
+                    position: h.position,
+                    id: task.get(task::ID),
+                    action: claim.action(h.action_no).map(|a| a.name.clone()).unwrap_or_default(),
+                    body: task.get(task::BODY),
+                    metadata: task.get(task::METADATA),
+                    checkpoint,
+                    results: None,
+                    dependencies: h.dependencies,
+                    gated: h.gated,
+                    group_id: task.get(task::GROUP_ID),
+                    workgroup: task.get(task::WORKGROUP),
+                    merge_key: task.get(task::MERGE_KEY),
+                    overdue: h.overdue,
+                    action_no: h.action_no,
+                    lane: h.lane,
+                })
+            };
+            held.into_iter()
+                .map(of)
+                .map(|grant| grant.unwrap_or_else(|| pgrx::error!("a task that was granted is gone")))
+                .collect()
+        })
+    })
+}
