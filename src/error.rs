@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use crate::pg::throw::throw;
-use crate::spec::Element;
 
 /// An error that leaves the caller's transaction aborted and nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,15 +162,9 @@ impl Refusal {
         )
     }
 
-    /// `TQ006`: element `n` (counted from 1) of an array of tasks is malformed.
-    pub(crate) fn malformed(n: usize, id: Option<&str>, what: &str) -> Self {
-        Self::malformed_element(Element::Task, n, id, what)
-    }
-
-    /// `TQ006`: element `n` (counted from 1) of an array of tasks, dependencies or returns is malformed.
-    pub(crate) fn malformed_element(kind: Element, n: usize, id: Option<&str>, what: &str) -> Self {
+    /// `TQ006`: element `n` (counted from 1) of an array of what has this name, and these keys, is malformed.
+    pub(crate) fn malformed(name: &str, keys: &str, n: usize, id: Option<&str>, what: &str) -> Self {
         let id = id.map(|id| format!(" (\"{}\")", shortened(id))).unwrap_or_default();
-        let (name, keys) = (kind.name(), kind.keys().names());
         Refusal::new(
             "TQ006",
             format!("malformed {name}: {}", shortened(what)),
@@ -180,9 +173,8 @@ impl Refusal {
         )
     }
 
-    /// `TQ006`: what should be an array of elements is something else.
-    pub(crate) fn not_an_array(argument: &str, kind: Element, is: &str) -> Self {
-        let name = kind.name();
+    /// `TQ006`: what should be an array of elements of this name is something else.
+    pub(crate) fn not_an_array(argument: &str, name: &str, is: &str) -> Self {
         let hint = match is {
             // The classic mistake with drivers that encode by themselves.
             "a string" => {

@@ -19,7 +19,6 @@
 //! - `rights`: what the caller may do, where his part is narrowed to some actions.
 //! - `revive`: aborted tasks that come back.
 //! - `schedules`: tasks that come when a cron expression says so.
-//! - `look`: graphs, paths, reasons and metrics, read-only.
 //! - `settle`: how a task's end is stored and its dependents are signalled.
 //! - `upkeep`: what time makes necessary: elapsed leases, due tasks, retention.
 //! - `background`: the optional background worker, which does upkeep on time when nobody calls.
@@ -49,7 +48,6 @@ mod flow;
 mod graph;
 mod guc;
 mod insert;
-mod look;
 mod pg;
 mod returns;
 mod revive;

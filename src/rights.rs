@@ -10,16 +10,15 @@
 //! **What follows by itself is nobody's call.** Dependents are signalled, deadlines and schedules looked after whatever
 //! their actions are: only what the caller names or inserts is asked about.
 
+use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use pgrx::pg_sys::{INT8ARRAYOID, OIDOID};
-
 use crate::error::{Refusal, Result, or_throw};
 use crate::pg::caller::{AsOwner, Role, rights_version};
 use crate::pg::session::keeping_no_locks;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// What is done with tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,26 +102,22 @@ pub(crate) fn whoever_calls<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-static PARTS: Statement = Statement::new(
-    c"SELECT pg_catalog.has_function_privilege($1, 'taskq._is_inserter()', 'EXECUTE')::integer
+static PARTS: Statement<Oid, i32> =
+    Statement::typed(c"SELECT pg_catalog.has_function_privilege($1, 'taskq._is_inserter()', 'EXECUTE')::integer
              + pg_catalog.has_function_privilege($1, 'taskq._is_producer()', 'EXECUTE')::integer * 2
              + pg_catalog.has_function_privilege($1, 'taskq._is_worker()', 'EXECUTE')::integer * 4
              + pg_catalog.has_function_privilege($1, 'taskq._is_operator()', 'EXECUTE')::integer * 8
              + pg_catalog.has_function_privilege($1, 'taskq._is_monitor()', 'EXECUTE')::integer * 16
              + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_inserter()', 'EXECUTE')::integer * 32
              + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_producer()', 'EXECUTE')::integer * 64
-             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_worker()', 'EXECUTE')::integer * 128",
-    &[OIDOID],
-);
+             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_worker()', 'EXECUTE')::integer * 128");
 
 /// The actions of narrowed parts that a role has, itself or as a member of another, and that were not taken back.
-static ACTIONS: Statement = Statement::new(
-    c"SELECT CASE p.part WHEN 'inserter' THEN 1 WHEN 'producer' THEN 2 ELSE 4 END, p.action
+static ACTIONS: Statement<Oid, (i32, String)> =
+    Statement::typed(c"SELECT CASE p.part WHEN 'inserter' THEN 1 WHEN 'producer' THEN 2 ELSE 4 END, p.action
         FROM taskq.part_action p
        WHERE pg_catalog.pg_has_role($1, p.role::pg_catalog.oid, 'USAGE')
-         AND pg_catalog.has_function_privilege(p.role::pg_catalog.oid, 'taskq._is_narrowed_' || p.part || '()', 'EXECUTE')",
-    &[OIDOID],
-);
+         AND pg_catalog.has_function_privilege(p.role::pg_catalog.oid, 'taskq._is_narrowed_' || p.part || '()', 'EXECUTE')");
 
 /// Of which parts what a role does is narrowed: what a part contains that is not narrowed is not narrowed, whatever the
 /// others say. (A superuser has every part, narrowed and whole.)
@@ -146,8 +141,7 @@ fn access(role: Role) -> Access {
         return Access { only_inserts, ..Access::default() };
     }
     // The call may go to sleep.
-    let actions: Vec<(Parts, String)> =
-        keeping_no_locks(|| ACTIONS.query(args![role], |row| (row.need(1), row.need(2))));
+    let actions: Vec<(Parts, String)> = keeping_no_locks(|| ACTIONS.query(role));
     let [insert, change, look, work] = of.map(|narrow| {
         (narrow != 0).then(|| {
             Rc::new(actions.iter().filter(|(part, _)| part & narrow != 0).map(|(_, a)| a.clone()).collect())
@@ -166,7 +160,7 @@ fn parts(role: Role) -> Parts {
         known.get(&role).copied()
     });
     known.unwrap_or_else(|| {
-        let parts = PARTS.first(args![role], |row| row.need(1)).unwrap_or(0);
+        let parts = PARTS.first(role).unwrap_or(0);
         // If rights have changed meanwhile, the next call finds another version and asks again.
         KNOWN.with_borrow_mut(|(_, known)| known.insert(role, parts));
         parts
@@ -198,12 +192,11 @@ pub(crate) fn check_replacing() -> Result<()> {
     }
 }
 
-static ACTIONS_OF: Statement = Statement::new(
+static ACTIONS_OF: Statement<&[i64], String> = Statement::typed(
     c"SELECT DISTINCT a.name
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a",
-    &[INT8ARRAYOID],
 );
 
 /// Refuses tasks of such actions. A number is that of one task for ever: what is locked afterwards is what was asked about.
@@ -212,6 +205,6 @@ pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = i64>)
         return Ok(());
     }
     let task_nos: Vec<i64> = task_nos.into_iter().collect();
-    let actions: Vec<String> = ACTIONS_OF.query(args![task_nos], |row| row.need(1));
+    let actions: Vec<String> = ACTIONS_OF.query(task_nos);
     check_actions(doing, actions.iter().map(String::as_str))
 }

@@ -1,8 +1,6 @@
 //! Arguments that take one of a few words.
 
-use pgrx::prelude::*;
-
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, required};
 use crate::spec::near;
 
 /// The word that an argument is. Anything else is refused, with the words that there are and the one that is probably
@@ -30,11 +28,4 @@ pub(crate) fn given_words<'w>(
 ) -> Result<Vec<&'w str>> {
     values.retain(Option::is_some);
     self::words(argument, values, words)
-}
-
-/// `taskq._check_words(argument text, given text[], known text[])`: the same for functions in SQL.
-#[pg_extern(sql = "")]
-fn taskq_check_words(argument: &str, given: Vec<Option<String>>, known: Vec<Option<String>>) {
-    let known: Vec<&str> = known.iter().flatten().map(String::as_str).collect();
-    or_throw(words(argument, given, &known));
 }

@@ -1,6 +1,5 @@
 //! The worker of one database.
 
-use pgrx::pg_sys::TEXTOID;
 use pgrx::prelude::*;
 
 use super::WORKER;
@@ -9,7 +8,7 @@ use crate::pg::board::{self, Slot, State};
 use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Failure};
 use crate::pg::session::has_silent_commits;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::upkeep::steps::KINDS;
 
 /// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
@@ -26,8 +25,8 @@ const LONGEST: i64 = 60_000_000;
 const PREPARED: i64 = 5_000_000;
 
 /// Through SQL, for the owner's rights and the search path that come with the functions.
-static STEP: Statement = Statement::new(c"SELECT taskq._upkeep($1)", &[TEXTOID]);
-static NEXT: Statement = Statement::new(c"SELECT taskq._next_upkeep()", &[]);
+static STEP: Statement<&str, bool> = Statement::typed(c"SELECT taskq._upkeep($1)");
+static NEXT: Statement<(), Option<Time>> = Statement::typed(c"SELECT taskq._next_upkeep()");
 
 /// What it knows of one kind of upkeep.
 #[derive(Clone, Copy)]
@@ -145,7 +144,7 @@ fn work_off(kind: &mut Kind, slot: &Slot) {
 fn step(kind: &'static str) -> Result<Option<bool>, Failure> {
     process::transaction(c"taskq upkeep", || {
         process::hold_extension()?;
-        STEP.first(args![kind], |row| row.need(1))
+        STEP.first(kind)
     })
 }
 
@@ -164,7 +163,7 @@ fn put_off(kind: &mut Kind, failure: &Failure) {
 fn next_due(slot: &Slot, kinds: &[Kind], now: Time) -> Time {
     let due = process::transaction(c"taskq upkeep", || {
         process::hold_extension()?;
-        Some(NEXT.first(args![], |row| row.get::<Time>(1)).flatten().unwrap_or(Time::INFINITY))
+        Some(NEXT.first(()).flatten().unwrap_or(Time::INFINITY))
     });
     let due = match due {
         Ok(Some(due)) => due,

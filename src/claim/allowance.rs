@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Claim;
 use crate::flow::actions::Action;
-use crate::flow::known_slots;
 use crate::flow::rates::Bucket;
-use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::session::in_transaction_block;
+use crate::store::slot::known;
+use crate::store::slot::{self, Ask, Limit, Seat};
 use crate::wake;
 
 /// A bucket that this call has locked, or that another grant holds.
@@ -79,7 +79,7 @@ impl Allowances {
         if asks.is_empty() {
             return;
         }
-        let locked = slots::lock_free(&asks);
+        let locked = slot::lock_free(&asks);
         self.made.extend(locked.made);
         for (ask, positions) in asks.into_iter().zip(locked.slots) {
             let free = self.free.entry(ask.limit).or_default();
@@ -154,7 +154,7 @@ impl Allowances {
     /// A limit is used up for now: if it is that of a group, the next claims need not try.
     pub(super) fn note_full(&self, limit: &Limit) {
         if let Some(most) = self.most.get(limit) {
-            known_slots::is_full(limit, *most);
+            known::is_full(limit, *most);
         }
     }
 
@@ -166,7 +166,7 @@ impl Allowances {
             .iter()
             .map(|(limit, position, task_no)| Seat { limit, position: *position, task_no: *task_no })
             .collect();
-        slots::occupy(&seats);
+        slot::occupy(&seats);
         self.used.clear();
     }
 
@@ -176,7 +176,7 @@ impl Allowances {
     /// asking every few moments, and only he would know when the rate lets the next task go.
     pub(super) fn settle(self, actions: &[&Action]) {
         let unused = self.free.iter().filter(|(_, free)| !free.is_empty()).map(|(limit, _)| limit);
-        unused.chain(&self.made).for_each(slots::wake);
+        unused.chain(&self.made).for_each(slot::wake);
         for (name, rate) in &self.rates {
             let Some(bucket) = rate.bucket else { continue };
             bucket.take(name, rate.granted);

@@ -15,12 +15,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{TEXTARRAYOID, TIMESTAMPTZOID};
 
 use super::sweep::{Found, Stretch};
 use super::{Claim, Grant, HasSlot, merge};
 use crate::flow::actions::Action;
-use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, args};
@@ -29,6 +28,7 @@ use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
+use crate::store::slot::Limit;
 
 /// Where an entry goes that may not run now.
 enum Way {
@@ -47,25 +47,21 @@ static GROUPS: Statement = Statement::new(
        WHERE g.group_id = ANY ($1) AND (g.paused OR g.max_concurrency IS NOT NULL)",
     &[TEXTARRAYOID],
 );
-static STILL_PAUSED: Statement = Statement::new(
+static STILL_PAUSED: Statement<&[&str], String> = Statement::typed(
     c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused
        ORDER BY g.group_id FOR SHARE SKIP LOCKED",
-    &[TEXTARRAYOID],
 );
 static HELD_BACK: Statement = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
     &[TEXTARRAYOID, TIMESTAMPTZOID],
 );
-static LOCK: Statement = Statement::new(
-    c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID],
-);
-static REMOVE: Statement =
-    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static LOCK: Statement<&[i64], i64> =
+    Statement::typed(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
+static REMOVE: Statement<&[i64]> = Statement::typed(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
 /// attach dependencies are not in the way.
-static GIVE_TO_LANES: Statement = Statement::new(
+static GIVE_TO_LANES: Statement<&[i64]> = Statement::typed(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
              deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
@@ -76,7 +72,6 @@ static GIVE_TO_LANES: Statement = Statement::new(
                CROSS JOIN LATERAL (SELECT taskq._lane(t.group_id) AS lane FROM taskq.task t
                                     WHERE t.task_no = u.task_no OFFSET 0) AS l) AS u
        WHERE r.task_no = u.task_no",
-    &[INT8ARRAYOID],
 );
 
 /// Those of the entries that may run now.
@@ -145,7 +140,7 @@ impl Groups {
         let paused: HashSet<String> = if paused.is_empty() {
             HashSet::new()
         } else {
-            let locked = STILL_PAUSED.query(args![paused.clone()], |row| row.need(1)).into_iter().collect();
+            let locked = STILL_PAUSED.query(paused.clone()).into_iter().collect();
             if paused.iter().any(|group| !HashSet::contains(&locked, group)) {
                 // Some may have been resumed in between.
                 set = read(&groups);
@@ -271,15 +266,12 @@ fn set_aside(staying: Vec<(Grant, Way)>) {
 fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way)>) {
     let may_go = |(grant, way): &&(Grant, Way)| !grant.overdue || matches!(way, Way::Park(Reason::Rides(_)));
     let going: Vec<i64> = turned_away.iter().filter(may_go).map(|(g, _)| g.task_no).collect();
-    let locked: HashSet<i64> = if going.is_empty() {
-        HashSet::new()
-    } else {
-        LOCK.query(args![going], |row| row.need(1)).into_iter().collect()
-    };
+    let locked: HashSet<i64> =
+        if going.is_empty() { HashSet::new() } else { LOCK.query(going).into_iter().collect() };
     let (gone, staying): (Vec<_>, Vec<_>) =
         turned_away.into_iter().partition(|(g, _)| locked.contains(&g.task_no));
     if !gone.is_empty() {
-        REMOVE.execute(args![gone.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>()]);
+        REMOVE.execute(gone.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>());
     }
     (staying, gone)
 }
@@ -291,7 +283,7 @@ fn give_to_lanes(claim: &mut Claim, mut grants: Vec<Grant>) {
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
     let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
-    GIVE_TO_LANES.execute(args![task_nos.as_slice()]);
+    GIVE_TO_LANES.execute(task_nos.as_slice());
     ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
     claim.to_lanes.extend(grants.iter().map(|g| g.action_no));
     claim.moved_into_lanes.extend(task_nos);

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
 
 use super::marks;
-use crate::flow::known_lanes;
 use crate::pg::session;
 use crate::pg::statement::{Statement, args};
 use crate::store::costly;
+use crate::store::known_lanes;
 
 /// The first grantable entry of each lane: jumps from one that has something behind the common position ($2) to the next,
 /// then the excepted ones ($3 to $5). $1 action.

@@ -16,10 +16,10 @@ use super::candidates::{Candidate, Source};
 use super::lane_marks;
 use super::turns::{self, Lane, Turn};
 use crate::flow::actions::Action;
-use crate::flow::full_lanes::full_lanes;
-use crate::flow::known_lanes::{self, Known};
 use crate::pg::session::{assign_transaction_id, random_62_bits};
 use crate::pg::statement::{Looked, Statement, args};
+use crate::store::known_lanes::{self, Known};
+use crate::store::slot::full_lanes;
 use crate::wake;
 
 /// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
@@ -113,11 +113,10 @@ static STRETCH: Statement = Statement::new(
 );
 
 /// The first $3 entries of lane 0. $1 action, $2 priority.
-static WITHOUT_LANE: Statement = Statement::new(
+static WITHOUT_LANE: Statement<(i32, i32, i32), (i64, i64)> = Statement::typed(
     c"SELECT r.task_no, r.position FROM taskq.run r
        WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
        ORDER BY r.position LIMIT $3",
-    &[INT4OID, INT4OID, INT4OID],
 );
 
 /// How many lanes a backend knows by name when it chooses the first turn.
@@ -312,9 +311,8 @@ impl Level<'_> {
     fn without_lane(&self, most: usize) -> Vec<Candidate> {
         let most = as_limit(most.saturating_add(self.most_passed()));
         WITHOUT_LANE
-            .query(args![self.source.action.action_no, self.priority, most], |row| {
-                let task_no: i64 = row.need(1);
-                (!self.passed.contains_key(&task_no)).then(|| self.candidate(task_no, row.need(2), 0, None))
+            .map((self.source.action.action_no, self.priority, most), |(task_no, position)| {
+                (!self.passed.contains_key(&task_no)).then(|| self.candidate(task_no, position, 0, None))
             })
             .into_iter()
             .flatten()
@@ -351,8 +349,8 @@ fn as_limit(n: usize) -> i32 {
 /// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
 /// waiting for anybody: all of a group if $3, else those whose group has a limit of its own. A new position: an
 /// insertion in between, at an old one, could be overlooked by somebody who has passed that already.
-static MOVE: Statement = Statement::new(
-    c"WITH seen AS MATERIALIZED (
+static MOVE: Statement<(i32, i32, bool)> =
+    Statement::typed(c"WITH seen AS MATERIALIZED (
         SELECT c.task_no, c.priority, c.position, t.group_id
           FROM (SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
                  WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable
@@ -371,14 +369,12 @@ static MOVE: Statement = Statement::new(
         FROM (SELECT o.task_no, o.lane,
                      pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
                 FROM (SELECT l.task_no, l.lane FROM locked AS l ORDER BY l.priority DESC, l.position) AS o) AS m
-       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
-    &[INT4OID, INT4OID, BOOLOID],
-);
+       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0");
 
 /// Moves up to `most` entries of an action into the lanes of their groups; returns how many.
 pub(super) fn move_in(action: &Action, most: usize) -> usize {
     assign_transaction_id();
-    let moved = MOVE.execute(args![action.action_no, as_limit(most), action.gives_lanes()]) as usize;
+    let moved = MOVE.execute((action.action_no, as_limit(most), action.gives_lanes())) as usize;
     if moved > 0 {
         // Others have passed over them meanwhile.
         wake::ready_for_all(action.action_no);

@@ -10,15 +10,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
-
 use super::candidates::{self, Candidate};
 use super::limited::sources;
 use super::marks;
 use crate::flow::actions::Action;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::store::merge_key::MergeKey;
 
 /// Why an entry may not run.
@@ -50,8 +48,25 @@ pub(crate) struct LeftOut {
 const FIRST: usize = 16;
 const MOST: usize = 10_000;
 
+record! {
+    /// An entry, and what might keep it back.
+    struct Judged {
+        task_no: i64,
+        group: Option<String>,
+        workgroup: Option<String>,
+        merge_key: Option<String>,
+        action: String,
+        /// Its group is paused.
+        paused: bool,
+        /// Its workgroup is, until then.
+        held_back: Option<Time>,
+        /// Another task has its merge key.
+        busy: bool,
+    }
+}
+
 /// What keeps entries back, if anything does: the same questions as the [gates](super::gates) ask, in the same order.
-static JUDGE: Statement = Statement::new(
+static JUDGE: Statement<(&[i64], Time), Judged> = Statement::typed(
     c"SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, t.name,
              EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = t.group_id AND g.paused OFFSET 0),
              (SELECT w.not_before FROM taskq.workgroup w WHERE w.name = t.workgroup AND w.not_before > $2),
@@ -62,22 +77,17 @@ static JUDGE: Statement = Statement::new(
        CROSS JOIN LATERAL (SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, a.name
                              FROM taskq.task t, taskq.action a
                             WHERE t.task_no = u.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
-static PAUSED: Statement = Statement::new(
-    c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused",
-    &[TEXTARRAYOID],
-);
-static HELD_BACK: Statement = Statement::new(
+static PAUSED: Statement<&[&str], String> =
+    Statement::typed(c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused");
+static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::typed(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
-    &[TEXTARRAYOID, TIMESTAMPTZOID],
 );
-static BUSY: Statement = Statement::new(
+static BUSY: Statement<(&[&str], &[&str], &[&str]), MergeKey> = Statement::typed(
     c"SELECT u.action, u.group_id, u.key FROM unnest($1, $2, $3) AS u(action, group_id, key)
        WHERE EXISTS (SELECT FROM taskq.merge_key m
                       WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                         AND m.holder_no IS NOT NULL OFFSET 0)",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
 
 impl LeftOut {
@@ -127,9 +137,10 @@ impl LeftOut {
             let task_nos: Vec<i64> = met.keys().copied().collect();
             let mut judged = 0;
             let held_back: Vec<(i64, Why, Option<Time>)> = JUDGE
-                .query(args![task_nos, now], |row| {
+                .map((task_nos, now), |entry| {
                     judged += 1;
-                    judge(row)
+                    let task_no = entry.task_no;
+                    entry.why().map(|(why, until)| (task_no, why, until))
                 })
                 .into_iter()
                 .flatten()
@@ -172,19 +183,17 @@ impl LeftOut {
         let mut last: HashSet<Why> = HashSet::new();
         self.until = None;
         if !groups.is_empty() {
-            last.extend(PAUSED.query(args![groups], |row| Why::Group(row.need(1))));
+            last.extend(PAUSED.map(groups, Why::Group));
         }
         if !workgroups.is_empty() {
-            for (workgroup, until) in
-                HELD_BACK.query(args![workgroups, now], |row| (row.need(1), row.need::<Time>(2)))
-            {
+            for (workgroup, until) in HELD_BACK.query((workgroups, now)) {
                 self.until = self.until.into_iter().chain([until]).min();
                 last.insert(Why::Workgroup(workgroup));
             }
         }
         if !keys.is_empty() {
             let keys = MergeKey::columns(keys.into_iter());
-            last.extend(BUSY.query(&keys, |row| Why::Key(MergeKey::read(row, 1))));
+            last.extend(BUSY.map(keys, Why::Key));
         }
         if last.len() < self.reasons.len() {
             // What is free now may stand anywhere.
@@ -193,16 +202,16 @@ impl LeftOut {
     }
 }
 
-fn judge(row: Row) -> Option<(i64, Why, Option<Time>)> {
-    let task_no: i64 = row.need(1);
-    let group: Option<String> = row.get(2);
-    if row.need(6) {
-        return Some((task_no, Why::Group(group?), None));
+impl Judged {
+    /// What keeps the entry back, and until when.
+    fn why(self) -> Option<(Why, Option<Time>)> {
+        if self.paused {
+            return Some((Why::Group(self.group?), None));
+        }
+        if let Some(until) = self.held_back {
+            return Some((Why::Workgroup(self.workgroup?), Some(until)));
+        }
+        let key = MergeKey::of(&self.action, self.group.as_deref(), self.merge_key.as_deref());
+        Some((Why::Key(key.filter(|_| self.busy)?), None))
     }
-    if let Some(until) = row.get::<Time>(7) {
-        return Some((task_no, Why::Workgroup(row.get(3)?), Some(until)));
-    }
-    let busy: bool = row.need(8);
-    let key = MergeKey::of(&row.need::<String>(5), group.as_deref(), row.get::<String>(4).as_deref());
-    Some((task_no, Why::Key(key.filter(|_| busy)?), None))
 }

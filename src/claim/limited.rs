@@ -16,10 +16,10 @@ use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
 use super::{Claim, Grant, MOST_MOVES, lanes, sweep, take, turns};
 use crate::flow::actions::Action;
-use crate::flow::full_lanes::full_lanes;
 use crate::flow::group_settings;
-use crate::flow::slots::Limit;
 use crate::pg::session::check_for_interrupts;
+use crate::store::slot::Limit;
+use crate::store::slot::full_lanes;
 use crate::wake;
 
 /// How many entries are moved into lanes at first, once one is met that belongs there; twice as many the next time.

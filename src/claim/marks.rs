@@ -23,10 +23,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::Grant;
-use crate::flow::known_lanes;
 use crate::pg::statement::Arg;
 use crate::pg::{clock, session};
 use crate::store::decided::{Decided, Look};
+use crate::store::known_lanes;
 
 /// How many priorities of an action have marks; of more, those that tasks were granted of last.
 const MOST_PRIORITIES: usize = 8;

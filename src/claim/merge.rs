@@ -5,7 +5,7 @@
 //! the key; see [`super::gates`] for why none is stranded.
 //!
 //! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it: the
-//! statements that grant ask [`taskq_has_its_key`] of each such entry right before they lock it, and pass over it if
+//! statements that grant ask `_has_its_key` of each such entry right before they lock it, and pass over it if
 //! somebody else has the key. So whoever finds a key free and takes it has all entries with it to himself, but for those
 //! that somebody is changing by name: none is in the hands of another claim at that moment. He lets all of them ride that
 //! were ready when he looked, also those whose deadline had passed. What comes later finds the key taken.
@@ -13,23 +13,20 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pgrx::pg_sys::{INT4OID, INT8OID};
-
 use super::Grant;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::settle::riders;
 use crate::store::merge_key::{self, MergeKey};
 use crate::wake;
 
-static LOCK_ITS_KEY: Statement = Statement::new(
+static LOCK_ITS_KEY: Statement<(i64, i32)> = Statement::typed(
     c"SELECT FROM (SELECT a.name, COALESCE(t.group_id, '') AS group_id, t.merge_key
                      FROM taskq.task t, taskq.action a
                     WHERE t.task_no = $1 AND a.action_no = $2 OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT FROM taskq.merge_key m
                             WHERE m.action = t.name AND m.group_id = t.group_id AND m.key = t.merge_key
                               FOR NO KEY UPDATE SKIP LOCKED) AS m",
-    &[INT8OID, INT4OID],
 );
 
 thread_local! {
@@ -44,7 +41,7 @@ pub(super) fn has_its_key(task_no: i64, action_no: i32, key_hash: i64) -> bool {
     if PASSED.with_borrow(|passed| passed.contains(&(action_no, key_hash))) {
         return false;
     }
-    let locked = LOCK_ITS_KEY.execute(args![task_no, action_no]) > 0;
+    let locked = LOCK_ITS_KEY.execute((task_no, action_no)) > 0;
     if locked {
         LOCKED_FOR.with_borrow_mut(|tasks| tasks.insert(task_no, action_no));
     } else {

@@ -19,7 +19,7 @@ pub(crate) mod lanes;
 pub(crate) mod left_out;
 mod limited;
 pub(crate) mod marks;
-pub(crate) mod merge;
+mod merge;
 mod sweep;
 mod take;
 mod turns;
@@ -30,11 +30,11 @@ use pgrx::datum::Interval;
 
 use crate::claim::left_out::LeftOut;
 use crate::flow::actions::Action;
-use crate::flow::slots::Limit;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::store::lease;
+use crate::store::slot::Limit;
 use crate::wake;
 
 /// What a call asks for.

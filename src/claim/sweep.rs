@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID};
+use pgrx::pg_sys::{INT4OID, INT8OID};
 
 use super::{Claim, MOST_MOVES};
 use crate::pg::clock::Time;
@@ -69,14 +69,12 @@ static AHEAD_IN_LANE: Statement = Statement::new(
 );
 /// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
 /// still return, and those that somebody attaches a dependency to, are set aside where they are.
-static LOCK: Statement = Statement::new(
+static LOCK: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::typed(
     c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID],
 );
-static REMOVE: Statement =
-    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE: Statement<&[i64]> = Statement::typed(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// Moves what stands behind the entries that were turned away since the last time and is kept back as they are.
 pub(super) fn sweep(claim: &mut Claim) {
@@ -109,24 +107,18 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
     assign_transaction_id();
     let task_nos: Vec<i64> = ways.keys().copied().collect();
     let (mut parked, mut scheduled) = (Vec::new(), Vec::new());
-    let locked = LOCK.query(args![task_nos], |row| {
-        let freed = Freed {
-            task_no: row.need(1),
-            tries: row.need(3),
-            failures: row.need(4),
-            dependencies: row.need(5),
-            not_before: None,
-        };
+    let locked = LOCK.map(task_nos, |(task_no, position, tries, failures, dependencies)| {
+        let freed = Freed { task_no, tries, failures, dependencies, not_before: None };
         match &ways[&freed.task_no] {
             Way::Park(reason) => {
-                parked.push(Parked { freed, position: row.need(2), reason: reason.clone() });
+                parked.push(Parked { freed, position, reason: reason.clone() });
             }
             Way::Schedule(_, due) => scheduled.push((freed, *due)),
         }
         freed.task_no
     });
     if !locked.is_empty() {
-        REMOVE.execute(args![locked.as_slice()]);
+        REMOVE.execute(locked.as_slice());
         parked::park(&parked);
         ready::hold_back(&scheduled);
     }

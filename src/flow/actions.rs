@@ -3,17 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::INT8ARRAYOID;
 
-use super::{known_lanes, rates, slots};
+use super::rates;
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::random_62_bits;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::pg::table::{Key, Row, look};
 use crate::spec::backoff::Backoff;
-use crate::store::{action_setting, run};
+use crate::store::{action_setting, known_lanes, run, slot};
 
 /// An action number with what is set for its name.
 #[derive(Clone, Debug)]
@@ -68,7 +67,7 @@ impl Action {
     /// Whether time alone lets the next task of it go: now, or as its rate says. (A pause and full slots end with
     /// a commit that wakes.)
     pub(crate) fn lets_one_go_in_time(&self) -> bool {
-        !self.paused && self.max_concurrency.is_none_or(|limit| slots::any_free(&self.name, limit))
+        !self.paused && self.max_concurrency.is_none_or(|limit| slot::any_free(&self.name, limit))
     }
 
     /// Whether a claim has to choose before it takes: there are limits to ask, or lanes to look into.
@@ -117,13 +116,12 @@ pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
         .min()
 }
 
-static BACKOFFS: Statement = Statement::new(
+static BACKOFFS: Statement<&[i64], (i64, JsonText)> = Statement::typed(
     c"SELECT t.task_no, COALESCE(t.backoff, s.backoff)
         FROM taskq.task t
         JOIN taskq.action a ON a.action_no = t.action_no
         LEFT JOIN taskq.action_setting s ON s.name = a.name
        WHERE t.task_no = ANY ($1) AND (t.backoff IS NOT NULL OR s.backoff IS NOT NULL)",
-    &[INT8ARRAYOID],
 );
 
 /// How long each of the tasks, with its number of tries, waits for its next try, in microseconds: as it says itself,
@@ -134,7 +132,7 @@ pub(crate) fn backoffs(tries: &[(i64, i32)]) -> HashMap<i64, i64> {
     }
     let task_nos: Vec<i64> = tries.iter().map(|(n, _)| *n).collect();
     let own: HashMap<i64, Option<Backoff>> = BACKOFFS
-        .query(args![task_nos], |row| (row.need(1), Backoff::parse(&row.need::<JsonText>(2).0).ok()))
+        .map(task_nos, |(task_no, said)| (task_no, Backoff::parse(&said.0).ok()))
         .into_iter()
         .collect();
     let default = guc::backoff();
@@ -155,14 +153,13 @@ pub(crate) struct TryLimits {
     pub(crate) max_timeouts: Option<i32>,
 }
 
-static TRY_LIMITS: Statement = Statement::new(
+static TRY_LIMITS: Statement<&[i64], (i64, Option<i32>, Option<i32>)> = Statement::typed(
     c"SELECT t.task_no, COALESCE(t.max_tries, s.max_tries),
              CASE s.on_timeout WHEN 'abort' THEN 1 ELSE s.max_timeouts END
         FROM taskq.task t
         JOIN taskq.action a ON a.action_no = t.action_no
         LEFT JOIN taskq.action_setting s ON s.name = a.name
        WHERE t.task_no = ANY ($1) AND (t.max_tries IS NOT NULL OR s.name IS NOT NULL)",
-    &[INT8ARRAYOID],
 );
 
 /// What limits the tries of each of these tasks: what it says itself, else its action, else the setting.
@@ -170,8 +167,8 @@ pub(crate) fn try_limits(task_nos: &[i64]) -> HashMap<i64, TryLimits> {
     let max_tries = guc::max_tries();
     let mut limits: HashMap<i64, TryLimits> =
         task_nos.iter().map(|n| (*n, TryLimits { max_tries, max_timeouts: None })).collect();
-    limits.extend(TRY_LIMITS.query(args![task_nos], |row| {
-        (row.need(1), TryLimits { max_tries: row.get(2).or(max_tries), max_timeouts: row.get(3) })
+    limits.extend(TRY_LIMITS.map(task_nos, |(task_no, own, max_timeouts)| {
+        (task_no, TryLimits { max_tries: own.or(max_tries), max_timeouts })
     }));
     limits
 }

@@ -3,20 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID};
 
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
-static OF_TASKS: Statement = Statement::new(
-    c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
-static DELAY_FURTHER: Statement = Statement::new(
+static OF_TASKS: Statement<&[i64], (i64, Option<String>)> =
+    Statement::typed(c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)");
+static DELAY_FURTHER: Statement<(&[&str], &[Time])> = Statement::typed(
     c"INSERT INTO taskq.workgroup AS w (name, not_before) SELECT * FROM unnest($1, $2)
       ON CONFLICT (name) DO UPDATE SET not_before = GREATEST(w.not_before, EXCLUDED.not_before)",
-    &[TEXTARRAYOID, TIMESTAMPTZARRAYOID],
 );
 
 /// A task that is being returned, its id, and for how long its workgroup is to be held back.
@@ -35,7 +31,7 @@ pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
     }
     let task_nos: Vec<i64> = delayed.iter().map(|d| d.task_no).collect();
     let names: HashMap<i64, String> = OF_TASKS
-        .query(args![task_nos], |row| Some((row.need::<i64>(1), row.get::<String>(2)?)))
+        .map(task_nos, |(task_no, workgroup)| Some((task_no, workgroup?)))
         .into_iter()
         .flatten()
         .collect();
@@ -52,6 +48,6 @@ pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
         *time = now.plus(task.delay).max(*time);
     }
     let (names, times): (Vec<&str>, Vec<Time>) = until.into_iter().unzip();
-    DELAY_FURTHER.execute(args![names, times]);
+    DELAY_FURTHER.execute((names, times));
     Ok(())
 }

@@ -3,14 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use super::NewTask;
 use super::edges::{EdgeSet, Stored};
 use crate::error::{Refusal, Result};
 use crate::graph::{self, Arc};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::store::numbers;
 
 /// Refuses dependencies of new tasks that close a cycle.
@@ -40,11 +38,10 @@ pub(crate) fn refusal(path: &[i64], ids: &HashMap<i64, String>) -> Refusal {
 }
 
 /// Only tasks that are blocked pass anything on: a settled one blocks nobody any more.
-static DOWNSTREAM: Statement = Statement::new(
+static DOWNSTREAM: Statement<&[i64], (i64, i64)> = Statement::typed(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.after_no = ANY ($1)
          AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0)",
-    &[INT8ARRAYOID],
 );
 
 /// All stored arcs downstream of the given tasks. Callers hold the guard.
@@ -54,7 +51,7 @@ pub(crate) fn stored_arcs(from: &[i64]) -> Vec<Arc> {
     let mut arcs = Vec::new();
     while !frontier.is_empty() {
         check_for_interrupts();
-        let found: Vec<Arc> = DOWNSTREAM.query(args![frontier], |row| (row.need(1), row.need(2)));
+        let found: Vec<Arc> = DOWNSTREAM.query(frontier);
         frontier = found.iter().map(|(_, run)| *run).filter(|run| seen.insert(*run)).collect();
         arcs.extend(found);
     }

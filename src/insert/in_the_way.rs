@@ -1,14 +1,26 @@
 //! What a refusal says of the task that is in the way: who inserts an id a second time does not know, as a rule, that
 //! the first one is long done and only kept.
 
-use pgrx::pg_sys::TEXTOID;
-
 use crate::error::{Refusal, shortened};
 use crate::pg::clock::{self, Time};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, record};
+
+record! {
+    struct Row {
+        state: String,
+        actor: Option<String>,
+        settled_at: Option<Time>,
+        /// It is kept for ever, if it has settled.
+        for_ever: Option<bool>,
+        /// Until when it is kept.
+        kept: Option<String>,
+        /// Not owned before.
+        due: Option<String>,
+    }
+}
 
 /// A refusal is not in a hurry: the view knows what the state is.
-static STANDING: Statement = Statement::new(
+static STANDING: Statement<&str, Row> = Statement::typed(
     c"SELECT v.state, v.actor_id, v.settled_at, (s.expires_at = 'infinity') AS for_ever,
              pg_catalog.date_trunc('second', NULLIF(s.expires_at, 'infinity'))::pg_catalog.text,
              pg_catalog.date_trunc('second', NULLIF(v.not_before, 'infinity'))::pg_catalog.text
@@ -16,7 +28,6 @@ static STANDING: Statement = Statement::new(
        CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = $1 OFFSET 0) AS t
         LEFT JOIN LATERAL (SELECT s.expires_at FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0) AS s ON true
        WHERE v.id = $1",
-    &[TEXTOID],
 );
 
 /// How a task stands, and whether it has settled.
@@ -28,18 +39,17 @@ struct Standing {
 /// `None` if the task is not to be seen (any more).
 fn standing(id: &str) -> Option<Standing> {
     let now = clock::now();
-    STANDING.first(args![id], |row| {
-        let state: String = row.need(1);
-        let settled_at: Option<Time> = row.get(3);
-        let Some(settled_at) = settled_at else {
-            let actor = row.get::<String>(2).map(|actor| format!(", owned by \"{}\"", shortened(&actor)));
-            let due = row.get::<String>(6).filter(|_| state == "scheduled").map(|due| format!(" for {due}"));
+    STANDING.first(id).map(|task| {
+        let state = task.state;
+        let Some(settled_at) = task.settled_at else {
+            let actor = task.actor.map(|actor| format!(", owned by \"{}\"", shortened(&actor)));
+            let due = task.due.filter(|_| state == "scheduled").map(|due| format!(" for {due}"));
             let sentence = format!("It is {state}{}.", actor.or(due).unwrap_or_default());
             return Standing { sentence, settled: false };
         };
         let ended = if state == "completed" { "completed" } else { "was aborted" };
-        let kept = match row.get::<String>(5) {
-            Some(until) if row.get::<bool>(4) == Some(false) => format!("until {until}"),
+        let kept = match task.kept {
+            Some(until) if task.for_ever == Some(false) => format!("until {until}"),
             _ => "for ever".to_owned(),
         };
         let sentence = format!("It {ended} {} and is kept {kept}.", ago(settled_at.until(now)));

@@ -1,20 +1,30 @@
 //! The `task` rows of new tasks.
 
-use pgrx::pg_sys::{
-    BOOLARRAYOID, INT2ARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, JSONBARRAYOID, TEXTARRAYOID,
-    TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
-};
+use pgrx::datum::Interval;
 
 use super::NewTask;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args, sparse};
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, sparse};
 use crate::store::numbers;
+
+/// The columns of the tasks, in the order of $1 to $17, when they are inserted, and $19 to $22.
+#[rustfmt::skip]
+type Tasks = (
+    &'static [i64], &'static [i32], &'static [i32], &'static [i32], // number, action, priority, max_tries
+    &'static [bool], &'static [bool], &'static [Time], // spontaneous, post_result, not_before
+    &'static [Interval], &'static [Interval], &'static [JsonText], // max_duration, retention, backoff
+    &'static [&'static str], &'static [&'static str], &'static [&'static str], // id, group, body
+    &'static [JsonText], &'static [&'static str], &'static [&'static str], // metadata, workgroup, merge_key
+    &'static [bool], Time, &'static [&'static str], &'static [Time], // seed, now, unique_key, unique_until
+    &'static [i16], &'static [Interval], // unique_states, retention_aborted
+);
 
 /// Columns that no task of the call uses come as empty arrays, see [`sparse`].
 ///
 /// An id that exists, or that another transaction has inserted and then commits, is passed over: the
 /// unique index makes us wait for that transaction's end.
-static INSERT: Statement = Statement::new(
+static INSERT: Statement<Tasks> = Statement::typed(
     c"INSERT INTO taskq.task (task_no, action_no, priority, max_tries, spontaneous, post_result, inserted_at,
                               not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
                               merge_key, seed, unique_key, unique_until, unique_states,
@@ -30,30 +40,6 @@ static INSERT: Statement = Statement::new(
                   max_duration, retention, backoff, id, group_id, body, metadata,
                   workgroup, merge_key, seed, unique_key, unique_until, unique_states, retention_aborted)
       ON CONFLICT (id) DO NOTHING",
-    &[
-        INT8ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        BOOLARRAYOID,
-        BOOLARRAYOID,
-        TIMESTAMPTZARRAYOID,
-        INTERVALARRAYOID,
-        INTERVALARRAYOID,
-        JSONBARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        JSONBARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        BOOLARRAYOID,
-        TIMESTAMPTZOID,
-        TEXTARRAYOID,
-        TIMESTAMPTZARRAYOID,
-        INT2ARRAYOID,
-        INTERVALARRAYOID,
-    ],
 );
 
 /// The end of a unique task's period, which begins when it may first be owned.
@@ -69,7 +55,7 @@ fn until(task: &NewTask, now: Time) -> Option<Time> {
 pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
     let mut tasks = in_call_order.to_vec();
     tasks.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-    let inserted = INSERT.execute(args![
+    let inserted = INSERT.execute((
         tasks.iter().map(|t| t.task_no).collect::<Vec<_>>(),
         tasks.iter().map(|t| t.action_no).collect::<Vec<_>>(),
         sparse(tasks.iter().map(|t| Some(t.spec.priority).filter(|priority| *priority != 0))),
@@ -92,7 +78,7 @@ pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
         sparse(tasks.iter().map(|t| until(t, now))),
         sparse(tasks.iter().map(|t| t.spec.unique.as_ref().map(|unique| unique.states))),
         sparse(tasks.iter().map(|t| t.spec.retention_aborted)),
-    ]);
+    ));
     if inserted as usize == tasks.len() {
         return Vec::new();
     }

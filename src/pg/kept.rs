@@ -5,14 +5,14 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::statement::Statement;
+use super::statement::Prepared;
 
 thread_local! {
-    static KEPT: RefCell<Vec<&'static Statement>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<&'static Prepared>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A statement has got a plan.
-pub(super) fn note(statement: &'static Statement) {
+pub(super) fn note(statement: &'static Prepared) {
     KEPT.with_borrow_mut(|kept| kept.push(statement));
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn plans() -> Vec<(String, String)> {
     })
 }
 
-fn plan(statement: &Statement) -> String {
+fn plan(statement: &Prepared) -> String {
     // SAFETY: the plan is a kept one, and of one statement. What Postgres writes is a string in the memory of the caller.
     unsafe {
         let sources = pg_sys::SPI_plan_get_plan_sources(statement.kept_plan());

@@ -17,7 +17,6 @@ use pgrx::datum::{Interval, Uuid};
 use tokens::valid;
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
-use crate::flow::slots;
 use crate::insert::unique;
 use crate::pg::clock;
 use crate::pg::json::JsonText;
@@ -27,7 +26,7 @@ use crate::state::Outcome;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
-use crate::store::{lease, numbers, run};
+use crate::store::{lease, numbers, run, slot};
 use crate::token::Token;
 use crate::words::word;
 
@@ -189,6 +188,6 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
 fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
     let rows = run::remove(tokens.iter().map(|(_, token)| token.pair()).collect());
     lease::leave_removed(&rows);
-    slots::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
+    slot::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     rows.into_iter().map(|live| (live.task_no, live)).collect()
 }

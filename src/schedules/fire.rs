@@ -4,15 +4,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
-
 use super::cron::{Calendar, iso, iso_exactly};
 use crate::error::{Refusal, Result};
 use crate::insert::{OnConflict, Options, insert};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, within_lock_timeout};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::rights;
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
@@ -32,50 +30,49 @@ const MOST_RUNS: usize = 1000;
 /// is left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
+record! {
+    /// A schedule that is due.
+    struct Due {
+        name: String,
+        cron: String,
+        timezone: String,
+        task: JsonText,
+        overlap: String,
+        backfill: String,
+        next_at: Time,
+        last_task_id: Option<String>,
+        max_backfill: Option<i32>,
+    }
+}
+
 /// A schedule that is being looked after by somebody else is passed over.
-static DUE: Statement = Statement::new(
+static DUE: Statement<(Time, i32), Due> = Statement::typed(
     c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
              s.max_backfill
         FROM taskq.schedule s WHERE s.next_at <= $1
        ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-    &[TIMESTAMPTZOID, INT4OID],
 );
-static ADVANCE: Statement = Statement::new(
+static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement::typed(
     c"UPDATE taskq.schedule s
          SET next_at = $2, last_at = COALESCE($3, s.last_at), last_task_id = COALESCE($4, s.last_task_id),
              problem = $5
        WHERE s.name = $1",
-    &[TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID],
 );
-static NEXT: Statement =
-    Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1", &[]);
+static NEXT: Statement<(), Time> =
+    Statement::typed(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
 
-static NEXT_AFTER: Statement = Statement::new(
+static NEXT_AFTER: Statement<Time, Time> = Statement::typed(
     c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1",
-    &[TIMESTAMPTZOID],
 );
 
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
-    NEXT.first(args![], |row| row.need(1))
+    NEXT.first(())
 }
 
 /// The same of those that are due after a time.
 pub(crate) fn next_after(time: Time) -> Option<Time> {
-    NEXT_AFTER.first(args![time], |row| row.need(1))
-}
-
-/// A schedule that is due.
-struct Due {
-    name: String,
-    cron: String,
-    timezone: String,
-    task: JsonText,
-    overlap: String,
-    backfill: String,
-    next_at: Time,
-    last_task_id: Option<String>,
-    max_backfill: Option<i32>,
+    NEXT_AFTER.first(time)
 }
 
 /// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on what its author
@@ -98,17 +95,7 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
 }
 
 fn fire_some(bound: i32, now: Time) -> bool {
-    let due: Vec<Due> = DUE.query(args![now, bound], |row| Due {
-        name: row.need(1),
-        cron: row.need(2),
-        timezone: row.need(3),
-        task: row.need(4),
-        overlap: row.need(5),
-        backfill: row.need(6),
-        next_at: row.need(7),
-        last_task_id: row.get(8),
-        max_backfill: row.get(9),
-    });
+    let due = DUE.query((now, bound));
     let began = Instant::now();
     let mut fired = false;
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
@@ -128,13 +115,13 @@ fn fire_some(bound: i32, now: Time) -> bool {
 /// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
 fn fire(schedule: Due, now: Time, began: Instant) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
-        ADVANCE.execute(args![
+        ADVANCE.execute((
             schedule.name,
             Time::INFINITY,
             None::<Time>,
             None::<String>,
-            "its cron expression or its time zone cannot be read any more"
-        ]);
+            "its cron expression or its time zone cannot be read any more",
+        ));
         return false;
     };
     let (runs, mut next) = runs(&calendar, &schedule, now);
@@ -163,7 +150,7 @@ fn fire(schedule: Due, now: Time, began: Instant) -> bool {
         }
     }
     let (last_at, last_id) = last.unzip();
-    ADVANCE.execute(args![schedule.name, next, last_at, last_id, problem]);
+    ADVANCE.execute((schedule.name, next, last_at, last_id, problem));
     true
 }
 
@@ -197,9 +184,8 @@ enum Started {
 }
 
 /// Settled tasks among these that nobody is removing or retrying.
-static ENDED: Statement = Statement::new(
+static ENDED: Statement<&[i64], i64> = Statement::typed(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
-    &[INT8ARRAYOID],
 );
 
 /// Whether the stored tasks that a run is linked to can be locked without waiting for anybody. They are ours
@@ -215,7 +201,7 @@ fn all_free(specs: &[TaskSpec]) -> bool {
         return true;
     }
     let all: Vec<i64> = numbers.into_iter().collect();
-    let ended: HashSet<i64> = ENDED.query(args![all.as_slice()], |row| row.need(1)).into_iter().collect();
+    let ended: HashSet<i64> = ENDED.query(all.as_slice()).into_iter().collect();
     all.iter().filter(|n| !ended.contains(n)).all(|n| is_free(*n))
 }
 
@@ -224,8 +210,7 @@ fn all_free(specs: &[TaskSpec]) -> bool {
 fn is_free(task_no: i64) -> bool {
     // Who finds its counter locked by us leaves the last look at its signals to us.
     touched::look_again(&[task_no], Touch::Locked);
-    let (free, ready): (i32, Option<i32>) =
-        FREE.first(args![task_no], |row| (row.need(1), row.get(2))).unwrap_or_default();
+    let (free, ready): (i32, Option<i32>) = FREE.first(task_no).unwrap_or_default();
     if let Some(action_no) = ready {
         wake::held(task_no, action_no);
     }
@@ -233,7 +218,7 @@ fn is_free(task_no: i64) -> bool {
 }
 
 /// Rows of the previous run that nobody else has locked.
-static FREE: Statement = Statement::new(
+static FREE: Statement<i64, (i32, Option<i32>)> = Statement::typed(
     c"WITH r AS MATERIALIZED (SELECT r.action_no, r.grantable FROM taskq.run r
                                WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
            b AS MATERIALIZED (SELECT FROM taskq.blocked b WHERE b.task_no = $1 FOR UPDATE SKIP LOCKED),
@@ -242,7 +227,6 @@ static FREE: Statement = Statement::new(
       SELECT ((SELECT pg_catalog.count(*) FROM r) + (SELECT pg_catalog.count(*) FROM b)
               + (SELECT pg_catalog.count(*) FROM s) + (SELECT pg_catalog.count(*) FROM p))::integer,
              (SELECT r.action_no FROM r WHERE r.grantable)",
-    &[INT8OID],
 );
 
 fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started {
@@ -295,18 +279,15 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
 }
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
-static LOCK: Statement =
-    Statement::new(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE", &[TEXTOID]);
-static NOTE: Statement = Statement::new(
-    c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1",
-    &[TEXTOID, TIMESTAMPTZOID, TEXTOID],
-);
+static LOCK: Statement<&str, JsonText> =
+    Statement::typed(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
+static NOTE: Statement<(&str, Time, &str)> =
+    Statement::typed(c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1");
 
 /// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
 /// before.
 pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
-    let task: JsonText =
-        LOCK.first(args![name], |row| row.need(1)).ok_or_else(|| Refusal::no_such("schedule", name))?;
+    let task: JsonText = LOCK.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
     // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands still.
     let mut time = now;
     let mut id = format!("{name}@{}", iso_exactly(time));
@@ -319,6 +300,6 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
         spec.id = Some(id.clone());
     }
     insert(specs, Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
-    NOTE.execute(args![name, now, id.as_str()]);
+    NOTE.execute((name, now, id.as_str()));
     Ok(id)
 }

@@ -3,13 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
-
 use super::{Ending, settle};
 use crate::flow::actions::try_limits;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::aside;
 use crate::store::merge_key::{self, MergeKey};
@@ -17,7 +15,7 @@ use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::Freed;
 
 /// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
-static RIDERS: Statement = Statement::new(
+static RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)> = Statement::typed(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -29,11 +27,10 @@ static RIDERS: Statement = Statement::new(
                         WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
                   FOR UPDATE SKIP LOCKED) AS r),
       gone AS (DELETE FROM taskq.run d USING ready AS r WHERE d.task_no = r.task_no)
-      SELECT r.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies FROM ready AS r",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID],
+      SELECT r.leader_no, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
 );
 /// The others stay where they are, under their leaders and no token.
-static RIDERS_ASIDE: Statement = Statement::new(
+static RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::typed(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -48,7 +45,6 @@ static RIDERS_ASIDE: Statement = Statement::new(
          SET grantable = false, aside = -r.leader_no, nonce = 0, deadline = 'infinity', granted_at = NULL,
              actor_id = NULL
         FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID],
 );
 
 /// Lets everything that is ready with these keys ride on the tasks that were just granted; the token of a late actor is
@@ -56,19 +52,14 @@ static RIDERS_ASIDE: Statement = Statement::new(
 pub(crate) fn gather(leaders: &BTreeMap<MergeKey, i64>, now: Time) {
     assign_transaction_id();
     let holders: Vec<i64> = leaders.values().copied().collect();
-    let columns = [&MergeKey::columns(leaders.keys())[..], args![holders]].concat();
-    let riders: Vec<Parked> = RIDERS.query(&columns, |row| Parked {
-        freed: Freed {
-            task_no: row.need(2),
-            tries: row.need(4),
-            failures: row.need(5),
-            dependencies: row.need(6),
-            not_before: None,
-        },
-        position: row.need(3),
-        reason: Reason::Rides(row.need(1)),
+    let (actions, groups, keys) = MergeKey::columns(leaders.keys());
+    let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice());
+    let riders: Vec<Parked> = RIDERS.map(columns(), |(leader, position, freed)| Parked {
+        freed,
+        position,
+        reason: Reason::Rides(leader),
     });
-    RIDERS_ASIDE.execute(&columns);
+    RIDERS_ASIDE.execute(columns());
     park(riders, now);
 }
 

@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{DependencySpec, Element, Reference, TaskSpec, interval_problem, unique};
-use crate::error::{Refusal, Result};
+use crate::error::Result;
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::state::Condition;
@@ -73,7 +73,7 @@ struct RawTask<'a> {
 pub(super) fn parse(n: usize, json: &str, intervals: &mut Intervals, now: Time) -> Result<TaskSpec> {
     let raw: RawTask = read(Element::Task, n, json)?;
     let id = raw.id.map(Cow::into_owned);
-    let refuse = |what: String| Refusal::malformed(n, id.as_deref(), &what);
+    let refuse = |what: String| Element::Task.malformed(n, id.as_deref(), &what);
     let mut interval = |key: &str, text: Option<Cow<str>>| match text {
         None => Ok(None),
         Some(text) => match intervals.get(&text) {
@@ -199,7 +199,7 @@ fn read<'a, T: Deserialize<'a>>(kind: Element, n: usize, json: &'a str) -> Resul
             id: Option<String>,
         }
         let id = serde_json::from_str::<Id>(json).ok().and_then(|element| element.id);
-        Refusal::malformed_element(kind, n, id.as_deref(), &what)
+        kind.malformed(n, id.as_deref(), &what)
     })
 }
 
@@ -267,7 +267,7 @@ pub(super) fn parse_dependency(n: usize, json: &str) -> Result<DependencySpec> {
     let end = |key: &str, id: Option<String>| {
         id.filter(|id| !id.is_empty()).ok_or_else(|| {
             let what = format!("key \"{key}\" is missing or empty");
-            Refusal::malformed_element(Element::Dependency, n, None, &what)
+            Element::Dependency.malformed(n, None, &what)
         })
     };
     Ok(DependencySpec {
@@ -320,7 +320,7 @@ pub(super) fn parse_return(n: usize, json: &str, intervals: &mut Intervals) -> R
         text.map(|text| {
             intervals.get(&text).filter(|i| interval_problem(*i).is_none()).ok_or_else(|| {
                 let what = format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\"");
-                Refusal::malformed_element(Element::Return, n, task_id.as_deref(), &what)
+                Element::Return.malformed(n, task_id.as_deref(), &what)
             })
         })
         .transpose()

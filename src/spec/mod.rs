@@ -107,11 +107,16 @@ impl Element {
             Element::Task => &keys::TASK,
         }
     }
+
+    /// `TQ006`: element `n` (counted from 1) of an array of such is malformed.
+    pub(crate) fn malformed(self, n: usize, id: Option<&str>, what: &str) -> Refusal {
+        Refusal::malformed(self.name(), &self.keys().names(), n, id, what)
+    }
 }
 
 /// The elements of a JSON array, unread.
 fn elements<'a>(json: &'a str, argument: &str, kind: Element) -> Result<Vec<&'a RawValue>> {
-    serde_json::from_str(json).map_err(|_| Refusal::not_an_array(argument, kind, shape::kind(json)))
+    serde_json::from_str(json).map_err(|_| Refusal::not_an_array(argument, kind.name(), shape::kind(json)))
 }
 
 /// One element of an array of dependencies: `{"after", "run", "condition"}`.
@@ -170,7 +175,7 @@ impl TaskSpec {
     /// Checks what the types do not say; `n` is the element's place in the call, counted from 1.
     pub(crate) fn checked(self, n: usize) -> Result<Self> {
         let id = self.id.clone();
-        let refuse = |what: String| Err(Refusal::malformed(n, id.as_deref(), &what));
+        let refuse = |what: String| Err(Element::Task.malformed(n, id.as_deref(), &what));
         check_id(n, self.id.as_deref())?;
         for (key, name) in [
             ("action", Some(self.action.as_str())),
@@ -214,7 +219,7 @@ impl TaskSpec {
 /// Checks the id of element `n` of a call.
 pub(crate) fn check_id(n: usize, id: Option<&str>) -> Result<()> {
     match id.and_then(|id| name_problem("id", id)) {
-        Some(what) => Err(Refusal::malformed(n, id, &what)),
+        Some(what) => Err(Element::Task.malformed(n, id, &what)),
         None => Ok(()),
     }
 }

@@ -3,40 +3,35 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use pgrx::pg_sys::{TEXTARRAYOID, TEXTOID};
-
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::wake;
 
 /// Not in an order: to have one by an index, each action there is would be compared with each of the names.
-static NUMBERS: Statement =
-    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1)", &[TEXTARRAYOID]);
+static NUMBERS: Statement<&[&str], i32> =
+    Statement::typed(c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1)");
 
 /// All numbers that stand for any of the names, in ascending order.
 pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut numbers: Vec<i32> = NUMBERS.query(args![names], |row| row.need(1));
+    let mut numbers: Vec<i32> = NUMBERS.query(names);
     numbers.sort_unstable();
     numbers
 }
 
-static LOOK_UP: Statement = Statement::new(
+static LOOK_UP: Statement<&[&str], (String, i32, bool, bool)> = Statement::typed(
     c"SELECT a.name, pg_catalog.min(a.action_no),
              COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false),
              COALESCE((SELECT s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s
                         WHERE s.name = a.name), false)
         FROM taskq.action a WHERE a.name = ANY ($1) AND NOT a.forgotten GROUP BY a.name",
-    &[TEXTARRAYOID],
 );
-static INTERN: Statement = Statement::new(
+static INTERN: Statement<&str, i32> = Statement::typed(
     c"INSERT INTO taskq.action (action_no, name)
       VALUES (pg_catalog.nextval('taskq.action_no_seq'::pg_catalog.regclass), $1) RETURNING action_no",
-    &[TEXTOID],
 );
 
-static SETTINGS: Statement = Statement::new(
+static SETTINGS: Statement<&str, (bool, bool)> = Statement::typed(
     c"SELECT s.notify, s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s WHERE s.name = $1",
-    &[TEXTOID],
 );
 
 /// A number that stands for a name.
@@ -56,17 +51,15 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
     let names: BTreeSet<&str> = names.collect();
     let wanted: Vec<&str> = names.iter().copied().collect();
     let mut numbers: HashMap<String, Interned> = LOOK_UP
-        .query(args![wanted], |row| {
-            let (action_no, notify) = (row.need(2), row.need(3));
-            (row.need(1), Interned { action_no, notify, gives_lanes: row.need(4) })
+        .map(wanted, |(name, action_no, notify, gives_lanes)| {
+            (name, Interned { action_no, notify, gives_lanes })
         })
         .into_iter()
         .collect();
     for name in names {
         if !numbers.contains_key(name) {
-            if let Some(action_no) = INTERN.first(args![name], |row| row.need(1)) {
-                let (notify, gives_lanes) =
-                    SETTINGS.first(args![name], |row| (row.need(1), row.need(2))).unwrap_or((false, false));
+            if let Some(action_no) = INTERN.first(name) {
+                let (notify, gives_lanes) = SETTINGS.first(name).unwrap_or((false, false));
                 numbers.insert(name.to_owned(), Interned { action_no, notify, gives_lanes });
             }
             wake::new_number(name);

@@ -23,7 +23,7 @@ use super::ready;
 use crate::pg::clock::{self, Time};
 use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{Statement, args};
 use crate::store::lease;
 use crate::store::merge_key::MergeKey;
 use crate::store::ready::Freed;
@@ -55,7 +55,7 @@ pub(crate) fn rides(leader: i64) -> i64 {
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
-static SET_TAKEN: Statement = Statement::new(
+static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::typed(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -65,7 +65,6 @@ static SET_TAKEN: Statement = Statement::new(
         FROM unnest($1, $2) AS u(task_no, aside)
        WHERE r.task_no = u.task_no
       RETURNING r.task_no, r.nonce",
-    &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// Sets aside entries that this transaction has granted: each under the number of its reason, with the time at which
@@ -75,7 +74,7 @@ pub(crate) fn set_taken(entries: &[(i64, i64, Option<Time>)]) {
         return;
     }
     let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(i64, i64)> = SET_TAKEN.query(args![task_nos, reasons], |row| (row.need(1), row.need(2)));
+    let set: Vec<(i64, i64)> = SET_TAKEN.query((task_nos, reasons));
     look_at(&set, entries);
 }
 
@@ -134,19 +133,19 @@ macro_rules! release {
     };
 }
 static RELEASE: Statement = release!("r.aside = ANY ($1)", INT8ARRAYOID);
-static THERE: Statement =
-    Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)", &[INT8ARRAYOID]);
+static THERE: Statement<&[i64], (i64, i64)> =
+    Statement::typed(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
 /// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
 /// reasons.
 pub(crate) fn release(reasons: &[i64]) {
-    if reasons.is_empty() || THERE.execute(args![reasons]) == 0 {
+    if reasons.is_empty() || THERE.execute(reasons) == 0 {
         return;
     }
     assign_transaction_id();
     let actions: Vec<i32> = RELEASE.query(args![reasons], |row| row.need(1));
     ready::announce(&actions);
-    let left: Vec<(i64, i64)> = THERE.query(args![reasons], |row| (row.need(1), row.need(2)));
+    let left: Vec<(i64, i64)> = THERE.query(reasons);
     again(&left);
 }
 
@@ -168,19 +167,17 @@ static LOOK_AGAIN: Statement = release!(
     INT8ARRAYOID,
     INT8ARRAYOID
 );
-static BUSY: Statement = Statement::new(
-    c"SELECT r.task_no, r.nonce FROM taskq.run r
+static BUSY: Statement<(&[i64], &[i64]), (i64, i64)> =
+    Statement::typed(c"SELECT r.task_no, r.nonce FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
-         AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
-    &[INT8ARRAYOID, INT8ARRAYOID],
-);
+         AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))");
 
 /// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
 /// looks whether they may run. Tells whether there were any.
 pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
     let pieces = in_pieces(held.iter().copied());
     let is_there = |(task_nos, nonces): &(Vec<i64>, Vec<i64>)| {
-        BUSY.execute(args![task_nos.as_slice(), nonces.as_slice()]) > 0
+        BUSY.execute((task_nos.as_slice(), nonces.as_slice())) > 0
     };
     let pieces: Vec<_> = pieces.into_iter().filter(is_there).collect();
     if pieces.is_empty() {
@@ -192,7 +189,7 @@ pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
         actions.extend(
             LOOK_AGAIN.query(args![task_nos.as_slice(), nonces.as_slice()], |row| row.need::<i32>(1)),
         );
-        busy.extend(BUSY.query(args![task_nos, nonces], |row| (row.need::<i64>(1), row.need::<i64>(2))));
+        busy.extend(BUSY.query((task_nos, nonces)));
     }
     ready::announce(&actions);
     again(&busy);
@@ -200,30 +197,23 @@ pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
 }
 
 /// Riders are removed once their leader has settled. What somebody holds is not waited for: it is ready again.
-static REMOVE_RIDERS: Statement = Statement::new(
+static REMOVE_RIDERS: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::typed(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)
       DELETE FROM taskq.run r USING free AS f WHERE r.task_no = f.task_no
       RETURNING r.aside, r.task_no, r.tries, r.failures, r.dependencies",
-    &[INT8ARRAYOID],
 );
 
 /// Takes out what rides on tasks that have settled, by these.
 pub(crate) fn riders(leaders: &[i64]) -> HashMap<i64, Vec<Freed>> {
     let reasons: Vec<i64> = leaders.iter().map(|leader| rides(*leader)).collect();
     let mut riders: HashMap<i64, Vec<Freed>> = HashMap::new();
-    if THERE.execute(args![reasons.as_slice()]) == 0 {
+    if THERE.execute(reasons.as_slice()) == 0 {
         return riders;
     }
-    REMOVE_RIDERS.query(args![reasons.as_slice()], |row: Row| {
-        let freed = Freed {
-            task_no: row.need(2),
-            tries: row.need(3),
-            failures: row.need(4),
-            dependencies: row.need(5),
-            not_before: None,
-        };
-        riders.entry(-row.need::<i64>(1)).or_default().push(freed);
+    REMOVE_RIDERS.map(reasons.as_slice(), |(aside, task_no, tries, failures, dependencies)| {
+        let freed = Freed { task_no, tries, failures, dependencies, not_before: None };
+        riders.entry(-aside).or_default().push(freed);
     });
     release(&reasons);
     riders

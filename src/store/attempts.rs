@@ -6,27 +6,23 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::{
-    INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
-};
-
 use super::live::Live;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// How many tries of a task are kept. docs/reference.md gives the same number.
 const MOST: i32 = 100;
 
-static RECORD: Statement = Statement::new(
+/// Task, number of the try, beginning, actor, status; end, outcome.
+static RECORD: Statement<(&[i64], &[i32], &[Time], &[&str], &[&str], Time, &str)> = Statement::typed(
     c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts)
       SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status, ($7 = 'timeout')::integer
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
-    &[INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID, TEXTOID],
 );
 
 /// The same where some of the tasks have more tries than are kept ($8). Nobody else writes to the history of a task whose
 /// live row is ours.
-static RECORD_AND_DROP: Statement = Statement::new(
+static RECORD_AND_DROP: Statement<(&[i64], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> = Statement::typed(
     c"WITH gone AS (
         DELETE FROM taskq.attempt a
          WHERE a.ctid = ANY (ARRAY(
@@ -41,16 +37,6 @@ static RECORD_AND_DROP: Statement = Statement::new(
              ($7 = 'timeout')::integer
              + COALESCE((SELECT pg_catalog.sum(g.timeouts) FROM gone AS g WHERE g.task_no = u.task_no), 0)::integer
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
-    &[
-        INT8ARRAYOID,
-        INT4ARRAYOID,
-        TIMESTAMPTZARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TIMESTAMPTZOID,
-        TEXTOID,
-        INT4OID,
-    ],
 );
 
 /// Records tries that end now without settling their tasks.
@@ -58,27 +44,22 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
     if ended.is_empty() {
         return;
     }
-    let tries = args![
-        ended.iter().map(|(l, _)| l.task_no).collect::<Vec<_>>(),
-        ended.iter().map(|(l, _)| l.tries).collect::<Vec<_>>(),
-        ended.iter().map(|(l, _)| l.granted_at).collect::<Vec<_>>(),
-        ended.iter().map(|(l, _)| l.actor_id.clone()).collect::<Vec<_>>(),
-        ended.iter().map(|(_, status)| status.clone()).collect::<Vec<_>>(),
-        now,
-        outcome,
-    ];
-    if ended.iter().any(|(l, _)| l.tries > MOST) {
-        RECORD_AND_DROP.execute(&[tries.as_slice(), args![MOST]].concat());
+    let task_nos: Vec<i64> = ended.iter().map(|(l, _)| l.task_no).collect();
+    let tries: Vec<i32> = ended.iter().map(|(l, _)| l.tries).collect();
+    let began: Vec<Option<Time>> = ended.iter().map(|(l, _)| l.granted_at).collect();
+    let actors: Vec<Option<&str>> = ended.iter().map(|(l, _)| l.actor_id.as_deref()).collect();
+    let said: Vec<Option<&str>> = ended.iter().map(|(_, status)| status.as_deref()).collect();
+    if tries.iter().any(|tries| *tries > MOST) {
+        RECORD_AND_DROP.execute((task_nos, tries, began, actors, said, now, outcome, MOST));
     } else {
-        RECORD.execute(tries);
+        RECORD.execute((task_nos, tries, began, actors, said, now, outcome));
     }
 }
 
-static TIMEOUTS: Statement = Statement::new(
+static TIMEOUTS: Statement<&[i64], (i64, i32)> = Statement::typed(
     c"SELECT a.task_no, pg_catalog.sum(a.timeouts)::integer FROM taskq.attempt a
        WHERE a.task_no = ANY ($1) AND NOT a.past
        GROUP BY a.task_no",
-    &[INT8ARRAYOID],
 );
 
 /// How many deadlines of these tasks have passed since they were inserted, or retried. Counted from the
@@ -87,43 +68,39 @@ pub(crate) fn timeouts(task_nos: &[i64]) -> HashMap<i64, i32> {
     if task_nos.is_empty() {
         return HashMap::new();
     }
-    TIMEOUTS.query(args![task_nos], |row| (row.need(1), row.need(2))).into_iter().collect()
+    TIMEOUTS.query(task_nos).into_iter().collect()
 }
 
-static MAKE_PAST: Statement = Statement::new(
-    c"UPDATE taskq.attempt a SET past = true WHERE a.task_no = ANY ($1) AND NOT a.past",
-    &[INT8ARRAYOID],
-);
-static DROP_OLDEST: Statement = Statement::new(
+static MAKE_PAST: Statement<&[i64]> =
+    Statement::typed(c"UPDATE taskq.attempt a SET past = true WHERE a.task_no = ANY ($1) AND NOT a.past");
+static DROP_OLDEST: Statement<(&[i64], i32)> = Statement::typed(
     c"DELETE FROM taskq.attempt a
        WHERE a.ctid = ANY (ARRAY(
                SELECT o.ctid FROM unnest($1) AS u(task_no)
                 CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o WHERE o.task_no = u.task_no
                                      ORDER BY o.ended_at DESC, o.num_try DESC OFFSET $2) AS o))",
-    &[INT8ARRAYOID, INT4OID],
 );
-static KEEP_LAST: Statement = Statement::new(
+static KEEP_LAST: Statement<&[i64]> = Statement::typed(
     c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, past)
       SELECT s.task_no, s.tries, s.granted_at, s.settled_at,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
                   WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
              s.actor_id, s.status, true
         FROM taskq.settled s WHERE s.task_no = ANY ($1) AND s.granted_at IS NOT NULL",
-    &[INT8ARRAYOID],
 );
 
 /// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of
 /// the past: what is counted is counted anew.
 pub(crate) fn keep_last(task_nos: &[i64]) {
-    MAKE_PAST.execute(args![task_nos]);
-    DROP_OLDEST.execute(args![task_nos, MOST - 1]);
-    KEEP_LAST.execute(args![task_nos]);
+    MAKE_PAST.execute(task_nos);
+    DROP_OLDEST.execute((task_nos, MOST - 1));
+    KEEP_LAST.execute(task_nos);
 }
 
-static FORGET: Statement =
-    Statement::new(c"DELETE FROM taskq.attempt a WHERE a.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static FORGET: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.attempt a WHERE a.task_no = ANY ($1)");
 
 /// Forgets the history of tasks that are gone or start anew.
 pub(crate) fn forget(task_nos: &[i64]) {
-    FORGET.execute(args![task_nos]);
+    FORGET.execute(task_nos);
 }

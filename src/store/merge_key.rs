@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID};
-
 use super::aside;
 use super::parked::{self, Reason};
 use super::ready;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Arg, Row, Statement, args};
+use crate::pg::statement::{Record, Statement};
 use crate::wake;
 
 /// What tasks share that are merged.
@@ -28,86 +26,92 @@ impl MergeKey {
         Some(MergeKey { action: action.to_owned(), group: group.to_owned(), key: key?.to_owned() })
     }
 
-    /// From three columns of a row: action, group, key.
-    pub(crate) fn read(row: Row, first: i32) -> Self {
-        MergeKey { action: row.need(first), group: row.need(first + 1), key: row.need(first + 2) }
-    }
-
     /// For `unnest(…) AS u(action, group_id, key)`.
-    pub(crate) fn columns<'a>(keys: impl Iterator<Item = &'a MergeKey>) -> [Arg; 3] {
+    pub(crate) fn columns<'a>(
+        keys: impl Iterator<Item = &'a MergeKey>,
+    ) -> (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>) {
         let (mut actions, mut groups, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for key in keys {
             actions.push(key.action.as_str());
             groups.push(key.group.as_str());
             names.push(key.key.as_str());
         }
-        [Arg::new(actions), Arg::new(groups), Arg::new(names)]
+        (actions, groups, names)
     }
 }
 
-static MAKE: Statement = Statement::new(
+/// From three columns: action, group, key.
+impl Record for MergeKey {
+    type Columns = (String, String, String);
+
+    fn of((action, group, key): Self::Columns) -> Self {
+        MergeKey { action, group, key }
+    }
+}
+
+/// [`MergeKey::columns`].
+type Keys = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+static MAKE: Statement<Keys> = Statement::typed(
     c"INSERT INTO taskq.merge_key (action, group_id, key)
       SELECT DISTINCT u.action, u.group_id, u.key FROM unnest($1, $2, $3) AS u(action, group_id, key)
        WHERE NOT EXISTS (SELECT FROM taskq.merge_key m
                           WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key OFFSET 0)
        ORDER BY 1, 2, 3
       ON CONFLICT (action, group_id, key) DO NOTHING",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
-static KEEP: Statement = Statement::new(
+static KEEP: Statement<Keys> = Statement::typed(
     c"SELECT FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                               FOR KEY SHARE) AS m",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
 
 /// Makes the rows of the keys of tasks that are being inserted, and keeps them from being tidied away
 /// before this transaction ends.
 pub(crate) fn make_keys(keys: &[MergeKey]) {
-    let columns = MergeKey::columns(keys.iter());
+    let columns = || MergeKey::columns(keys.iter());
     // A claim or a return that has changed the holder of a key does not conflict with the look; it would
     // with an insert that finds the row. So a row is inserted only where none is seen.
-    while (KEEP.execute(&columns) as usize) < keys.len() {
+    while (KEEP.execute(columns()) as usize) < keys.len() {
         check_for_interrupts();
-        MAKE.execute(&columns);
+        MAKE.execute(columns());
     }
 }
 
 /// Of each of the keys, by its place, the holder.
-static LOOK: Statement = Statement::new(
+static LOOK: Statement<Keys, (i32, Option<i64>)> = Statement::typed(
     c"SELECT u.n::integer, m.holder_no
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u(action, group_id, key, n)
        CROSS JOIN LATERAL (SELECT m.holder_no FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                               FOR NO KEY UPDATE SKIP LOCKED) AS m",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
-static TAKE: Statement = Statement::new(
+static TAKE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::typed(
     c"UPDATE taskq.merge_key m SET holder_no = u.task_no
         FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, task_no)
        WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID],
 );
-static MARK: Statement =
-    Statement::new(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static MARK: Statement<&[i64]> =
+    Statement::typed(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
 
 /// Those of the keys that no task has are taken for these; returns them. The others are locked against the end of the
 /// task that has them, or locked by somebody else.
 pub(crate) fn take(wanted: &BTreeMap<MergeKey, i64>) -> BTreeMap<MergeKey, i64> {
     let all: Vec<(&MergeKey, &i64)> = wanted.iter().collect();
     let free: BTreeMap<MergeKey, i64> = LOOK
-        .query(&MergeKey::columns(wanted.keys()), |row| {
-            let (key, task_no) = all[row.need::<i32>(1) as usize - 1];
-            row.get::<i64>(2).is_none().then(|| (key.clone(), *task_no))
+        .map(MergeKey::columns(wanted.keys()), |(n, holder)| {
+            let (key, task_no) = all[n as usize - 1];
+            holder.is_none().then(|| (key.clone(), *task_no))
         })
         .into_iter()
         .flatten()
         .collect();
     if !free.is_empty() {
         let holders: Vec<i64> = free.values().copied().collect();
-        TAKE.execute(&[&MergeKey::columns(free.keys())[..], args![holders.as_slice()]].concat());
-        MARK.execute(args![holders]);
+        let (actions, groups, keys) = MergeKey::columns(free.keys());
+        TAKE.execute((actions, groups, keys, holders.as_slice()));
+        MARK.execute(holders);
     }
     free
 }
@@ -117,17 +121,15 @@ pub(crate) fn take_alone(key: &MergeKey, task_no: i64) -> bool {
     !take(&BTreeMap::from([(key.clone(), task_no)])).is_empty()
 }
 
-static RELEASE: Statement = Statement::new(
+static RELEASE: Statement<&[i64], MergeKey> = Statement::typed(
     c"UPDATE taskq.merge_key m SET holder_no = NULL WHERE m.holder_no = ANY ($1)
       RETURNING m.action, m.group_id, m.key",
-    &[INT8ARRAYOID],
 );
 /// Actions with entries that are ready with these keys: met by claims that could not lock the key, and left.
-static WAITING: Statement = Statement::new(
+static WAITING: Statement<Keys, i32> = Statement::typed(
     c"SELECT DISTINCT r.action_no FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
                             WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
 
 /// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the
@@ -135,11 +137,8 @@ static WAITING: Statement = Statement::new(
 /// is parked under the keys or rides on the holders, in one go, in the order in which whoever names these tasks locks
 /// them.
 pub(crate) fn release(holders: &[i64]) {
-    let keys: Vec<MergeKey> = RELEASE.query(args![holders], |row| MergeKey::read(row, 1));
-    WAITING
-        .query(&MergeKey::columns(keys.iter()), |row| row.need::<i32>(1))
-        .into_iter()
-        .for_each(wake::ready);
+    let keys = RELEASE.query(holders);
+    WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
     parked::lock(holders, &keys);
     aside::release(&keys.iter().map(aside::key).collect::<Vec<_>>());
     for key in keys {
@@ -159,25 +158,23 @@ pub(crate) fn given_back(holders: &[i64]) {
     aside::release(&holders.iter().map(|holder| aside::rides(*holder)).collect::<Vec<_>>());
 }
 
-static LOCK_UNUSED: Statement = Statement::new(
+static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::typed(
     c"SELECT m.action, m.group_id, m.key
         FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT m.action, m.group_id, m.key FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                               AND m.holder_no IS NULL
                               FOR UPDATE SKIP LOCKED) AS m",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
 /// With a snapshot taken after the rows were locked: whoever was inserting a task with the key held the row
 /// until its commit.
-static TIDY: Statement = Statement::new(
+static TIDY: Statement<Keys> = Statement::typed(
     c"DELETE FROM taskq.merge_key m
        USING unnest($1, $2, $3) AS u(action, group_id, key)
        WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
          AND NOT EXISTS (SELECT FROM taskq.task t, taskq.action a
                           WHERE t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id
                             AND a.action_no = t.action_no AND a.name = u.action OFFSET 0)",
-    &[TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
 
 /// Removes the rows of keys that no task has any more. One that is being used is locked and left; the
@@ -186,9 +183,8 @@ pub(crate) fn tidy(keys: &[MergeKey]) {
     if keys.is_empty() {
         return;
     }
-    let unused: Vec<MergeKey> =
-        LOCK_UNUSED.query(&MergeKey::columns(keys.iter()), |row| MergeKey::read(row, 1));
+    let unused = LOCK_UNUSED.query(MergeKey::columns(keys.iter()));
     if !unused.is_empty() {
-        TIDY.execute(&MergeKey::columns(unused.iter()));
+        TIDY.execute(MergeKey::columns(unused.iter()));
     }
 }

@@ -2,17 +2,15 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TEXTARRAYOID};
-
 use super::{decided, run};
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::pg::table::{self, Look};
 use crate::pg::{clock, sequence};
 
-static TAKE: Statement = Statement::new(
-    c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) FROM pg_catalog.generate_series(1, $1)",
-    &[INT4OID],
+static TAKE: Statement<i32, i64> = Statement::typed(
+    c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+        FROM pg_catalog.generate_series(1, $1)",
 );
 
 /// `count` new numbers, ascending. The transaction has its id before it takes them.
@@ -21,7 +19,7 @@ pub(crate) fn take(count: usize) -> Vec<i64> {
         return Vec::new();
     }
     assign_transaction_id();
-    TAKE.query(args![count as i32], |row| row.need(1))
+    TAKE.query(count as i32)
 }
 
 /// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
@@ -35,11 +33,10 @@ pub(crate) fn look(look: &Look) -> decided::Look {
 }
 
 /// Uses the unique index on `id`; takes no lock.
-static BY_ID: Statement = Statement::new(
+static BY_ID: Statement<&[&str], (String, i64)> = Statement::typed(
     c"SELECT u.id, t.task_no
         FROM pg_catalog.unnest($1) AS u(id)
        CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t",
-    &[TEXTARRAYOID],
 );
 
 /// The numbers of those of the ids that are in the queue.
@@ -47,16 +44,16 @@ pub(crate) fn by_id(ids: &[&str]) -> HashMap<String, i64> {
     if ids.is_empty() {
         return HashMap::new();
     }
-    BY_ID.query(args![ids], |row| (row.need::<String>(1), row.need::<i64>(2))).into_iter().collect()
+    BY_ID.query(ids).into_iter().collect()
 }
 
-static IDS: Statement =
-    Statement::new(c"SELECT t.task_no, t.id FROM taskq.task t WHERE t.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static IDS: Statement<&[i64], (i64, String)> =
+    Statement::typed(c"SELECT t.task_no, t.id FROM taskq.task t WHERE t.task_no = ANY ($1)");
 
 /// The ids of tasks, by number.
 pub(crate) fn ids(task_nos: &[i64]) -> HashMap<i64, String> {
     if task_nos.is_empty() {
         return HashMap::new();
     }
-    IDS.query(args![task_nos], |row| (row.need(1), row.need(2))).into_iter().collect()
+    IDS.query(task_nos).into_iter().collect()
 }

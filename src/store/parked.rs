@@ -1,6 +1,8 @@
 //! Tasks that are ready but for a reason that has no time: they wait in `parked`, under the reason.
 
-use pgrx::pg_sys::{CHARARRAYOID, CHAROID, INT4ARRAYOID, INT8ARRAYOID, INT8OID, TEXTARRAYOID, TEXTOID};
+use std::cmp::Reverse;
+
+use pgrx::pg_sys::{CHARARRAYOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
 
 use super::aside;
 use super::merge_key::MergeKey;
@@ -105,7 +107,7 @@ pub(crate) fn park(parked: &[Parked]) {
     ]);
 }
 
-static UNDER: Statement = Statement::new(
+static UNDER: Statement<(&[i64], &[&str], &[&str], &[&str]), i64> = Statement::typed(
     c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT p.task_no
@@ -113,57 +115,40 @@ static UNDER: Statement = Statement::new(
        CROSS JOIN LATERAL (SELECT p.task_no FROM taskq.parked p
                             WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
                            OFFSET 0) AS p",
-    &[INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
-static LOCK: Statement = Statement::new(
-    c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
-);
+static LOCK: Statement<&[i64]> =
+    Statement::typed(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
 
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
 pub(crate) fn lock(leaders: &[i64], keys: &[MergeKey]) {
-    let columns = [args![leaders], &MergeKey::columns(keys.iter())[..]].concat();
-    let task_nos: Vec<i64> = UNDER.query(&columns, |row| row.need(1));
+    let (actions, groups, keys) = MergeKey::columns(keys.iter());
+    let task_nos = UNDER.query((leaders, actions, groups, keys));
     if !task_nos.is_empty() {
-        LOCK.execute(args![task_nos]);
+        LOCK.execute(task_nos);
     }
 }
 
 /// Walks `parked_reason_idx` or `parked_leader_idx`.
-static UNPARK_NAMED: Statement = Statement::new(
+static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, i64, Freed)> = Statement::typed(
     c"DELETE FROM taskq.parked p
        WHERE p.kind = $1 AND p.kind <> 'm' AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
          AND p.action IS NOT DISTINCT FROM $4
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
-    &[CHAROID, TEXTOID, TEXTOID, TEXTOID],
 );
-static UNPARK_RIDERS: Statement = Statement::new(
+static UNPARK_RIDERS: Statement<i64, (i32, i64, Freed)> = Statement::typed(
     c"DELETE FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = $1
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
-    &[INT8OID],
 );
 
 /// Takes out what is parked under a reason, in the order in which it stood. The caller has locked the row
 /// that holds the reason.
 pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     assign_transaction_id();
-    let read = |row: crate::pg::statement::Row| {
-        let freed = Freed {
-            task_no: row.need(3),
-            tries: row.need(4),
-            failures: row.need(5),
-            dependencies: row.need(6),
-            not_before: None,
-        };
-        (std::cmp::Reverse(row.need::<i32>(1)), row.need::<i64>(2), freed)
-    };
     let mut rows = match reason.stored() {
-        Stored { kind, name: Some(name), key, action, .. } => {
-            UNPARK_NAMED.query(args![kind, name, key, action], read)
-        }
-        Stored { leader, .. } => UNPARK_RIDERS.query(args![leader], read),
+        Stored { kind, name: Some(name), key, action, .. } => UNPARK_NAMED.query((kind, name, key, action)),
+        Stored { leader, .. } => UNPARK_RIDERS.query(leader),
     };
-    rows.sort_by_key(|(priority, position, _)| (*priority, *position));
+    rows.sort_by_key(|(priority, position, _)| (Reverse(*priority), *position));
     rows.into_iter().map(|(_, _, freed)| freed).collect()
 }

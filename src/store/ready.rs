@@ -4,7 +4,7 @@ use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIM
 
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Record, Statement, args};
 use crate::store::notify::notify_ready;
 use crate::wake;
 
@@ -17,6 +17,15 @@ pub(crate) struct Freed {
     pub(crate) dependencies: i32,
     /// Not owned before this time, whatever the task itself says.
     pub(crate) not_before: Option<Time>,
+}
+
+/// From four columns: task_no, tries, failures, dependencies.
+impl Record for Freed {
+    type Columns = (i64, i32, i32, i32);
+
+    fn of((task_no, tries, failures, dependencies): Self::Columns) -> Self {
+        Freed { task_no, tries, failures, dependencies, not_before: None }
+    }
 }
 
 /// The columns of several [`Freed`], for `unnest`.

@@ -1,9 +1,9 @@
 //! The tables, as things that can be locked as a whole.
 
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// Whoever executes a plan locks all tables that it names, also where there is nothing to read.
-static HOLD: Statement = Statement::new(
+static HOLD: Statement<()> = Statement::typed(
     c"          SELECT FROM taskq.action WHERE false
       UNION ALL SELECT FROM taskq.action_setting WHERE false
       UNION ALL SELECT FROM taskq.task WHERE false
@@ -20,7 +20,6 @@ static HOLD: Statement = Statement::new(
       UNION ALL SELECT FROM taskq.slot WHERE false
       UNION ALL SELECT FROM taskq.bucket WHERE false
       UNION ALL SELECT FROM taskq.task_group WHERE false",
-    &[],
 );
 
 /// Keeps others from locking the tables that waiters look at for themselves, until the transaction ends; waits for
@@ -29,5 +28,5 @@ static HOLD: Statement = Statement::new(
 /// To be called before a waiter registers. A look that had to wait for such a lock would miss what is committed
 /// meanwhile: its snapshot is older, and Postgres resets the latch while it waits.
 pub(crate) fn hold() {
-    HOLD.execute(args![]);
+    HOLD.execute(());
 }

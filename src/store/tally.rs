@@ -11,11 +11,9 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
-
 use crate::pg::clock::Time;
 use crate::pg::session::is_read_committed;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::state::Outcome;
 
 /// What changes in the numbers of a group.
@@ -35,16 +33,15 @@ impl Change {
     }
 }
 
-static APPEND: Statement = Statement::new(
+static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], Time)> = Statement::typed(
     c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
       SELECT u.group_id, false, u.tasks, u.completed, u.aborted, '-infinity',
              CASE WHEN u.tasks > 0 THEN $5 ELSE 'infinity' END, '-infinity'
         FROM unnest($1, $2, $3, $4) AS u(group_id, tasks, completed, aborted)",
-    &[TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// By the groups of tasks, which have to be looked up; those without one are left out.
-static APPEND_FOR: Statement = Statement::new(
+static APPEND_FOR: Statement<(&[i64], &[i64], &[i64], bool, Time), String> = Statement::typed(
     c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
       SELECT t.group_id, false, 0, pg_catalog.sum(u.completed), pg_catalog.sum(u.aborted),
              CASE WHEN $4 THEN pg_catalog.date_bin('10 seconds', $5, '2000-01-01') ELSE '-infinity' END,
@@ -54,7 +51,6 @@ static APPEND_FOR: Statement = Statement::new(
        WHERE t.group_id IS NOT NULL
        GROUP BY t.group_id
       RETURNING group_id",
-    &[INT8ARRAYOID, INT8ARRAYOID, INT8ARRAYOID, BOOLOID, TIMESTAMPTZOID],
 );
 
 /// Tasks of groups were inserted.
@@ -83,13 +79,13 @@ pub(crate) fn removed<'a>(tasks: impl Iterator<Item = (&'a str, Option<Outcome>)
 
 fn append(changes: &BTreeMap<&str, Change>, now: Time) {
     if !changes.is_empty() {
-        APPEND.execute(args![
+        APPEND.execute((
             changes.keys().copied().collect::<Vec<_>>(),
             changes.values().map(|c| c.tasks).collect::<Vec<_>>(),
             changes.values().map(|c| c.completed).collect::<Vec<_>>(),
             changes.values().map(|c| c.aborted).collect::<Vec<_>>(),
             now,
-        ]);
+        ));
     }
 }
 
@@ -117,16 +113,13 @@ fn append_for(ends: &[(i64, Outcome)], number: i64, now: Time) {
     }
     let of = |outcome| ends.iter().map(|(_, o)| if *o == outcome { number } else { 0 }).collect::<Vec<_>>();
     let groups: BTreeSet<String> = APPEND_FOR
-        .query(
-            args![
-                ends.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(),
-                of(Outcome::Completed),
-                of(Outcome::Aborted),
-                number > 0,
-                now,
-            ],
-            |row| row.need(1),
-        )
+        .query((
+            ends.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(),
+            of(Outcome::Completed),
+            of(Outcome::Aborted),
+            number > 0,
+            now,
+        ))
         .into_iter()
         .collect();
     if !groups.is_empty() {
@@ -145,8 +138,8 @@ const MOST: i32 = 2000;
 const RECENT: i64 = 600_000_000;
 
 /// Takes rows that nobody else holds, and puts their sums in their place.
-static FOLD: Statement = Statement::new(
-    c"WITH taken AS (
+static FOLD: Statement<(&str, i32, Time), i64> =
+    Statement::typed(c"WITH taken AS (
         DELETE FROM taskq.group_tally d
          WHERE d.ctid = ANY (ARRAY(
                  SELECT g.ctid FROM taskq.group_tally g
@@ -164,9 +157,7 @@ static FOLD: Statement = Statement::new(
                                                   OR pg_catalog.sum(a.aborted) <> 0)
          GROUP BY t.span
         HAVING pg_catalog.sum(t.tasks) <> 0 OR pg_catalog.sum(t.completed) <> 0 OR pg_catalog.sum(t.aborted) <> 0)
-      SELECT pg_catalog.count(*) FROM taken",
-    &[TEXTOID, INT4OID, TIMESTAMPTZOID],
-);
+      SELECT pg_catalog.count(*) FROM taken");
 
 /// Folds what there is of these groups; returns how many rows that took.
 ///
@@ -176,21 +167,20 @@ fn fold(groups: &BTreeSet<String>, now: Time) -> i64 {
         return 0;
     }
     let before = Time(now.0.saturating_sub(RECENT));
-    let taken = |group: &String| FOLD.first(args![group.as_str(), MOST, before], |row| row.need::<i64>(1));
+    let taken = |group: &String| FOLD.first((group.as_str(), MOST, before));
     groups.iter().filter_map(taken).sum()
 }
 
-static UNFOLDED: Statement = Statement::new(
+static UNFOLDED: Statement<i32, String> = Statement::typed(
     c"SELECT x.group_id
         FROM (SELECT g.group_id FROM taskq.group_tally g WHERE NOT g.folded
                ORDER BY g.group_id LIMIT $1) AS x
        GROUP BY x.group_id",
-    &[INT4OID],
 );
 
 /// Folds up to `bound` rows that nobody has folded yet; whether there were any, and whether there may be more.
 pub(crate) fn fold_some(bound: i32, now: Time) -> (bool, bool) {
-    let groups: BTreeSet<String> = UNFOLDED.query(args![bound], |row| row.need(1)).into_iter().collect();
+    let groups: BTreeSet<String> = UNFOLDED.query(bound).into_iter().collect();
     let taken = fold(&groups, now);
     (taken > 0, taken >= i64::from(bound))
 }

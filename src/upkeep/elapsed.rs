@@ -12,7 +12,6 @@ use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, ItemPointerData, TIMESTAMPTZO
 
 use super::holders;
 use crate::flow::actions::try_limits;
-use crate::flow::slots;
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, check_for_interrupts};
 use crate::pg::statement::{Statement, args};
@@ -20,6 +19,7 @@ use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::lease::{append, tidy};
 use crate::store::live::Live;
+use crate::store::slot;
 use crate::store::{aside, attempts, merge_key, ready};
 use crate::token::{in_pieces, nonce};
 
@@ -250,7 +250,7 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
     let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
     let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
     let seated = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
-    slots::release(&seated.collect::<Vec<_>>());
+    slot::release(&seated.collect::<Vec<_>>());
     let (mut exhausted, mut left) = (Vec::new(), Vec::new());
     for live in locked {
         let limit = limits.get(&live.task_no).copied().unwrap_or_default();

@@ -7,29 +7,25 @@
 
 use std::collections::HashSet;
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
-
 use crate::pg::clock::Time;
 use crate::pg::session;
-use crate::pg::statement::{Statement, args};
-use crate::store::live::Live;
+use crate::pg::statement::Statement;
+use crate::store::live::{InRun, Live};
 use crate::store::merge_key::MergeKey;
 
-static RUN: Statement = Statement::new(
+static RUN: Statement<(&[i64], Time), InRun> = Statement::typed(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $2 AND r.keyed
          FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
-static KEYS: Statement = Statement::new(
+static KEYS: Statement<&[i64], (i64, MergeKey)> = Statement::typed(
     c"SELECT m.holder_no, m.action, m.group_id, m.key FROM taskq.merge_key m WHERE m.holder_no = ANY ($1)
          FOR NO KEY UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID],
 );
 /// What is parked on behalf of each holder. Nothing comes to it any more: that takes the row of the key, or the task.
-static PARKED: Statement = Statement::new(
+static PARKED: Statement<(&[i64], &[&str], &[&str], &[&str]), (i64, i64)> = Statement::typed(
     c"SELECT p.leader_no, p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT u.holder_no, p.task_no
@@ -37,11 +33,9 @@ static PARKED: Statement = Statement::new(
        CROSS JOIN LATERAL (SELECT p.task_no FROM taskq.parked p
                             WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
                            OFFSET 0) AS p",
-    &[INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID],
 );
-static LOCK_PARKED: Statement = Statement::new(
+static LOCK_PARKED: Statement<&[i64], i64> = Statement::typed(
     c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID],
 );
 
 /// How often those are left out that cannot be had, before all are left alone.
@@ -63,7 +57,7 @@ pub(super) fn lock(mut task_nos: Vec<i64>, now: Time) -> Vec<Live> {
 
 /// All of them, or which of them others have in hand.
 fn try_lock(task_nos: &[i64], now: Time) -> Result<Vec<Live>, HashSet<i64>> {
-    let locked = RUN.query(args![task_nos, now], Live::in_run);
+    let locked = RUN.map((task_nos, now), |InRun(live)| live);
     let mut busy: HashSet<i64> = task_nos.iter().copied().collect();
     locked.iter().for_each(|live| {
         busy.remove(&live.task_no);
@@ -71,17 +65,17 @@ fn try_lock(task_nos: &[i64], now: Time) -> Result<Vec<Live>, HashSet<i64>> {
     let holders: Vec<i64> = locked.iter().map(|live| live.task_no).collect();
     let mut without_key: HashSet<i64> = holders.iter().copied().collect();
     let (mut with_key, mut keys) = (Vec::new(), Vec::new());
-    for (holder, key) in KEYS.query(args![holders], |row| (row.need::<i64>(1), MergeKey::read(row, 2))) {
+    for (holder, key) in KEYS.query(holders) {
         without_key.remove(&holder);
         with_key.push(holder);
         keys.push(key);
     }
     busy.extend(without_key);
-    let columns = [args![with_key], &MergeKey::columns(keys.iter())[..]].concat();
-    let parked: Vec<(i64, i64)> = PARKED.query(&columns, |row| (row.need(1), row.need(2)));
+    let (actions, groups, keys) = MergeKey::columns(keys.iter());
+    let parked = PARKED.query((with_key, actions, groups, keys));
     if !parked.is_empty() {
         let all: Vec<i64> = parked.iter().map(|(_, task_no)| *task_no).collect();
-        let ours: HashSet<i64> = LOCK_PARKED.query(args![all], |row| row.need(1)).into_iter().collect();
+        let ours: HashSet<i64> = LOCK_PARKED.query(all).into_iter().collect();
         busy.extend(parked.iter().filter(|(_, n)| !ours.contains(n)).map(|(holder, _)| *holder));
     }
     if busy.is_empty() { Ok(locked) } else { Err(busy) }

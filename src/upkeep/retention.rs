@@ -7,13 +7,13 @@ use std::collections::{BTreeSet, HashMap};
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
 use super::{STEP, low_ends};
-use crate::flow::slots;
 use crate::insert::unique;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
 use crate::pg::statement::{Statement, args};
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
+use crate::store::slot;
 use crate::store::{attempts, before_commit, live, progress, tally};
 
 /// Walks `settled_expires_idx`.
@@ -53,7 +53,7 @@ pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: 
     let gone = remove_rows(task_nos);
     let groups: BTreeSet<String> = gone.grouped.iter().map(|(_, group)| group.clone()).collect();
     tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
-    slots::tidy(&groups.into_iter().collect::<Vec<_>>());
+    slot::tidy(&groups.into_iter().collect::<Vec<_>>());
     merge_key::tidy(&gone.merge_keys.into_iter().collect::<Vec<_>>());
     unique::tidy(&gone.unique_keys);
     gone.count

@@ -15,7 +15,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
-use crate::spec;
+use crate::spec::{self, Element};
 use crate::verbs::insert::json;
 
 /// `taskq._chain(blocks jsonb) -> jsonb`, the body of `taskq.chain(VARIADIC blocks jsonb[])`
@@ -87,7 +87,7 @@ fn parse_block(n: usize, json: &str) -> Result<Vec<Task>> {
     };
     for task in &mut tasks {
         match task.get("id").map(|id| serde_json::from_str::<Option<String>>(id.get())) {
-            Some(Err(_)) => return Err(Refusal::malformed(n, None, "key \"id\" is not a string")),
+            Some(Err(_)) => return Err(Element::Task.malformed(n, None, "key \"id\" is not a string")),
             Some(Ok(Some(_))) => {}
             Some(Ok(None)) | None => {
                 task.insert("id".to_owned(), raw(&new_id()));
@@ -96,7 +96,7 @@ fn parse_block(n: usize, json: &str) -> Result<Vec<Task>> {
         for key in ["depends_on", "to_signal_after"] {
             references(task, key).map_err(|()| {
                 let what = format!("key \"{key}\" is not an array of ids or of {{\"id\", \"condition\"}}");
-                Refusal::malformed(n, id_of(task).as_deref(), &what)
+                Element::Task.malformed(n, id_of(task).as_deref(), &what)
             })?;
         }
     }
@@ -104,7 +104,7 @@ fn parse_block(n: usize, json: &str) -> Result<Vec<Task>> {
 }
 
 fn not_a_block(n: usize) -> Refusal {
-    Refusal::malformed(n, None, "a block is a task (a JSON object) or an array of tasks")
+    Element::Task.malformed(n, None, "a block is a task (a JSON object) or an array of tasks")
 }
 
 fn id_of(task: &Task) -> Option<String> {

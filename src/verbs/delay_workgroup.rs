@@ -1,7 +1,7 @@
 //! `delay_workgroup`: a workgroup is held back for a while.
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use crate::error::{or_throw, required};
@@ -32,48 +32,45 @@ static SET: Statement = Statement::new(
       ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before",
     &[TEXTOID, TIMESTAMPTZOID],
 );
-static BEFORE: Statement =
-    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE", &[TEXTOID]);
+static BEFORE: Statement<&str, Time> =
+    Statement::typed(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
 /// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
 /// see `store::order`.
-static SET_ASIDE: Statement = Statement::new(
+static SET_ASIDE: Statement<(&str, Time), i64> = Statement::typed(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
          AND s.held_back AND s.due > $2
        ORDER BY s.task_no FOR UPDATE",
-    &[TEXTOID, TIMESTAMPTZOID],
 );
 /// Those with a later time of their own keep that.
-static BRING_FORWARD: Statement = Statement::new(
+static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::typed(
     c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
                                                         WHERE t.task_no = s.task_no))
        WHERE s.task_no = ANY ($1)
       RETURNING s.action_no",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// Actions with entries of the workgroup that are ready.
-static READY: Statement = Statement::new(
+static READY: Statement<&str, i32> = Statement::typed(
     c"SELECT DISTINCT r.action_no
         FROM (SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1 OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
                             WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
-    &[TEXTOID],
 );
 
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
 /// until then are brought forward.
 fn set(name: &str, until: Time) {
-    let before: Option<Time> = BEFORE.first(args![name], |row| row.need(1));
+    let before: Option<Time> = BEFORE.first(name);
     SET.execute(args![name, until]);
     if before.is_some_and(|before| before > until) {
-        let task_nos: Vec<i64> = SET_ASIDE.query(args![name, until], |row| row.need(1));
-        for action_no in BRING_FORWARD.query(args![task_nos, until], |row| row.need(1)) {
+        let task_nos: Vec<i64> = SET_ASIDE.query((name, until));
+        for action_no in BRING_FORWARD.query((task_nos, until)) {
             wake::ready(action_no);
         }
         // Claims look again whether it is time.
         aside::release(&[aside::workgroup(name)]);
         // And calls that sleep look at those that no claim has moved.
-        READY.query(args![name], |row| row.need::<i32>(1)).into_iter().for_each(wake::ready_for_all);
+        READY.query(name).into_iter().for_each(wake::ready_for_all);
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::datum::AnyElement;
-use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
@@ -12,7 +11,7 @@ use crate::insert::{
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::pg::clock;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
@@ -70,9 +69,8 @@ fn taskq_add_dependencies(
 }
 
 /// Every stored edge between the given ends, with its condition.
-static STORED: Statement = Statement::new(
+static STORED: Statement<&[i64], (i64, i64, i8)> = Statement::typed(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
-    &[INT8ARRAYOID],
 );
 
 /// Adds the edges and returns how many of those asked for block their task now.
@@ -155,7 +153,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
 fn not_stored_yet(asked: &EdgeSet, names: &HashMap<i64, String>) -> Result<EdgeSet> {
     let runs: Vec<i64> = asked.edges.iter().map(|e| e.run).collect::<HashSet<_>>().into_iter().collect();
     let stored: HashMap<(i64, i64), Condition> = STORED
-        .query(args![runs], |row| ((row.need(1), row.need(2)), Condition::from_stored(row.need(3))))
+        .map(runs, |(after_no, run_no, condition)| ((after_no, run_no), Condition::from_stored(condition)))
         .into_iter()
         .collect();
     let mut new = EdgeSet::default();

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use pgrx::datum::{Interval, Uuid};
-use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, INT8OID, TEXTOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use super::args::pairs;
 use crate::error::{Refusal, Result, required};
-use crate::flow::slots::{self, Ask, Limit, Seat};
 use crate::pg::clock::{self, Time};
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Row, Statement, args};
@@ -17,6 +16,7 @@ use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::lease::{self, Left};
 use crate::store::merge_key::{self, MergeKey};
+use crate::store::slot::{self, Ask, Limit, Seat};
 use crate::token::{Token, in_pieces, nonce};
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
@@ -32,20 +32,18 @@ fn taskq_extend_tasks_ownership(
 
 /// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
 /// whose deadline has passed.
-static LOCK: Statement = Statement::new(
+static LOCK: Statement<(&[i64], &[i64])> = Statement::typed(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
        ORDER BY r.task_no FOR NO KEY UPDATE",
-    &[INT8ARRAYOID, INT8ARRAYOID],
 );
 /// With the deadlines that were: a look at the rows, which locks them, has these.
-static EXTEND: Statement = Statement::new(
+static EXTEND: Statement<(&[i64], &[i64], Time, &str), (i64, i64, Time)> = Statement::typed(
     c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
         FROM (SELECT o.task_no, o.deadline FROM taskq.run o
                WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
                  FOR NO KEY UPDATE) AS o
        WHERE r.task_no = o.task_no AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
       RETURNING r.task_no, r.nonce, o.deadline",
-    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TEXTOID],
 );
 
 fn extend(
@@ -70,14 +68,14 @@ fn extend(
         let pieces = in_pieces(held.values().map(|token| token.pair()));
         if held.len() > 1 {
             for (task_nos, nonces) in &pieces {
-                LOCK.execute(args![task_nos.as_slice(), nonces.as_slice()]);
+                LOCK.execute((task_nos.as_slice(), nonces.as_slice()));
             }
         }
         let extend = |(task_nos, nonces)| {
-            EXTEND.query(args![task_nos, nonces, deadline, actor_id], |row| Left {
-                task_no: row.need(1),
-                nonce: row.need(2),
-                deadline: row.need(3),
+            EXTEND.map((task_nos, nonces, deadline, actor_id), |(task_no, nonce, deadline)| Left {
+                task_no,
+                nonce,
+                deadline,
             })
         };
         let left: Vec<Left> = pieces.into_iter().flat_map(extend).collect();
@@ -117,10 +115,9 @@ static LATE: Statement = Statement::new(
        ORDER BY r.task_no FOR NO KEY UPDATE OF r",
     &[INT8ARRAYOID, INT8ARRAYOID],
 );
-static HOLD: Statement = Statement::new(
+static HOLD: Statement<(i64, Time, &str, bool)> = Statement::typed(
     c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
        WHERE r.task_no = $1",
-    &[INT8OID, TIMESTAMPTZOID, TEXTOID, BOOLOID],
 );
 
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
@@ -148,7 +145,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
     let look = |(task_nos, nonces)| LATE.query(args![task_nos, nonces], read);
     let rows: Vec<Late> = pieces.into_iter().flat_map(look).collect();
     // Others may have found a slot locked that is not used in the end, or could not make one meanwhile.
-    rows.iter().flat_map(|late| &late.asks).for_each(|ask| slots::wake(&ask.limit));
+    rows.iter().flat_map(|late| &late.asks).for_each(|ask| slot::wake(&ask.limit));
     rows.into_iter()
         .filter(|late| {
             let Some(seats) = late.seats() else { return false };
@@ -157,8 +154,8 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
             {
                 return false;
             }
-            slots::occupy(&seats);
-            HOLD.execute(args![late.task_no, deadline, actor_id, !seats.is_empty()]);
+            slot::occupy(&seats);
+            HOLD.execute((late.task_no, deadline, actor_id, !seats.is_empty()));
             true
         })
         .map(|late| (late.task_no, late.nonce))
@@ -176,7 +173,7 @@ struct Late {
 impl Late {
     /// A slot of each of its limits; `None` if one of them is full. Waits for nobody.
     fn seats(&self) -> Option<Vec<Seat<'_>>> {
-        let free = slots::lock_free(&self.asks).slots;
+        let free = slot::lock_free(&self.asks).slots;
         let seats = self.asks.iter().zip(free).map(|(ask, free)| {
             Some(Seat { limit: &ask.limit, position: *free.first()?, task_no: self.task_no })
         });

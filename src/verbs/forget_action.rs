@@ -4,36 +4,30 @@
 //! nobody waits for anybody because of names. No later insertion takes the number: the name gets another one then. What
 //! slipped in meanwhile is a task like any other, since claims look at all numbers of a name.
 
-use pgrx::pg_sys::{INT4ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::rates;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
-static NUMBERS: Statement = Statement::new(
-    c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten ORDER BY a.action_no FOR UPDATE",
-    &[TEXTOID],
+static NUMBERS: Statement<&str, i32> = Statement::typed(
+    c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten
+       ORDER BY a.action_no FOR UPDATE",
 );
-static IS_SET: Statement =
-    Statement::new(c"SELECT true FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE", &[TEXTOID]);
+static IS_SET: Statement<&str, bool> =
+    Statement::typed(c"SELECT true FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE");
 
 /// Looks through all tasks: there is no index on their actions, and nobody forgets names often.
-static TASK: Statement = Statement::planned_each_time(
-    c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1",
-    &[INT4ARRAYOID],
-);
-static SCHEDULE: Statement = Statement::planned_each_time(
+static TASK: Statement<&[i32], String> =
+    Statement::typed_each_time(c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1");
+static SCHEDULE: Statement<&str, String> = Statement::typed_each_time(
     c"SELECT s.name FROM taskq.schedule s WHERE s.task ->> 'action' = $1 ORDER BY s.name LIMIT 1",
-    &[TEXTOID],
 );
-static FORGET: Statement = Statement::new(
-    c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)",
-    &[INT4ARRAYOID],
-);
-static UNSET: Statement = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1", &[TEXTOID]);
-static REMOVE_SLOTS: Statement =
-    Statement::new(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL", &[TEXTOID]);
+static FORGET: Statement<&[i32]> =
+    Statement::typed(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");
+static UNSET: Statement<&str> = Statement::typed(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+static REMOVE_SLOTS: Statement<&str> =
+    Statement::typed(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");
 
 /// `taskq.forget_action(action) -> void`
 #[pg_extern(sql = "")]
@@ -42,20 +36,20 @@ fn taskq_forget_action(action: Option<&str>) {
 }
 
 fn forget(name: &str) -> Result<()> {
-    let is_set = IS_SET.first(args![name], |row| row.need::<bool>(1)).is_some();
-    let action_nos: Vec<i32> = NUMBERS.query(args![name], |row| row.need(1));
+    let is_set = IS_SET.first(name).is_some();
+    let action_nos: Vec<i32> = NUMBERS.query(name);
     if action_nos.is_empty() && !is_set {
         return Err(Refusal::no_such("action", name));
     }
-    if let Some(id) = TASK.first(args![action_nos.as_slice()], |row| row.need::<String>(1)) {
+    if let Some(id) = TASK.first(action_nos.as_slice()) {
         return Err(Refusal::action_in_use(name, &format!("Task \"{id}\" has it.")));
     }
-    if let Some(schedule) = SCHEDULE.first(args![name], |row| row.need::<String>(1)) {
+    if let Some(schedule) = SCHEDULE.first(name) {
         return Err(Refusal::action_in_use(name, &format!("Schedule \"{schedule}\" inserts tasks of it.")));
     }
-    FORGET.execute(args![action_nos]);
-    UNSET.execute(args![name]);
+    FORGET.execute(action_nos);
+    UNSET.execute(name);
     rates::fit(name, None);
-    REMOVE_SLOTS.execute(args![name]);
+    REMOVE_SLOTS.execute(name);
     Ok(())
 }

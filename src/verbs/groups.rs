@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{BOOLOID, INT8ARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::fold;
@@ -50,7 +49,7 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
         // Before the rows of tasks, as whoever sets the group has it.
-        LOCK.execute(args![group]);
+        LOCK.execute(group);
         restartable(|| delete(group))
     })
 }
@@ -70,16 +69,15 @@ fn taskq_reset_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| known(group_id).and_then(|group| restartable(|| reset(group, clock::now()))))
 }
 
-static KNOWN: Statement = Statement::new(
+static KNOWN: Statement<&str, bool> = Statement::typed(
     c"SELECT EXISTS (SELECT FROM taskq.task t WHERE t.group_id = $1)
           OR EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = $1)",
-    &[TEXTOID],
 );
 
 /// A group that has tasks, or that was paused or set.
 fn known(group_id: Option<&str>) -> Result<&str> {
     let group = required("group_id", group_id)?;
-    match KNOWN.first(args![group], |row| row.need::<bool>(1)) {
+    match KNOWN.first(group) {
         Some(true) => {
             rights::check_tasks(Doing::Change, members_of_interest(group))?;
             Ok(group)
@@ -93,56 +91,49 @@ fn members_of_interest(group: &str) -> impl Iterator<Item = i64> {
     std::iter::once_with(|| members(group)).flatten()
 }
 
-static MEMBERS: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no",
-    &[TEXTOID],
-);
+static MEMBERS: Statement<&str, i64> =
+    Statement::typed(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
 
 fn members(group: &str) -> Vec<i64> {
-    MEMBERS.query(args![group], |row| row.need(1))
+    MEMBERS.query(group)
 }
 
 /// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
 /// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.
-static SET_PAUSED: Statement = Statement::new(
+static SET_PAUSED: Statement<(&str, bool)> = Statement::typed(
     c"INSERT INTO taskq.task_group AS g (group_id, paused) VALUES ($1, $2)
       ON CONFLICT (group_id) DO UPDATE SET paused = EXCLUDED.paused WHERE g.paused <> EXCLUDED.paused",
-    &[TEXTOID, BOOLOID],
 );
 
 fn set_paused(group: &str, paused: bool) -> bool {
-    SET_PAUSED.execute(args![group, paused]) > 0
+    SET_PAUSED.execute((group, paused)) > 0
 }
 
-static PENDING: Statement = Statement::new(
+static PENDING: Statement<&str, i64> = Statement::typed(
     c"SELECT pg_catalog.count(*) FROM taskq.task t
        WHERE t.group_id = $1
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)
          AND NOT EXISTS (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0)",
-    &[TEXTOID],
 );
 
 fn pending(group: &str) -> i64 {
-    PENDING.first(args![group], |row| row.need(1)).unwrap_or(0)
+    PENDING.first(group).unwrap_or(0)
 }
 
-static PAUSED: Statement = Statement::new(
-    c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE",
-    &[TEXTOID],
-);
+static PAUSED: Statement<&str, bool> =
+    Statement::typed(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
 /// Actions with entries of the group that are ready.
-static READY: Statement = Statement::new(
+static READY: Statement<&str, i32> = Statement::typed(
     c"SELECT DISTINCT r.action_no
         FROM (SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
                             WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
-    &[TEXTOID],
 );
 
 /// What was parked under the group comes back to the end of its priority, in its old order.
 fn resume(group: &str) -> i64 {
-    if PAUSED.first(args![group], |row| row.need::<bool>(1)).is_none() {
+    if PAUSED.first(group).is_none() {
         return 0;
     }
     set_paused(group, false);
@@ -150,15 +141,14 @@ fn resume(group: &str) -> i64 {
     aside::release(&[reason.aside()]);
     ready::make_ready(&parked::release(&reason));
     // Those that no claim has moved were passed over by calls that sleep now.
-    READY.query(args![group], |row| row.need::<i32>(1)).into_iter().for_each(wake::ready_for_all);
+    READY.query(group).into_iter().for_each(wake::ready_for_all);
     pending(group)
 }
 
-static LOCK: Statement =
-    Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE", &[TEXTOID]);
+static LOCK: Statement<&str> =
+    Statement::typed(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 /// What was set for the group goes with it.
-static FORGET: Statement =
-    Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1", &[TEXTOID]);
+static FORGET: Statement<&str> = Statement::typed(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
 /// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
@@ -188,16 +178,15 @@ fn delete(group: &str) -> Result<i64> {
         ));
     }
     let deleted = delete_locked(task_nos, rows, clock::now());
-    FORGET.execute(args![group]);
+    FORGET.execute(group);
     Ok(deleted)
 }
 
-static SEEDS: Statement = Statement::new(
+static SEEDS: Statement<&str, i64> = Statement::typed(
     c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no",
-    &[TEXTOID],
 );
-static FORGET_REPORTS: Statement =
-    Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static FORGET_REPORTS: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)");
 
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
@@ -207,7 +196,7 @@ static FORGET_REPORTS: Statement =
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);
-    let seeds: Vec<i64> = SEEDS.query(args![group], |row| row.need(1));
+    let seeds: Vec<i64> = SEEDS.query(group);
     let stay: Vec<i64> = if seeds.is_empty() { all.clone() } else { seeds };
     let staying: HashSet<i64> = stay.iter().copied().collect();
     let go: Vec<i64> = all.iter().copied().filter(|n| !staying.contains(n)).collect();
@@ -225,7 +214,7 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     let holders: Vec<i64> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
     merge_key::given_back(&holders);
-    FORGET_REPORTS.execute(args![stay.as_slice()]);
+    FORGET_REPORTS.execute(stay.as_slice());
     place(&stay, &rows.values().map(|r| (r.task_no, r.dependencies)).collect(), now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;

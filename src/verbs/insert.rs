@@ -9,7 +9,7 @@ use crate::pg::clock::{self, Time};
 use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
 use crate::rights;
-use crate::spec::{self, Reference, TaskSpec, interval_problem};
+use crate::spec::{self, Element, Reference, TaskSpec, interval_problem};
 use crate::state::Condition;
 use crate::words::word;
 
@@ -251,7 +251,7 @@ impl Keys {
     /// A task for each id and body. What is wrong with the keys is so with the first of them.
     fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
         let first = tasks.first().and_then(|(id, _)| id.clone());
-        let refuse = |what: &str| Refusal::malformed(1, first.as_deref(), what);
+        let refuse = |what: &str| Element::Task.malformed(1, first.as_deref(), what);
         let action = self.action.ok_or_else(|| refuse("argument \"action\" is NULL"))?;
         let metadata = self.metadata.and_then(JsonText::from_argument);
         if metadata.as_ref().is_some_and(|m| !m.0.starts_with('{')) {
@@ -294,7 +294,7 @@ impl Keys {
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
                 Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|what| {
-                    Refusal::malformed(n, id.as_deref(), &format!("argument \"unique_by\": {what}"))
+                    Element::Task.malformed(n, id.as_deref(), &format!("argument \"unique_by\": {what}"))
                 })?,
                 None => None,
             };
@@ -310,7 +310,7 @@ fn references(ids: Option<Vec<Option<String>>>) -> Result<Vec<Reference>> {
         .into_iter()
         .map(|id| match id {
             Some(id) => Ok(Reference { id, condition: Condition::default() }),
-            None => Err(Refusal::malformed(1, None, "a dependency is NULL")),
+            None => Err(Element::Task.malformed(1, None, "a dependency is NULL")),
         })
         .collect()
 }

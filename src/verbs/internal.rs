@@ -1,5 +1,5 @@
-//! Functions that only the extension itself calls, through SQL, for the owner's rights and the settings that come with it;
-//! and the clock.
+//! Functions that the extension itself calls, through SQL: from statements and views, or for the owner's rights and the
+//! settings that come with a function; and the clock.
 
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
@@ -7,12 +7,20 @@ use pgrx::prelude::*;
 use crate::error::{or_throw, required};
 use crate::pg::clock;
 use crate::upkeep::steps;
+use crate::words::words;
 use crate::{settle, upkeep};
 
 /// `taskq.clock() -> timestamptz`: now, by the queue's clock.
 #[pg_extern(sql = "")]
 fn taskq_clock() -> Option<TimestampWithTimeZone> {
     timestamp(clock::now())
+}
+
+/// `taskq._check_words(argument text, given text[], known text[]) -> void`: refuses a word that is not known.
+#[pg_extern(sql = "")]
+fn taskq_check_words(argument: &str, given: Vec<Option<String>>, known: Vec<Option<String>>) {
+    let known: Vec<&str> = known.iter().flatten().map(String::as_str).collect();
+    or_throw(words(argument, given, &known));
 }
 
 /// `taskq._before_commit() -> void`: the last look at deferred signals.

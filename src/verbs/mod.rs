@@ -14,6 +14,7 @@ mod forget_action;
 mod groups;
 pub(crate) mod insert;
 mod internal;
+mod look;
 pub(crate) mod maintain;
 pub(crate) mod own;
 mod pace;

@@ -1,12 +1,11 @@
 //! `report_status`: word from a task that is being performed.
 
 use pgrx::datum::{AnyElement, Uuid};
-use pgrx::pg_sys::{FLOAT8OID, INT8OID, JSONBOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
 use crate::pg::json::JsonText;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::store::numbers;
 use crate::token::Token;
@@ -27,17 +26,14 @@ fn taskq_report_status(
 
 /// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
 /// processes do not wait for each other's rows but the one in `progress`.
-static HELD: Statement = Statement::new(
-    c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE",
-    &[INT8OID, INT8OID],
-);
-static REPORT: Statement = Statement::new(
+static HELD: Statement<(i64, i64), bool> =
+    Statement::typed(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
+static REPORT: Statement<(i64, &str, f64, JsonText)> = Statement::typed(
     c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
       ON CONFLICT (task_no) DO UPDATE
          SET status = COALESCE(EXCLUDED.status, p.status),
              progress = COALESCE(EXCLUDED.progress, p.progress),
              checkpoint = COALESCE(EXCLUDED.checkpoint, p.checkpoint)",
-    &[INT8OID, TEXTOID, FLOAT8OID, JSONBOID],
 );
 
 /// Stores what is not NULL and keeps the rest of the last report.
@@ -62,9 +58,9 @@ fn report(
     let token = Token::from_uuid(&token)
         .filter(|t| t.task_no == number && t.nonce != 0)
         .ok_or_else(|| Refusal::stale_token(id))?;
-    if HELD.first(args![token.task_no, token.nonce], |row| row.need::<bool>(1)).is_none() {
+    if HELD.first((token.task_no, token.nonce)).is_none() {
         return Err(Refusal::stale_token(id));
     }
-    REPORT.execute(args![number, status, progress, checkpoint]);
+    REPORT.execute((number, status, progress, checkpoint));
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::rights::{self, Doing};
 use crate::schedules::{Calendar, run_now};
-use crate::spec::{self, MAX_NAME};
+use crate::spec::{self, Element, MAX_NAME};
 use crate::wake;
 use crate::words::word;
 
@@ -82,7 +82,7 @@ fn schedule(
     }
     let specs = spec::parse_tasks(&format!("[{task}]"))?;
     if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {
-        return Err(Refusal::malformed(
+        return Err(Element::Task.malformed(
             1,
             None,
             "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",
@@ -90,7 +90,7 @@ fn schedule(
     }
     if specs.iter().any(|spec| spec.unique.is_some()) {
         // Inserting it might have to wait for another transaction, and whoever fires a schedule never waits.
-        return Err(Refusal::malformed(
+        return Err(Element::Task.malformed(
             1,
             None,
             "the task of a schedule has no \"unique_by\": each run is by its id, and \"overlap\" says what \
@@ -121,7 +121,7 @@ fn schedule(
     }))
 }
 
-static REMOVE: Statement = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1", &[TEXTOID]);
+static REMOVE: Statement<&str> = Statement::typed(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
 
 /// `taskq.unschedule(name) -> void`
 #[pg_extern(sql = "")]
@@ -129,7 +129,7 @@ fn taskq_unschedule(name: Option<&str>) {
     rights::for_caller(|| {
         let name = required("name", name)?;
         his_schedule(name)?;
-        if REMOVE.execute(args![name]) == 0 {
+        if REMOVE.execute(name) == 0 {
             return Err(Refusal::no_such("schedule", name));
         }
         Ok(())
@@ -137,35 +137,32 @@ fn taskq_unschedule(name: Option<&str>) {
 }
 
 /// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
-static PAUSE: Statement = Statement::new(
+static PAUSE: Statement<&str> = Statement::typed(
     c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
        WHERE s.name = $1 AND s.paused_next_at IS NULL",
-    &[TEXTOID],
 );
-static RESUME: Statement = Statement::new(
+static RESUME: Statement<&str, Time> = Statement::typed(
     c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
        WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
       RETURNING s.next_at",
-    &[TEXTOID],
 );
-static KNOWN: Statement =
-    Statement::new(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)", &[TEXTOID]);
+static KNOWN: Statement<&str, bool> =
+    Statement::typed(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)");
 
-static ACTION: Statement = Statement::new(
+static ACTION: Statement<&str, Option<String>> = Statement::typed(
     c"SELECT s.task OPERATOR(pg_catalog.->>) 'action' FROM taskq.schedule s WHERE s.name = $1",
-    &[TEXTOID],
 );
 
 /// Refuses a schedule whose tasks have an action that the caller has nothing to do with.
 fn his_schedule(name: &str) -> Result<()> {
-    let action: Option<String> = ACTION.first(args![name], |row| row.get(1)).flatten();
+    let action: Option<String> = ACTION.first(name).flatten();
     rights::check_actions(Doing::Insert, action.as_deref())
 }
 
 /// A schedule that there is.
 fn known(name: Option<&str>) -> Result<&str> {
     let name = required("name", name)?;
-    match KNOWN.first(args![name], |row| row.need::<bool>(1)) {
+    match KNOWN.first(name) {
         Some(true) => his_schedule(name).map(|()| name),
         _ => Err(Refusal::no_such("schedule", name)),
     }
@@ -174,14 +171,14 @@ fn known(name: Option<&str>) -> Result<&str> {
 /// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
-    rights::for_caller(|| known(name).map(|name| PAUSE.execute(args![name]) > 0))
+    rights::for_caller(|| known(name).map(|name| PAUSE.execute(name) > 0))
 }
 
 /// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has it.
 #[pg_extern(sql = "")]
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {
-        let next = RESUME.first(args![known(name)?], |row| row.need::<Time>(1));
+        let next = RESUME.first(known(name)?);
         if let Some(next) = next {
             wake::timer(next);
             wake::due(next);

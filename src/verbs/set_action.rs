@@ -7,14 +7,15 @@ use pgrx::pg_sys::{BOOLOID, INT4OID, INTERVALOID, JSONBOID, TEXTARRAYOID, TEXTOI
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
-use crate::flow::slots::{self, Limit, MOST_SLOTS};
-use crate::flow::{rates, seats};
+use crate::flow::rates;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, args};
 use crate::pg::throw::notice;
 use crate::spec::backoff::Backoff;
 use crate::spec::{check_interval, check_name};
 use crate::store::actions;
+use crate::store::slot::seats;
+use crate::store::slot::{self, Limit, MOST_SLOTS};
 use crate::wake;
 use crate::words::{given_words, word};
 
@@ -142,13 +143,10 @@ struct Settings<'a> {
 }
 
 /// Makes the row if need be; waits for whoever is setting the same action.
-static ENSURE: Statement = Statement::new(
-    c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING",
-    &[TEXTOID],
-);
-static LOCK: Statement = Statement::new(
+static ENSURE: Statement<&str> =
+    Statement::typed(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
+static LOCK: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::typed(
     c"SELECT s.rate_limit, s.rate_period FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE",
-    &[TEXTOID],
 );
 static SET: Statement = Statement::new(
     c"UPDATE taskq.action_setting s
@@ -191,9 +189,8 @@ static SET: Statement = Statement::new(
 );
 fn set_action(settings: &Settings) -> Result<()> {
     let name = settings.name;
-    ENSURE.execute(args![name]);
-    let (limit, period): (Option<i32>, Option<Interval>) =
-        LOCK.first(args![name], |row| (row.get(1), row.get(2))).unwrap_or((None, None));
+    ENSURE.execute(name);
+    let (limit, period): (Option<i32>, Option<Interval>) = LOCK.first(name).unwrap_or((None, None));
     if settings.rate_limit.or(limit).is_some() != settings.rate_period.or(period).is_some() {
         return Err(Refusal::argument(
             "arguments \"rate_limit\" and \"rate_period\" come together",
@@ -242,7 +239,7 @@ fn resize_slots(name: &str, max_concurrency: Option<i32>) {
 
 /// Performances that began before there was a limit per group get the slots of it.
 fn seat_groups(name: &str, most: i32) {
-    slots::keep_from_making(&Limit::of_action(name));
+    slot::keep_from_making(&Limit::of_action(name));
     let mut groups: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for (task_no, group) in seats::standing_in_action(name, true) {
         groups.entry(group).or_default().push(task_no);
@@ -252,17 +249,15 @@ fn seat_groups(name: &str, most: i32) {
     }
 }
 
-static SET_PAUSED: Statement = Statement::new(
-    c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2",
-    &[TEXTOID, BOOLOID],
-);
+static SET_PAUSED: Statement<(&str, bool)> =
+    Statement::typed(c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2");
 
 /// `taskq.pause_action(action) -> boolean`
 #[pg_extern(sql = "")]
 fn taskq_pause_action(action: Option<&str>) -> bool {
     or_throw((|| {
         let name = check_name("action", action)?;
-        ENSURE.execute(args![name]);
+        ENSURE.execute(name);
         if actions::numbers(&[name.to_owned()]).is_empty() {
             notice(
                 &format!("no task of action \"{}\" was ever inserted", shortened(name)),
@@ -270,7 +265,7 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
                 "If that is a typing error, resume_action undoes it; taskq.actions shows the actions there are.",
             );
         }
-        Ok(SET_PAUSED.execute(args![name, true]) > 0)
+        Ok(SET_PAUSED.execute((name, true)) > 0)
     })())
 }
 
@@ -279,19 +274,18 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
 fn taskq_resume_action(action: Option<&str>) -> bool {
     or_throw((|| {
         let name = check_name("action", action)?;
-        if KNOWN.first(args![name], |row| row.need::<bool>(1)) != Some(true) {
+        if KNOWN.first(name) != Some(true) {
             return Err(Refusal::no_such("action setting", name));
         }
-        let resumed = SET_PAUSED.execute(args![name, false]) > 0;
+        let resumed = SET_PAUSED.execute((name, false)) > 0;
         wake_all(name);
         Ok(resumed)
     })())
 }
 
-static KNOWN: Statement = Statement::new(
+static KNOWN: Statement<&str, bool> = Statement::typed(
     c"SELECT EXISTS (SELECT FROM taskq.action_setting s WHERE s.name = $1)
           OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten)",
-    &[TEXTOID],
 );
 
 /// Wakes all who wait for tasks of an action: what holds them back has changed.

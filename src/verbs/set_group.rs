@@ -1,13 +1,12 @@
 //! `set_group`: a limit and a weight of a group.
 
-use pgrx::pg_sys::{INT4OID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, or_throw};
-use crate::flow::seats;
-use crate::flow::slots::{self, Limit, MOST_SLOTS};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::spec::check_name;
+use crate::store::slot::seats;
+use crate::store::slot::{self, Limit, MOST_SLOTS};
 use crate::wake;
 use crate::words::given_words;
 
@@ -42,27 +41,26 @@ fn taskq_set_group(
 }
 
 /// The row is changed first, so that whoever sets the same group comes after this call.
-static SET: Statement = Statement::new(
+static SET: Statement<(&str, i32, i32, &[&str])> = Statement::typed(
     c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
       ON CONFLICT (group_id) DO UPDATE
          SET max_concurrency = COALESCE($2, CASE WHEN 'max_concurrency' = ANY ($4) THEN NULL
                                                  ELSE g.max_concurrency END),
              weight = COALESCE($3, CASE WHEN 'weight' = ANY ($4) THEN NULL ELSE g.weight END)",
-    &[TEXTOID, INT4OID, INT4OID, TEXTARRAYOID],
 );
 
 fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, clear: Vec<&str>) {
-    SET.execute(args![group, max_concurrency, weight, clear]);
+    SET.execute((group, max_concurrency, weight, clear));
     let limit = Limit::of_group(group);
     if let Some(most) = max_concurrency {
         // Performances that began without the limit get its slots.
-        slots::keep_from_making(&limit);
+        slot::keep_from_making(&limit);
         let held: Vec<i64> =
             seats::standing_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
         seats::seat(&limit, most, &held);
     }
     // What was held back by the group may go now, or may not: all who wait for it look again.
-    for action_no in slots::concerned(&limit) {
+    for action_no in slot::concerned(&limit) {
         wake::ready_for_all(action_no);
     }
 }

@@ -127,7 +127,7 @@ fn refuse_missing(ids: &[&str], found: &HashMap<String, i64>) -> Result<()> {
 }
 
 /// Tasks that somebody owns, and tasks that have ended.
-static BEGUN: Statement = Statement::new(
+static BEGUN: Statement<&[i64], (i64, String)> = Statement::typed(
     c"SELECT u.task_no, 'in progress'
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = u.task_no AND r.nonce <> 0 OFFSET 0) AS r
@@ -135,13 +135,11 @@ static BEGUN: Statement = Statement::new(
       SELECT u.task_no, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s",
-    &[INT8ARRAYOID],
 );
 
 fn refuse_begun(ids: &[&str], found: &HashMap<String, i64>) -> Result<()> {
     let task_nos: Vec<i64> = found.values().copied().collect();
-    let begun: HashMap<i64, String> =
-        BEGUN.query(args![task_nos], |row| (row.need(1), row.need(2))).into_iter().collect();
+    let begun: HashMap<i64, String> = BEGUN.query(task_nos).into_iter().collect();
     if begun.is_empty() {
         return Ok(());
     }
@@ -164,10 +162,8 @@ fn in_order<'a>(ids: &[&str], found: &HashMap<String, i64>, rows: &'a HashMap<i6
         .collect()
 }
 
-static OTHER_PRIORITY: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.priority <> $2",
-    &[INT8ARRAYOID, INT4OID],
-);
+static OTHER_PRIORITY: Statement<(&[i64], i32), i64> =
+    Statement::typed(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.priority <> $2");
 
 /// The only statement that changes rows of `task`. The live rows of these tasks are ours, so nobody else reads them to
 /// put the tasks anywhere.
@@ -183,10 +179,7 @@ static SET: Statement = Statement::new(
 fn apply(rows: &[&Live], change: &Change, now: Time) {
     let task_nos: Vec<i64> = rows.iter().map(|row| row.task_no).collect();
     let moved: HashSet<i64> = match change.priority {
-        Some(priority) => OTHER_PRIORITY
-            .query(args![task_nos.as_slice(), priority], |row| row.need(1))
-            .into_iter()
-            .collect(),
+        Some(priority) => OTHER_PRIORITY.query((task_nos.as_slice(), priority)).into_iter().collect(),
         None => HashSet::new(),
     };
     SET.execute(args![
@@ -232,54 +225,48 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
 }
 
 /// What `delay_children` has set besides the tasks' own times: these are new.
-static FORGET_DELAY: Statement = Statement::new(
-    c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
+static FORGET_DELAY: Statement<&[i64]> =
+    Statement::typed(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
 
 fn forget_delay(task_nos: &[i64]) {
     if !task_nos.is_empty() {
-        FORGET_DELAY.execute(args![task_nos]);
+        FORGET_DELAY.execute(task_nos);
     }
 }
 
 /// Tasks that are parked go to the end of their priority when the reason ends: this is where they stand until then.
-static STAND_BEHIND: Statement = Statement::new(
-    c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
+static STAND_BEHIND: Statement<&[i64]> =
+    Statement::typed(c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
         FROM (SELECT u.task_no, t.priority,
                      pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
                 FROM pg_catalog.unnest($1) AS u(task_no)
                CROSS JOIN LATERAL (SELECT t.priority FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
               OFFSET 0) AS u
-       WHERE p.task_no = u.task_no",
-    &[INT8ARRAYOID],
-);
+       WHERE p.task_no = u.task_no");
 
 fn stand_behind(task_nos: &[i64]) {
     if !task_nos.is_empty() {
-        STAND_BEHIND.execute(args![task_nos]);
+        STAND_BEHIND.execute(task_nos);
     }
 }
 
 /// Another row in the place of each: see above. What is set aside stays aside.
-static KEEP_PLACE: Statement = Statement::new(
-    c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
+static KEEP_PLACE: Statement<(&[i64], Interval), i32> =
+    Statement::typed(c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash, aside)
       SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, g.priority, g.tries, g.failures,
              g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.max_duration), g.lane, g.key_hash,
              g.aside
         FROM gone AS g
-      RETURNING action_no",
-    &[INT8ARRAYOID, INTERVALOID],
-);
+      RETURNING action_no");
 
 fn keep_place(task_nos: &[i64], max_duration: Option<Interval>) {
     if task_nos.is_empty() {
         return;
     }
     // Claims have passed over them while they were locked. `store::live` wakes somebody for what it has locked.
-    for action_no in KEEP_PLACE.query(args![task_nos, max_duration], |row| row.need(1)) {
+    for action_no in KEEP_PLACE.query((task_nos, max_duration)) {
         wake::ready(action_no);
     }
 }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8OID, TEXTOID};
 use pgrx::prelude::*;
 
 use super::pace::{self, Pace, Quiet, staggered};
@@ -13,7 +12,7 @@ use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
-use crate::pg::statement::{Arg, Statement, args};
+use crate::pg::statement::{Arg, Statement};
 use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
@@ -206,22 +205,19 @@ impl Columns for End {
     }
 }
 
-static FIND: Statement = Statement::new(
+static FIND: Statement<&str, (i64, i64)> = Statement::typed(
     c"SELECT t.task_no, t.xmin::pg_catalog.text::pg_catalog.int8 FROM taskq.task t WHERE t.id = $1",
-    &[TEXTOID],
 );
-static LOOK: Statement = Statement::new(
+static LOOK: Statement<i64, (i8, Option<String>, Option<JsonText>, Time)> = Statement::typed(
     c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
-    &[INT8OID],
 );
-static EXISTS: Statement = Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1", &[INT8OID]);
+static EXISTS: Statement<i64, bool> = Statement::typed(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
 
 fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
     let (number, inserter): (i64, i64) =
-        session::keeping_no_locks(|| FIND.first(args![id], |row| (row.need(1), row.need(2))))
-            .ok_or_else(|| Refusal::no_such_task(id))?;
+        session::keeping_no_locks(|| FIND.first(id)).ok_or_else(|| Refusal::no_such_task(id))?;
     session::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
     waiter.register(vec![wake::settled_channel(number)]);
     loop {
@@ -229,7 +225,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
         let (end, exists) = session::keeping_no_locks(|| {
             tables::hold();
             let end = look(id, number);
-            let exists = end.is_some() || EXISTS.first(args![number], |row| row.need::<bool>(1)).is_some();
+            let exists = end.is_some() || EXISTS.first(number).is_some();
             // It may have been settled and removed in between.
             if exists { (end, true) } else { (look(id, number), false) }
         });
@@ -253,11 +249,11 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
 }
 
 fn look(id: &str, number: i64) -> Option<End> {
-    LOOK.first(args![number], |row| End {
+    LOOK.first(number).map(|(code, status, result, settled_at)| End {
         id: id.to_owned(),
-        outcome: Outcome::from_stored(row.need(1)),
-        status: row.get(2),
-        result: row.get(3),
-        settled_at: row.need(4),
+        outcome: Outcome::from_stored(code),
+        status,
+        result,
+        settled_at,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{TEXTARRAYOID, TIMESTAMPTZOID};
 
 use super::decide::Winner;
 use super::{Holder, Key, Known, key_of};
@@ -11,12 +11,11 @@ use crate::pg::statement::{Row, Statement, args};
 use crate::spec::{State, TaskSpec};
 
 /// The WHERE makes a row that is there already locked, and not written.
-static LOCK: Statement = Statement::new(
+static LOCK: Statement<(&[&str], &[&str], &[i64], Time), i64> = Statement::typed(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, since)
       SELECT u.action, u.key, u.task_no, $4 FROM unnest($1, $2, $3) AS u(action, key, task_no)
       ON CONFLICT (action, key) DO UPDATE SET task_no = k.task_no WHERE false
       RETURNING k.task_no",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// Locks the rows of keys, and makes those that are missing; returns the numbers of the rows made.
@@ -27,7 +26,7 @@ pub(super) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, i64)>, now: Time) ->
         names.push(name.as_str());
         task_nos.push(task_no);
     }
-    LOCK.query(args![actions, names, task_nos, now], |row| row.need(1)).into_iter().collect()
+    LOCK.query((actions, names, task_nos, now)).into_iter().collect()
 }
 
 /// Where tasks that keys point to are, in one snapshot: two rows for a key, for the task inserted last with it and for
@@ -92,14 +91,13 @@ fn holder(row: Row) -> Option<Holder> {
     })
 }
 
-static POINT: Statement = Statement::new(
+static POINT: Statement<(&[&str], &[&str], &[i64], &[i64], &[Time], &[Time])> = Statement::typed(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, behind_no, since, not_before)
       SELECT u.action, u.key, u.task_no, u.behind_no, u.since, u.not_before
         FROM unnest($1, $2, $3, $4, $5, $6) AS u(action, key, task_no, behind_no, since, not_before)
       ON CONFLICT (action, key) DO UPDATE
          SET task_no = EXCLUDED.task_no, behind_no = EXCLUDED.behind_no, since = EXCLUDED.since,
              not_before = EXCLUDED.not_before",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID],
 );
 
 /// Lets rows that are locked point to new tasks. (A row that the call has removed together with the task that
@@ -108,7 +106,7 @@ pub(super) fn point(pointers: &[(&Key, &Winner, i64)]) {
     if pointers.is_empty() {
         return;
     }
-    POINT.execute(args![
+    POINT.execute((
         pointers.iter().map(|(key, ..)| key.0.as_str()).collect::<Vec<_>>(),
         pointers.iter().map(|(key, ..)| key.1.as_str()).collect::<Vec<_>>(),
         pointers.iter().map(|(.., task_no)| *task_no).collect::<Vec<_>>(),
@@ -118,7 +116,7 @@ pub(super) fn point(pointers: &[(&Key, &Winner, i64)]) {
             .collect::<Vec<_>>(),
         pointers.iter().map(|(_, winner, _)| winner.since).collect::<Vec<_>>(),
         pointers.iter().map(|(_, winner, _)| winner.not_before).collect::<Vec<_>>(),
-    ]);
+    ));
 }
 
 /// The number that a row has which was made only to be locked. No task has it.
@@ -142,14 +140,13 @@ pub(crate) fn unlock(keys: &BTreeSet<(String, String)>) {
     release(&keys.iter().map(|key| (key, NOBODY)).collect::<Vec<_>>());
 }
 
-static RELEASE: Statement = Statement::new(
+static RELEASE: Statement<(&[&str], &[&str], &[i64])> = Statement::typed(
     c"DELETE FROM taskq.unique_key d
        WHERE d.ctid = ANY (ARRAY(
                SELECT k.ctid FROM unnest($1, $2, $3) AS u(action, key, task_no)
                 CROSS JOIN LATERAL (SELECT k.ctid FROM taskq.unique_key k
                                      WHERE k.action = u.action AND k.key = u.key AND k.task_no = u.task_no
                                        FOR UPDATE SKIP LOCKED) AS k))",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID],
 );
 
 /// Removes rows that point to these numbers. One that somebody has locked is left.
@@ -157,11 +154,11 @@ pub(super) fn release(rows: &[(&Key, i64)]) {
     if rows.is_empty() {
         return;
     }
-    RELEASE.execute(args![
+    RELEASE.execute((
         rows.iter().map(|(key, _)| key.0.as_str()).collect::<Vec<_>>(),
         rows.iter().map(|(key, _)| key.1.as_str()).collect::<Vec<_>>(),
         rows.iter().map(|(_, task_no)| *task_no).collect::<Vec<_>>(),
-    ]);
+    ));
 }
 
 /// Removes the rows of keys that point to tasks that have gone: the key and the number of each.
@@ -172,12 +169,11 @@ pub(crate) fn forget(gone: &[((String, String), i64)]) {
 /// Rows behind a key that point to tasks that are gone, among the next so many. A number that is gone stays
 /// gone; and a row that is seen here was made together with its task, which an insertion under way would not
 /// have done yet: not to be called by one.
-static LEFT_BEHIND: Statement = Statement::new(
+static LEFT_BEHIND: Statement<(&str, &str), (String, String, i64)> = Statement::typed(
     c"SELECT k.action, k.key, k.task_no
         FROM (SELECT k.action, k.key, k.task_no FROM taskq.unique_key k
                WHERE (k.action, k.key) > ($1, $2) ORDER BY k.action, k.key LIMIT 20) AS k
        WHERE NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = k.task_no OFFSET 0)",
-    &[TEXTOID, TEXTOID],
 );
 
 /// Removes rows that a removal had to leave, among those behind one of the keys of tasks that have just gone.
@@ -185,6 +181,6 @@ static LEFT_BEHIND: Statement = Statement::new(
 pub(crate) fn tidy(gone: &[((String, String), i64)]) {
     let Some((last, _)) = gone.last() else { return };
     let left: Vec<(Key, i64)> = LEFT_BEHIND
-        .query(args![last.0.as_str(), last.1.as_str()], |row| ((row.need(1), row.need(2)), row.need(3)));
+        .map((last.0.as_str(), last.1.as_str()), |(action, key, task_no)| ((action, key), task_no));
     release(&left.iter().map(|(key, task_no)| (key, *task_no)).collect::<Vec<_>>());
 }

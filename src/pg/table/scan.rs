@@ -64,7 +64,7 @@ impl Key {
             assert!(of == self.value.type_oid(), "type of a key");
             if of == pg_sys::TEXTOID {
                 assert!(
-                    *(*index).rd_indcollation.add(at) == pg_sys::Oid::from(pg_sys::C_COLLATION_OID),
+                    *(*index).rd_indcollation.add(at) == pg_sys::C_COLLATION_OID,
                     "collation of a key"
                 );
             }

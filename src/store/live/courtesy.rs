@@ -12,11 +12,11 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use pgrx::pg_sys::{INT8ARRAYOID, ItemPointerData, Oid};
+use pgrx::pg_sys::{ItemPointerData, Oid};
 
 use crate::pg::row_version::is_awaited;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// How long a transaction gives way, in all.
 const COURTESY: Duration = Duration::from_millis(500);
@@ -35,8 +35,8 @@ struct Given {
     held: HashSet<i64>,
 }
 
-static ROWS: Statement =
-    Statement::new(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static ROWS: Statement<&[i64], (Oid, ItemPointerData)> =
+    Statement::typed(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// To be called before rows of `run` are held: waits a while if others wait for some of them.
 pub(super) fn give_way(task_nos: &[i64]) {
@@ -61,7 +61,7 @@ pub(super) fn give_way(task_nos: &[i64]) {
 fn anybody_waits(task_nos: &[i64]) -> bool {
     let rows: Vec<(Oid, ItemPointerData)> = match task_nos {
         [] => Vec::new(),
-        _ => ROWS.query(args![task_nos], |row| (row.need(1), row.need(2))),
+        _ => ROWS.query(task_nos),
     };
     rows.into_iter().any(|(table, row)| is_awaited(table, row))
 }

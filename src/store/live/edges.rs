@@ -2,55 +2,50 @@
 
 use std::collections::HashSet;
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use super::forms::{Firmness, Lock, locking};
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::Statement;
 use crate::store::order::{self, Rank};
 
 /// Edges by number. They are found first and then locked in the order in which they are stored, as below: a scan by
 /// `ctid` sorts, and no edge is ever moved.
-static LOCK_EDGES: Statement = Statement::new(
+static LOCK_EDGES: Statement<(&[i64], &[i64])> = Statement::typed(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.ctid = ANY (ARRAY(
                SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
                 CROSS JOIN LATERAL (SELECT e.ctid FROM taskq.dependency e
                                      WHERE e.after_no = u.after_no AND e.run_no = u.run_no OFFSET 0) AS e))
          FOR UPDATE",
-    &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// Locks dependencies that are about to be removed.
 pub(crate) fn lock_edges(edges: &[(i64, i64)]) {
     let (after, run): (Vec<i64>, Vec<i64>) = edges.iter().copied().unzip();
-    LOCK_EDGES.execute(args![after, run]);
+    LOCK_EDGES.execute((after, run));
     order::holds(Rank::Edges);
 }
 
 /// Edges at either end of the tasks, in the order in which they are stored.
-static EDGES: Lock = locking!(
+static EDGES: Lock<(i64, i64)> = locking!(
     "SELECT d.after_no, d.run_no FROM taskq.dependency d
       WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM taskq.dependency a WHERE a.after_no = ANY ($1)
                       UNION ALL SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))"
 );
-static SEEN_EDGES: Statement = Statement::new(
+static SEEN_EDGES: Statement<&[i64], (i64, i64)> = Statement::typed(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
-    &[INT8ARRAYOID],
 );
 
 /// Locks the dependencies of the tasks, on others and of others on them, before they are removed: the other end of
 /// each may be on its way out as well, by somebody who removes its dependencies in another order.
 pub(crate) fn lock_edges_of(task_nos: &[i64]) {
-    let read = |row: Row| (row.need::<i64>(1), row.need::<i64>(2));
     let waiting = order::may_wait(Rank::Edges);
-    let locked = EDGES.statement(Firmness::Change, waiting).query(args![task_nos], read);
+    let locked = EDGES.statement(Firmness::Change, waiting).query(task_nos);
     if !locked.is_empty() {
         order::holds(Rank::Edges);
     }
     if !waiting {
         let locked: HashSet<(i64, i64)> = locked.into_iter().collect();
-        let seen = SEEN_EDGES.query(args![task_nos], read);
+        let seen = SEEN_EDGES.query(task_nos);
         if seen.iter().any(|edge| !locked.contains(edge)) {
             order::restart_with_edges(&seen);
         }
@@ -67,12 +62,11 @@ pub(crate) struct TriedEdges {
 
 /// Locks the dependencies of the tasks as far as nobody else has, waiting for none.
 pub(crate) fn try_lock_edges_of(task_nos: &[i64]) -> TriedEdges {
-    let read = |row: Row| (row.need::<i64>(1), row.need::<i64>(2));
-    let seen = SEEN_EDGES.query(args![task_nos], read);
+    let seen = SEEN_EDGES.query(task_nos);
     let mut busy = HashSet::new();
     if !seen.is_empty() {
         let locked: HashSet<(i64, i64)> =
-            EDGES.statement(Firmness::Change, false).query(args![task_nos], read).into_iter().collect();
+            EDGES.statement(Firmness::Change, false).query(task_nos).into_iter().collect();
         busy.extend(
             seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]),
         );

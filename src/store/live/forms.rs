@@ -12,17 +12,17 @@ pub(crate) enum Firmness {
     Hold,
 }
 
-/// A statement that locks rows, in four ways.
-pub(super) struct Lock {
-    pub(super) change: Statement,
-    pub(super) hold: Statement,
+/// A statement that locks rows of tasks by their numbers, in four ways, and returns them as `R`.
+pub(super) struct Lock<R> {
+    pub(super) change: Statement<&'static [i64], R>,
+    pub(super) hold: Statement<&'static [i64], R>,
     /// The same without waiting: rows that somebody else has locked are left out.
-    pub(super) try_change: Statement,
-    pub(super) try_hold: Statement,
+    pub(super) try_change: Statement<&'static [i64], R>,
+    pub(super) try_hold: Statement<&'static [i64], R>,
 }
 
-impl Lock {
-    pub(super) fn statement(&self, firmness: Firmness, waiting: bool) -> &Statement {
+impl<R> Lock<R> {
+    pub(super) fn statement(&self, firmness: Firmness, waiting: bool) -> &Statement<&'static [i64], R> {
         match (firmness, waiting) {
             (Firmness::Change, true) => &self.change,
             (Firmness::Hold, true) => &self.hold,
@@ -43,10 +43,7 @@ macro_rules! locking {
         }
     };
     ($sql:literal, $clause:literal) => {
-        $crate::pg::statement::Statement::new(
-            $crate::pg::statement::sql!($sql, $clause),
-            &[::pgrx::pg_sys::INT8ARRAYOID],
-        )
+        $crate::pg::statement::Statement::typed($crate::pg::statement::sql!($sql, $clause))
     };
 }
 pub(super) use locking;

@@ -5,24 +5,21 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::TEXTARRAYOID;
-
 use super::Live;
 use crate::error::{Refusal, Result};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
-static FIRST: Statement = Statement::new(
+static FIRST: Statement<&[&str], String> = Statement::typed(
     c"SELECT t.id
         FROM pg_catalog.unnest($1) AS u(id)
        CROSS JOIN LATERAL (SELECT t.id, t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND r.nonce <> 0 OFFSET 0) AS r
        LIMIT 1",
-    &[TEXTARRAYOID],
 );
 
 /// One of the tasks with these ids that is in progress.
 pub(crate) fn in_progress(ids: &[&str]) -> Option<String> {
-    if ids.is_empty() { None } else { FIRST.first(args![ids], |row| row.need(1)) }
+    if ids.is_empty() { None } else { FIRST.first(ids) }
 }
 
 /// Tasks that may not be in progress, and what is said of one that is.

@@ -2,54 +2,51 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use super::courtesy::give_way;
 use super::forms::{Firmness, Lock, locking};
 use super::in_progress::Idle;
-use super::row::{Live, Place};
+use super::row::{InBlocked, InRun, Live, Parked, Place, Scheduled};
 use super::settled::hold_outcomes;
 use crate::error::Result;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{FromRow, Statement};
 use crate::state::Outcome;
 use crate::store::numbers;
 use crate::store::order::{self, Rank};
 use crate::store::touched::{self, Touch};
 use crate::wake;
 
-static RUN: Lock = locking!(
+/// And action, grantable.
+static RUN: Lock<(InRun, i32, bool)> = locking!(
     "SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
             r.keyed, r.deadline, r.action_no, r.grantable
        FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no"
 );
-static BLOCKED: Lock = locking!(
+static BLOCKED: Lock<InBlocked> = locking!(
     "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
 );
-static SCHEDULED: Lock = locking!(
+static SCHEDULED: Lock<Scheduled> = locking!(
     "SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due
        FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
 );
-static PARKED: Lock = locking!(
+static PARKED: Lock<Parked> = locking!(
     "SELECT p.task_no, p.tries, p.failures, p.dependencies
        FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no"
 );
 
 /// Which of the tasks have a live row.
-static LIVING: Statement = Statement::new(
+static LIVING: Statement<&[i64]> = Statement::typed(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.scheduled s WHERE s.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = u.task_no OFFSET 0)",
-    &[INT8ARRAYOID],
 );
-static UNSETTLED: Statement = Statement::new(
+static UNSETTLED: Statement<&[i64], i64> = Statement::typed(
     c"SELECT t.task_no FROM taskq.task t
        WHERE t.task_no = ANY ($1)
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)",
-    &[INT8ARRAYOID],
 );
 
 /// Locks the live rows of those of the tasks that are not settled, waiting for whoever holds them.
@@ -79,31 +76,20 @@ fn lock_if(
     while !missing.is_empty() {
         check_for_interrupts();
         let waiting = order::may_wait(Rank::Live);
-        for (table, read) in [
-            (&RUN, ready_or_in_progress as fn(Row) -> Live),
-            (&BLOCKED, Live::in_blocked as fn(Row) -> Live),
-            (&SCHEDULED, Live::in_scheduled as fn(Row) -> Live),
-            (&PARKED, Live::in_parked as fn(Row) -> Live),
-        ] {
-            if !missing.is_empty() {
-                found.extend(table.statement(firmness, waiting).query(args![missing.as_slice()], |row| {
-                    let live = read(row);
-                    (live.task_no, live)
-                }));
-                missing.retain(|task_no| !found.contains_key(task_no));
-            }
-            if std::ptr::eq(table, &RUN) {
-                check(&found)?;
-            }
-        }
+        let how = (firmness, waiting);
+        from(&RUN, how, &mut missing, &mut found, ready_or_in_progress);
+        check(&found)?;
+        from(&BLOCKED, how, &mut missing, &mut found, Live::from);
+        from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
+        from(&PARKED, how, &mut missing, &mut found, Live::from);
         if !found.is_empty() {
             order::holds(Rank::Live);
         }
-        if !missing.is_empty() && !waiting && LIVING.execute(args![missing.as_slice()]) > 0 {
+        if !missing.is_empty() && !waiting && LIVING.execute(missing.as_slice()) > 0 {
             order::restart_with_live(task_nos, firmness);
         }
         if !missing.is_empty() {
-            missing = UNSETTLED.query(args![missing.as_slice()], |row| row.need(1));
+            missing = UNSETTLED.query(missing.as_slice());
         }
     }
     // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
@@ -112,12 +98,29 @@ fn lock_if(
     Ok(found)
 }
 
+/// Locks what there is in one table.
+fn from<R: FromRow>(
+    table: &'static Lock<R>,
+    (firmness, waiting): (Firmness, bool),
+    missing: &mut Vec<i64>,
+    found: &mut HashMap<i64, Live>,
+    read: impl Fn(R) -> Live,
+) {
+    if missing.is_empty() {
+        return;
+    }
+    found.extend(table.statement(firmness, waiting).map(missing.as_slice(), |row| {
+        let live = read(row);
+        (live.task_no, live)
+    }));
+    missing.retain(|task_no| !found.contains_key(task_no));
+}
+
 /// A row of [`RUN`]. Claims pass over a ready task while it is locked, and whoever has looked and found nothing else may
 /// be asleep by the time the lock ends.
-fn ready_or_in_progress(row: Row) -> Live {
-    let live = Live::in_run(row);
-    if row.need(12) {
-        wake::held(live.task_no, row.need(11));
+fn ready_or_in_progress((InRun(live), action_no, grantable): (InRun, i32, bool)) -> Live {
+    if grantable {
+        wake::held(live.task_no, action_no);
     }
     live
 }

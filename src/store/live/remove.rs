@@ -1,23 +1,21 @@
 //! Removing live rows.
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use super::row::{Live, Place};
-use crate::flow::slots;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::store::lease;
+use crate::store::slot;
 use crate::wake;
 
-static REMOVE_RUN: Statement =
-    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_BLOCKED: Statement =
-    Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_SCHEDULED: Statement =
-    Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_PARKED: Statement =
-    Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_SIGNALS: Statement =
-    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_RUN: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
+static REMOVE_BLOCKED: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
+static REMOVE_SCHEDULED: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
+static REMOVE_PARKED: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");
+static REMOVE_SIGNALS: Statement<&[i64]> =
+    Statement::typed(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
 /// Removes live rows that this transaction has locked for a change.
 pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
@@ -48,9 +46,9 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
         (&REMOVE_PARKED, &parked),
     ] {
         if !task_nos.is_empty() {
-            statement.execute(args![task_nos.as_slice()]);
+            statement.execute(task_nos.as_slice());
         }
     }
-    slots::release(&seated);
+    slot::release(&seated);
     lease::leave_removed(performed);
 }

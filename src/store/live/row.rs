@@ -1,7 +1,7 @@
 //! A live row as it was when it was locked.
 
 use crate::pg::clock::Time;
-use crate::pg::statement::Row;
+use crate::pg::statement::{Record, Row};
 
 /// Where a live task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,51 +44,90 @@ impl Live {
         }
     }
 
-    /// A row of `run`, of which the statement has these columns: task_no, tries, failures, dependencies, nonce,
-    /// granted_at, actor_id, limited, keyed, deadline.
+    /// As `run` rows are read where statements have no types: task_no, tries, failures, dependencies, nonce, granted_at,
+    /// actor_id, limited, keyed, deadline.
     pub(crate) fn in_run(row: Row) -> Self {
-        Live {
-            place: Place::Run { nonce: row.need(5) },
-            granted_at: row.get(6),
-            actor_id: row.get(7),
-            limited: row.need(8),
-            keyed: row.need(9),
-            deadline: row.need(10),
-            ..Live::counted(row)
-        }
+        row.read::<InRun>().0
     }
 
-    /// A row of `blocked`: task_no, tries, failures, dependencies, remaining, not_before.
+    /// The same of `blocked`: task_no, tries, failures, dependencies, remaining, not_before.
     pub(crate) fn in_blocked(row: Row) -> Self {
-        Live {
-            place: Place::Blocked { remaining: row.need(5), not_before: row.get(6) },
-            ..Live::counted(row)
-        }
-    }
-
-    /// A row of `scheduled`: task_no, tries, failures, dependencies, due.
-    pub(super) fn in_scheduled(row: Row) -> Self {
-        Live { place: Place::Scheduled { due: row.need(5) }, ..Live::counted(row) }
-    }
-
-    /// A row of `parked`: task_no, tries, failures, dependencies.
-    pub(super) fn in_parked(row: Row) -> Self {
-        Live::counted(row)
-    }
-
-    /// What the rows of all four tables begin with.
-    fn counted(row: Row) -> Self {
-        Live {
-            task_no: row.need(1),
-            place: Place::Parked,
-            tries: row.need(2),
-            failures: row.need(3),
-            dependencies: row.need(4),
-            granted_at: None,
-            deadline: Time::INFINITY,
-            actor_id: None,
-            limited: false,
-            keyed: false,
-        }
+        row.read::<InBlocked>().0
     }
 }
+
+/// What the rows of all four tables begin with: task_no, tries, failures, dependencies.
+type Counted = (i64, i32, i32, i32);
+
+fn live((task_no, tries, failures, dependencies): Counted, place: Place) -> Live {
+    Live {
+        task_no,
+        place,
+        tries,
+        failures,
+        dependencies,
+        granted_at: None,
+        deadline: Time::INFINITY,
+        actor_id: None,
+        limited: false,
+        keyed: false,
+    }
+}
+
+/// A row of `run`: then nonce, granted_at, actor_id, limited, keyed, deadline.
+#[derive(Debug)]
+pub(crate) struct InRun(pub(crate) Live);
+
+impl Record for InRun {
+    type Columns = (Counted, i64, Option<Time>, Option<String>, bool, bool, Time);
+
+    fn of((counted, nonce, granted_at, actor_id, limited, keyed, deadline): Self::Columns) -> Self {
+        let live = live(counted, Place::Run { nonce });
+        InRun(Live { granted_at, actor_id, limited, keyed, deadline, ..live })
+    }
+}
+
+/// A row of `blocked`: then remaining, not_before.
+#[derive(Debug)]
+pub(crate) struct InBlocked(pub(crate) Live);
+
+impl Record for InBlocked {
+    type Columns = (Counted, i32, Option<Time>);
+
+    fn of((counted, remaining, not_before): Self::Columns) -> Self {
+        InBlocked(live(counted, Place::Blocked { remaining, not_before }))
+    }
+}
+
+/// A row of `scheduled`: then due.
+#[derive(Debug)]
+pub(super) struct Scheduled(Live);
+
+impl Record for Scheduled {
+    type Columns = (Counted, Time);
+
+    fn of((counted, due): Self::Columns) -> Self {
+        Scheduled(live(counted, Place::Scheduled { due }))
+    }
+}
+
+/// A row of `parked`.
+#[derive(Debug)]
+pub(super) struct Parked(Live);
+
+impl Record for Parked {
+    type Columns = Counted;
+
+    fn of(counted: Counted) -> Self {
+        Parked(live(counted, Place::Parked))
+    }
+}
+
+macro_rules! live_rows {
+    ($($row:ident),*) => { $(impl From<$row> for Live {
+        fn from(row: $row) -> Live {
+            row.0
+        }
+    })* };
+}
+live_rows!(InRun, InBlocked, Scheduled, Parked);

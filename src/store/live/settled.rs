@@ -2,19 +2,15 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use super::forms::{Firmness, Lock, locking};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::state::Outcome;
 use crate::store::order::{self, Rank};
 
-static ROWS: Lock =
+static ROWS: Lock<(i64, i8)> =
     locking!("SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no");
-static SETTLED: Statement = Statement::new(
-    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
+static SETTLED: Statement<&[i64], (i64, i8)> =
+    Statement::typed(c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1)");
 
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
@@ -22,7 +18,7 @@ pub(crate) fn hold_outcomes(task_nos: &[i64], firmness: Firmness) -> HashMap<i64
     let waiting = order::may_wait(Rank::Settled);
     let held: HashMap<i64, Outcome> = ROWS
         .statement(firmness, waiting)
-        .query(args![task_nos], |row| (row.need(1), Outcome::from_stored(row.need(2))))
+        .map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code)))
         .into_iter()
         .collect();
     if !held.is_empty() {
@@ -36,8 +32,5 @@ pub(crate) fn hold_outcomes(task_nos: &[i64], firmness: Firmness) -> HashMap<i64
 
 /// How those of the tasks that are settled ended.
 pub(crate) fn outcomes(task_nos: &[i64]) -> HashMap<i64, Outcome> {
-    SETTLED
-        .query(args![task_nos], |row| (row.need(1), Outcome::from_stored(row.need(2))))
-        .into_iter()
-        .collect()
+    SETTLED.map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code))).into_iter().collect()
 }

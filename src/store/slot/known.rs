@@ -21,7 +21,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::slots::{Ask, Limit};
+use super::{Ask, Limit};
 use crate::pg::clock::{Time, wall};
 use crate::store::behind::Behind;
 use crate::store::costly;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTOID};
+use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
@@ -81,8 +81,8 @@ pub(super) struct Node {
 }
 
 // The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
-static NODES: Statement = Statement::new(
-    c"SELECT u.task_no, t.id, a.name,
+static NODES: Statement<&[i64], (i64, String, String, String, i64)> =
+    Statement::typed(c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
                   WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
                   WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
@@ -99,17 +99,14 @@ static NODES: Statement = Statement::new(
         LEFT JOIN LATERAL (SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0) AS b ON true
         LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true
         LEFT JOIN LATERAL (SELECT w.not_before FROM taskq.workgroup w
-                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true",
-    &[INT8ARRAYOID],
-);
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true");
 
 /// What is to be shown of tasks.
 pub(super) fn nodes(task_nos: &[i64]) -> HashMap<i64, Node> {
     NODES
-        .query(args![task_nos], |row| {
-            let node =
-                Node { id: row.need(2), action: row.need(3), state: row.need(4), duration: row.need(5) };
-            (row.need(1), node)
+        .map(task_nos, |(task_no, id, action, state, duration)| {
+            let node = Node { id, action, state, duration };
+            (task_no, node)
         })
         .into_iter()
         .collect()
@@ -121,14 +118,12 @@ pub(super) fn number(task_id: Option<&str>) -> Result<i64> {
     numbers::by_id(&[id]).get(id).copied().ok_or_else(|| Refusal::no_such_task(id))
 }
 
-static OF_GROUP: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no",
-    &[TEXTOID],
-);
+static OF_GROUP: Statement<&str, i64> =
+    Statement::typed(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
 
 /// The tasks of a group, in the order of their insertion.
 pub(super) fn of_group(group_id: &str) -> Vec<i64> {
-    OF_GROUP.query(args![group_id], |row| row.need(1))
+    OF_GROUP.query(group_id)
 }
 
 type Relatives = Rows<(String, String, String, i32)>;

@@ -1,6 +1,8 @@
 //! SQL statements that are planned once per backend.
 //!
-//! A [`Statement`] is a `static` beside the function that runs it. Its plan is made on first use with
+//! A [`Statement`] is a `static` beside the function that runs it, and a type: of its parameters, and of the rows that it
+//! returns. The compiler compares both with what callers give and take; that the text means the same is compared when it
+//! is planned and when the first row is read. Its plan is made on first use with
 //! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice would plan such statements anew at each call), kept
 //! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE.
 //!
@@ -14,18 +16,22 @@
 //! transaction's, as referential-integrity triggers do: a signal may not be lost because the edge it
 //! should travel along was committed after the caller's snapshot was taken.
 
+mod columns;
+mod params;
+
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use pgrx::datum::{Interval, Uuid};
+use pgrx::IntoDatum;
 use pgrx::pg_sys;
-use pgrx::{FromDatum, IntoDatum};
 
-use super::clock::Time;
-use super::json::JsonText;
 use super::planner::{self, Settings};
 use super::session;
+use columns::{Checked, Header};
+pub(crate) use columns::{Column, FromRow, Record};
+use params::Value;
+pub(crate) use params::{Given, Params};
 
 /// One argument of a statement, or one column of a result, with its type. To be used before the memory context goes in
 /// which it was made.
@@ -64,6 +70,27 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
+/// A struct that is read from the columns of a result, in the order of its fields.
+macro_rules! record {
+    ($(#[$attribute:meta])* $visible:vis struct $name:ident {
+        $($(#[$about:meta])* $field_visible:vis $field:ident: $type:ty),+ $(,)?
+    }) => {
+        $(#[$attribute])*
+        $visible struct $name {
+            $($(#[$about])* $field_visible $field: $type),+
+        }
+
+        impl $crate::pg::statement::Record for $name {
+            type Columns = ($($type,)+);
+
+            fn of(($($field,)+): Self::Columns) -> Self {
+                $name { $($field),+ }
+            }
+        }
+    };
+}
+pub(crate) use record;
+
 /// A column for `unnest`: the values, or none at all where all of them are NULL. It fills up shorter arrays with
 /// NULLs, which costs nothing; each NULL of an array is stored, and read again.
 pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
@@ -71,8 +98,17 @@ pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T
     if values.iter().any(Option::is_some) { values } else { Vec::new() }
 }
 
-/// A statement with its argument types, and its plan once it has one.
-pub(crate) struct Statement {
+/// A list of arguments, as the compiler cannot compare them: what is left of statements without types.
+pub(crate) struct Untyped;
+
+/// A statement that takes `P` and returns rows of `R`, with its plan once it has one.
+pub(crate) struct Statement<P = Untyped, R = ()> {
+    prepared: Prepared,
+    types: PhantomData<fn(P) -> R>,
+}
+
+/// A statement's text and parameters, and its plan once it has one.
+pub(crate) struct Prepared {
     sql: &'static std::ffi::CStr,
     types: &'static [pg_sys::Oid],
     plan: AtomicPtr<pg_sys::_SPI_plan>,
@@ -83,28 +119,66 @@ pub(crate) struct Statement {
     keep: bool,
 }
 
-impl Statement {
+impl<P: Params, R: FromRow> Statement<P, R> {
     /// A statement that will be planned on first use.
-    pub(crate) const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid]) -> Self {
-        Statement {
-            sql,
-            types,
-            plan: AtomicPtr::new(ptr::null_mut()),
-            checked: AtomicPtr::new(ptr::null_mut()),
-            generation: AtomicI32::new(0),
-            keep: true,
-        }
+    pub(crate) const fn typed(sql: &'static std::ffi::CStr) -> Self {
+        Statement { prepared: Prepared::new(sql, P::OIDS, true), types: PhantomData }
     }
 
     /// A statement that is planned at each call, for its arguments and with whatever the planner has: for what may
     /// read whole tables, where the best plan is another one as they grow. The sizes of tables are looked up when it
     /// is planned, statistics may be those of an empty queue: so its joins have to go by indexes, or be written in a
     /// way that leaves no choice.
+    pub(crate) const fn typed_each_time(sql: &'static std::ffi::CStr) -> Self {
+        Statement { prepared: Prepared::new(sql, P::OIDS, false), types: PhantomData }
+    }
+
+    /// Runs the statement and returns how many rows it touched.
+    pub(crate) fn execute(&'static self, given: impl Given<P>) -> u64 {
+        self.prepared.run(given.values().as_ref(), |_| |_| ()).count
+    }
+
+    /// Runs the statement and returns its rows.
+    pub(crate) fn query(&'static self, given: impl Given<P>) -> Vec<R> {
+        self.map(given, |row| row)
+    }
+
+    /// Runs the statement and maps each of its rows.
+    pub(crate) fn map<T>(&'static self, given: impl Given<P>, map: impl FnMut(R) -> T) -> Vec<T> {
+        self.run(given, map).rows
+    }
+
+    /// Runs the statement and returns its first row, if there is one.
+    pub(crate) fn first(&'static self, given: impl Given<P>) -> Option<R> {
+        self.query(given).into_iter().next()
+    }
+
+    /// Runs the statement, returns its rows, and tells with what snapshot and at what cost.
+    pub(crate) fn look(&'static self, given: impl Given<P>) -> (Vec<R>, Looked) {
+        let done = self.run(given, |row| row);
+        (done.rows, Looked { xmin: session::with_epoch(done.xmin), pages: done.pages })
+    }
+
+    fn run<T>(&'static self, given: impl Given<P>, mut map: impl FnMut(R) -> T) -> Done<T> {
+        self.prepared.run(given.values().as_ref(), |header| {
+            R::check(header, 1);
+            move |row| map(R::read(Checked(row), 1))
+        })
+    }
+}
+
+impl Statement {
+    /// A statement that will be planned on first use.
+    pub(crate) const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid]) -> Self {
+        Statement { prepared: Prepared::new(sql, types, true), types: PhantomData }
+    }
+
+    /// As `typed_each_time`.
     pub(crate) const fn planned_each_time(
         sql: &'static std::ffi::CStr,
         types: &'static [pg_sys::Oid],
     ) -> Self {
-        Statement { keep: false, ..Statement::new(sql, types) }
+        Statement { prepared: Prepared::new(sql, types, false), types: PhantomData }
     }
 
     /// Runs the statement and returns how many rows it touched.
@@ -129,15 +203,45 @@ impl Statement {
     }
 
     fn run<T>(&'static self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
-        self.check_types(args);
-        let mut values: Vec<pg_sys::Datum> =
-            args.iter().map(|a| a.datum.unwrap_or(pg_sys::Datum::from(0usize))).collect();
-        let nulls: Vec<std::ffi::c_char> =
-            args.iter().map(|a| if a.datum.is_some() { b' ' } else { b'n' } as std::ffi::c_char).collect();
+        self.prepared.check_types(args);
+        let values: Vec<Value> = args.iter().map(|arg| arg.datum).collect();
+        self.prepared.run(&values, |_| move |row: Row| map(row))
+    }
+}
+
+impl Prepared {
+    const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid], keep: bool) -> Self {
+        assert!(types.len() <= params::MOST);
+        Prepared {
+            sql,
+            types,
+            plan: AtomicPtr::new(ptr::null_mut()),
+            checked: AtomicPtr::new(ptr::null_mut()),
+            generation: AtomicI32::new(0),
+            keep,
+        }
+    }
+
+    /// Runs the statement. `reader` is asked once, with the types of the result, for what is to be called with each row.
+    fn run<T, F: FnMut(Row) -> T>(
+        &'static self,
+        given: &[Value],
+        reader: impl FnOnce(Header) -> F,
+    ) -> Done<T> {
+        assert_eq!(given.len(), self.types.len());
+        let mut values = [pg_sys::Datum::from(0usize); params::MOST];
+        let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
+        for (i, value) in given.iter().enumerate() {
+            match value {
+                Some(datum) => values[i] = *datum,
+                None => nulls[i] = b'n' as std::ffi::c_char,
+            }
+        }
         // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it
-        // (a `Row` does not outlive the call of `map`, and gives owned values only). If anything raises an error in
-        // between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
-        // values and nulls are as many as its arguments, and of their types, checked above.
+        // (a `Row` does not outlive the call of what the reader gave, and gives owned values only). If anything raises an
+        // error in between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the
+        // frame; values and nulls are as many as its arguments, and of their types: those of a typed statement by
+        // `Given`, those of an untyped one are checked by its `run`.
         unsafe {
             if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
                 pgrx::error!("SPI_connect failed");
@@ -169,8 +273,9 @@ impl Statement {
             let count = pg_sys::SPI_processed;
             let table = pg_sys::SPI_tuptable;
             let mut rows = Vec::new();
-            if !table.is_null() {
+            if !table.is_null() && count > 0 {
                 rows.reserve_exact(count as usize);
+                let mut map = reader(Header((*table).tupdesc));
                 for i in 0..count as usize {
                     let (tuple, tupdesc) = (*(*table).vals.add(i), (*table).tupdesc);
                     rows.push(map(Row { tuple, tupdesc, _result: PhantomData }));
@@ -300,29 +405,6 @@ pub(crate) struct Row<'r> {
     _result: PhantomData<&'r ()>,
 }
 
-/// What a column can be read as: types that own what they have, so that nothing points into a result that has gone.
-pub(crate) trait Column: FromDatum + IntoDatum {}
-
-macro_rules! columns {
-    ($($type:ty),* $(,)?) => { $(impl Column for $type {})* };
-}
-columns!(
-    i8,
-    i16,
-    i32,
-    i64,
-    f64,
-    bool,
-    String,
-    Time,
-    JsonText,
-    Interval,
-    Uuid,
-    pg_sys::Oid,
-    pg_sys::ItemPointerData
-);
-columns!(Vec<i64>, Vec<Option<i64>>, Vec<Option<i32>>, Vec<Option<String>>, Vec<Option<Time>>);
-
 impl Row<'_> {
     /// Column `n`, counted from 1; `None` for NULL.
     pub(crate) fn get<T: Column>(self, n: i32) -> Option<T> {
@@ -336,6 +418,12 @@ impl Row<'_> {
             let datum = pg_sys::SPI_getbinval(self.tuple, self.tupdesc, n, &mut null);
             T::from_datum(datum, null)
         }
+    }
+
+    /// The whole row.
+    pub(crate) fn read<R: FromRow>(self) -> R {
+        R::check(Header(self.tupdesc), 1);
+        R::read(Checked(self), 1)
     }
 
     /// Column `n`, which the statement never returns as NULL.

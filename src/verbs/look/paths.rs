@@ -12,7 +12,6 @@ use crate::pg::rows::Rows;
 
 /// `taskq.critical_path(task_id) -> TABLE (step, task_id, action, state, duration)`
 #[pg_extern(sql = "")]
-#[allow(clippy::type_complexity)]
 fn taskq_critical_path(task_id: Option<&str>) -> Rows<(i32, String, String, String, Option<Interval>)> {
     let path = or_throw(critical_path(task_id));
     let row = |(i, node): (usize, Node)| {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
+use pgrx::pg_sys::{BOOLOID, INT4OID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -70,17 +70,14 @@ static COUNT: Statement = Statement::planned_each_time(
        WHERE c.relnamespace = 'taskq'::pg_catalog.regnamespace AND c.relname IN ('task', 'settled', 'attempt')",
     &[TIMESTAMPTZOID, BOOLOID, INT4OID],
 );
-static INSERTED: Statement = Statement::new(
-    c"SELECT t.task_no, t.inserted_at FROM taskq.task t WHERE t.task_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
-static ACTIONS: Statement = Statement::new(
+static INSERTED: Statement<&[i64], (i64, Time)> =
+    Statement::typed(c"SELECT t.task_no, t.inserted_at FROM taskq.task t WHERE t.task_no = ANY ($1)");
+static ACTIONS: Statement<(), (String, i32, bool, Option<i32>, i64)> = Statement::typed(
     c"SELECT a.name, a.action_no, COALESCE(s.paused, false), s.max_concurrency,
              (SELECT pg_catalog.count(*) FROM taskq.slot l
                WHERE l.group_id = '' AND l.name = a.name AND l.task_no IS NOT NULL)
         FROM taskq.action a LEFT JOIN taskq.action_setting s ON s.name = a.name
        WHERE NOT a.forgotten",
-    &[],
 );
 
 /// A row of [`COUNT`].
@@ -125,15 +122,7 @@ impl Metrics {
     fn actions(&mut self) -> Names {
         let mut names = Names::new();
         let mut seen = BTreeSet::new();
-        for (name, action_no, paused, limit, held) in ACTIONS.query(args![], |row| {
-            (
-                row.need::<String>(1),
-                row.need::<i32>(2),
-                row.need::<bool>(3),
-                row.get::<i32>(4),
-                row.need::<i64>(5),
-            )
-        }) {
+        for (name, action_no, paused, limit, held) in ACTIONS.query(()) {
             if seen.insert(name.clone()) {
                 self.gauge("paused_actions", "Whether the action is paused.")
                     .add([("action", &name)], f64::from(u8::from(paused)));
@@ -182,8 +171,7 @@ impl Metrics {
             }
         }
         let task_nos: Vec<i64> = oldest.values().copied().collect();
-        let inserted: BTreeMap<i64, Time> =
-            INSERTED.query(args![task_nos], |row| (row.need(1), row.need(2))).into_iter().collect();
+        let inserted: BTreeMap<i64, Time> = INSERTED.query(task_nos).into_iter().collect();
         for (name, task_no) in oldest {
             if let Some(at) = inserted.get(&task_no) {
                 self.family(

@@ -1,15 +1,13 @@
 //! Which groups are at a limit: their lanes are not looked into.
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
-
-use super::known_slots;
-use super::slots::Limit;
-use crate::pg::statement::{Statement, args};
+use super::Limit;
+use super::known;
+use crate::pg::statement::Statement;
 
 /// Walks `slot_held_idx`: as many rows as there are performances in progress that such limits count, and whatever is dead.
 /// Groups of which none may run are full as well. The last row has how many slots of how many limits were counted.
-static FULL: Statement = Statement::new(
-    c"WITH held AS MATERIALIZED (
+static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64>)> =
+    Statement::typed(c"WITH held AS MATERIALIZED (
         SELECT s.name, s.group_id, pg_catalog.count(*) AS held
           FROM taskq.slot s
          WHERE s.name = ANY ($1) AND s.task_no IS NOT NULL AND s.group_id <> ''
@@ -22,13 +20,11 @@ static FULL: Statement = Statement::new(
        UNION ALL
       SELECT '', NULL, taskq._lane(g.group_id), NULL FROM taskq.task_group g WHERE g.max_concurrency = 0
        UNION ALL
-      SELECT NULL, NULL, pg_catalog.count(*), pg_catalog.sum(h.held)::bigint FROM held AS h",
-    &[TEXTARRAYOID],
-);
+      SELECT NULL, NULL, pg_catalog.count(*), pg_catalog.sum(h.held)::bigint FROM held AS h");
 /// Those of the limits, which were full, that still are: they allow no more than were held then, and nothing is free.
 /// Walks `slot_free_idx` from the marks on ($4).
-static STILL_FULL: Statement = Statement::new(
-    c"SELECT u.name, taskq._lane(u.group_id)
+static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[i64]), (String, i64)> =
+    Statement::typed(c"SELECT u.name, taskq._lane(u.group_id)
         FROM unnest($1, $2, $3, $4) AS u(group_id, name, held, start)
        WHERE u.held >= CASE u.name
                        WHEN '' THEN (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = u.group_id)
@@ -37,43 +33,44 @@ static STILL_FULL: Statement = Statement::new(
                WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL AND s.position >= u.start
                ORDER BY s.position LIMIT 1) IS NULL
        UNION ALL
-      SELECT '', taskq._lane(g.group_id) FROM taskq.task_group g WHERE g.max_concurrency = 0",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
-);
+      SELECT '', taskq._lane(g.group_id) FROM taskq.task_group g WHERE g.max_concurrency = 0");
 
 /// The lanes of groups that are at a limit, as far as this transaction can see: at one in the action whose name comes
 /// with it, or at their own, with an empty name. A hint: a limit that turns out to be full when its slots are to be
 /// locked is as good.
 pub(crate) fn full_lanes(actions: impl Iterator<Item = String>) -> Vec<(String, i64)> {
     let names: Vec<String> = actions.chain([String::new()]).collect();
-    match known_slots::full(&names) {
+    match known::full(&names) {
         Some(limits) => still_full(limits),
         None => look(names),
     }
 }
 
 fn still_full(limits: Vec<(Limit, i32)>) -> Vec<(String, i64)> {
-    let starts: Vec<i64> = limits.iter().map(|(limit, held)| known_slots::start(limit, *held)).collect();
+    let starts: Vec<i64> = limits.iter().map(|(limit, held)| known::start(limit, *held)).collect();
     let held: Vec<i32> = limits.iter().map(|(_, held)| *held).collect();
     let (groups, actions): (Vec<String>, Vec<String>) =
         limits.into_iter().map(|(limit, _)| (limit.group, limit.action)).unzip();
-    STILL_FULL.query(args![groups, actions, held, starts], |row| (row.need(1), row.need(2)))
+    STILL_FULL.query((groups, actions, held, starts))
 }
 
 fn look(names: Vec<String>) -> Vec<(String, i64)> {
     let (mut lanes, mut limits) = (Vec::new(), Vec::new());
     let (mut held, mut of) = (0, 0);
-    let (_, looked) = FULL.look(args![names.clone()], |row| match row.get::<String>(1) {
-        Some(action) => {
-            // Those of which none may run hold nothing.
-            if let (Some(group), Some(held)) = (row.get(2), row.get::<i64>(4)) {
-                let held = i32::try_from(held).unwrap_or(i32::MAX);
-                limits.push((Limit { action: action.clone(), group }, held));
+    let (rows, looked) = FULL.look(names.clone());
+    for (action, group, lane, slots) in rows {
+        match action {
+            Some(action) => {
+                // Those of which none may run hold nothing.
+                if let (Some(group), Some(held)) = (group, slots) {
+                    let held = i32::try_from(held).unwrap_or(i32::MAX);
+                    limits.push((Limit { action: action.clone(), group }, held));
+                }
+                lanes.push((action, lane));
             }
-            lanes.push((action, row.need(3)));
+            None => (of, held) = (lane, slots.unwrap_or(0)),
         }
-        None => (of, held) = (row.need::<i64>(3), row.get::<i64>(4).unwrap_or(0)),
-    });
-    known_slots::remember_full(names, limits, looked.pages, held as usize, of as usize);
+    }
+    known::remember_full(names, limits, looked.pages, held as usize, of as usize);
     lanes
 }

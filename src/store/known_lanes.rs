@@ -37,7 +37,7 @@ pub(crate) fn known(action_no: i32) -> Known {
 }
 
 /// Before this position no lane of the action has anything, but for those that are excepted.
-pub(super) fn rest(action_no: i32) -> i64 {
+pub(crate) fn rest(action_no: i32) -> i64 {
     KNOWN.with_borrow(|known| known.get(&action_no).map_or(0, |known| known.rest))
 }
 
@@ -49,7 +49,7 @@ pub(super) fn actions() -> Vec<i32> {
 }
 
 /// Whether any lane of the action is excepted.
-pub(super) fn has_excepted(action_no: i32) -> bool {
+pub(crate) fn has_excepted(action_no: i32) -> bool {
     KNOWN.with_borrow(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
 }
 

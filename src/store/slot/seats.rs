@@ -1,49 +1,45 @@
 //! Seats for performances that began before there was a limit: a limit that is set counts what is in progress.
 
-use pgrx::pg_sys::{BOOLOID, INT4OID, INT8ARRAYOID, TEXTOID};
-
-use super::slots::{Ask, Limit, Seat, lock_free, occupy};
+use super::{Ask, Limit, Seat, lock_free, occupy};
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// Those that are missing. Whoever calls has changed the action's row in `action_setting`, and is alone.
-static MAKE_ALL: Statement = Statement::new(
+static MAKE_ALL: Statement<(&str, i32)> = Statement::typed(
     c"INSERT INTO taskq.slot (group_id, name, slot_no)
       SELECT '', $1, g.n FROM pg_catalog.generate_series(1, $2) AS g(n)
        WHERE NOT EXISTS (SELECT FROM taskq.slot s
                           WHERE s.group_id = '' AND s.name = $1 AND s.slot_no = g.n OFFSET 0)",
-    &[TEXTOID, INT4OID],
 );
-static DROP: Statement = Statement::new(
-    c"DELETE FROM taskq.slot s WHERE s.group_id = '' AND s.name = $1 AND s.slot_no > $2 AND s.task_no IS NULL",
-    &[TEXTOID, INT4OID],
+static DROP: Statement<(&str, i32)> = Statement::typed(
+    c"DELETE FROM taskq.slot s
+       WHERE s.group_id = '' AND s.name = $1 AND s.slot_no > $2 AND s.task_no IS NULL",
 );
 
 /// Makes the slots of an action fit its limit, `None` for no limit; those above it go once they are free. `held` are
 /// performances that began without a slot. They are seated first, above the limit where it is full, so that they count.
 pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[i64]) {
     let Some(most) = most else {
-        DROP.execute(args![action, 0]);
+        DROP.execute((action, 0));
         return;
     };
     assign_transaction_id();
-    MAKE_ALL.execute(args![action, most]);
+    MAKE_ALL.execute((action, most));
     seat(&Limit::of_action(action), most, held);
-    DROP.execute(args![action, most]);
+    DROP.execute((action, most));
 }
 
-static SEAT: Statement = Statement::new(
+static SEAT: Statement<(&str, &str, i32, &[i64])> = Statement::typed(
     c"INSERT INTO taskq.slot (group_id, name, slot_no, task_no)
       SELECT $1, $2, GREATEST($3, (SELECT pg_catalog.max(s.slot_no) FROM taskq.slot s
                                     WHERE s.group_id = $1 AND s.name = $2)) + u.n, u.task_no
         FROM pg_catalog.unnest($4) WITH ORDINALITY AS u(task_no, n)",
-    &[TEXTOID, TEXTOID, INT4OID, INT8ARRAYOID],
 );
-static MARK: Statement =
-    Statement::new(c"UPDATE taskq.run r SET limited = true WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static MARK: Statement<&[i64]> =
+    Statement::typed(c"UPDATE taskq.run r SET limited = true WHERE r.task_no = ANY ($1)");
 
 /// Gives slots to performances that have none of this limit, above it where it is full. The caller has locked their
-/// rows, and for a group [`super::slots::keep_from_making`].
+/// rows, and for a group [`super::keep_from_making`].
 pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
     if held.is_empty() {
         return;
@@ -59,65 +55,58 @@ pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
     occupy(&seats);
     if !standing.is_empty() {
         assign_transaction_id();
-        SEAT.execute(args![limit.group.clone(), limit.action.clone(), most, standing]);
+        SEAT.execute((limit.group.clone(), limit.action.clone(), most, standing));
     }
-    MARK.execute(args![held]);
+    MARK.execute(held);
 }
 
 /// Performances of an action, found in both indexes of claiming.
-static HELD_IN_ACTION: Statement = Statement::new(
+static HELD_IN_ACTION: Statement<&str, i64> = Statement::typed(
     c"SELECT h.task_no
         FROM (SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
                WHERE a.name = $1 AND r.lane = 0 AND NOT r.grantable AND r.aside IS NULL
                UNION ALL
               SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
                WHERE a.name = $1 AND r.lane <> 0 AND NOT r.grantable AND r.aside IS NULL) AS h",
-    &[TEXTOID],
 );
-static HELD_IN_GROUP: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t
+static HELD_IN_GROUP: Statement<&str, i64> =
+    Statement::typed(c"SELECT t.task_no FROM taskq.task t
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND NOT r.grantable AND r.aside IS NULL OFFSET 0) AS r
-       WHERE t.group_id = $1",
-    &[TEXTOID],
-);
+       WHERE t.group_id = $1");
 /// Those of the tasks that are in progress and hold no slot of a limit: of the action $2, of their group in it ($3), or,
 /// if the name is empty, of their group.
-static WITHOUT_SLOT: Statement = Statement::new(
-    c"SELECT r.task_no, COALESCE(t.group_id, '')
+static WITHOUT_SLOT: Statement<(&[i64], &str, bool), (i64, String)> =
+    Statement::typed(c"SELECT r.task_no, COALESCE(t.group_id, '')
         FROM taskq.run r
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
        WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND (t.group_id IS NOT NULL OR NOT $3)
          AND NOT EXISTS (SELECT FROM taskq.slot s
                           WHERE s.task_no = r.task_no AND s.name = $2
                             AND s.group_id = CASE WHEN $3 THEN t.group_id ELSE '' END OFFSET 0)
-       ORDER BY r.task_no",
-    &[INT8ARRAYOID, TEXTOID, BOOLOID],
-);
-static LOCK_HELD: Statement = Statement::new(
-    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL ORDER BY r.task_no FOR UPDATE",
-    &[INT8ARRAYOID],
+       ORDER BY r.task_no");
+static LOCK_HELD: Statement<&[i64]> = Statement::typed(
+    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL
+       ORDER BY r.task_no FOR UPDATE",
 );
 
 /// Performances of an action that hold no slot of its own limit, or (`by_group`) none of the limit per group; with
 /// their groups. They are locked, in the order of numbers.
 pub(crate) fn standing_in_action(action: &str, by_group: bool) -> Vec<(i64, String)> {
-    without_slot(HELD_IN_ACTION.query(args![action], |row| row.need(1)), action, by_group)
+    without_slot(HELD_IN_ACTION.query(action), action, by_group)
 }
 
 /// The same of a group and its own limit.
 pub(crate) fn standing_in_group(group: &str) -> Vec<(i64, String)> {
-    without_slot(HELD_IN_GROUP.query(args![group], |row| row.need(1)), "", true)
+    without_slot(HELD_IN_GROUP.query(group), "", true)
 }
 
 /// Looks again once the rows are locked: a performance may have ended meanwhile, and another begun with a slot.
 fn without_slot(held: Vec<i64>, action: &str, by_group: bool) -> Vec<(i64, String)> {
-    let look = |held: Vec<i64>| -> Vec<(i64, String)> {
-        WITHOUT_SLOT.query(args![held, action, by_group], |row| (row.need(1), row.need(2)))
-    };
+    let look = |held: Vec<i64>| -> Vec<(i64, String)> { WITHOUT_SLOT.query((held, action, by_group)) };
     let held: Vec<i64> = look(held).into_iter().map(|(task_no, _)| task_no).collect();
     if held.is_empty() {
         return Vec::new();
     }
-    LOCK_HELD.execute(args![held.as_slice()]);
+    LOCK_HELD.execute(held.as_slice());
     look(held)
 }

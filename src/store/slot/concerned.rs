@@ -1,17 +1,15 @@
 //! Whom a limit concerns: the actions that it may hold tasks of.
 
-use pgrx::pg_sys::{INT4ARRAYOID, TEXTOID};
-
-use super::known_lanes;
-use super::slots::Limit;
-use crate::pg::statement::{Statement, args};
+use super::Limit;
+use crate::pg::statement::Statement;
+use crate::store::known_lanes;
 use crate::wake;
 
-static NUMBERS: Statement =
-    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1", &[TEXTOID]);
+static NUMBERS: Statement<&str, i32> =
+    Statement::typed(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1");
 /// The actions that have entries in lanes: jumps from one to the next in `run_lane_idx`. Those that are known to have
 /// lanes ($1) count without a look: there may be many dead entries.
-static LANED: Statement = Statement::new(
+static LANED: Statement<&[i32], i32> = Statement::typed(
     c"WITH RECURSIVE laned(action_no, at) AS (
         SELECT 0, 1
         UNION ALL
@@ -25,7 +23,6 @@ static LANED: Statement = Statement::new(
                SELECT $1[laned.at], laned.at + 1 WHERE $1[laned.at] IS NOT NULL
                LIMIT 1) AS n(action_no, at))
       SELECT l.action_no FROM laned AS l WHERE l.action_no > 0",
-    &[INT4ARRAYOID],
 );
 
 /// Has one waiter woken at commit for each action in which a task may take a slot of the limit.
@@ -36,8 +33,8 @@ pub(crate) fn wake(limit: &Limit) {
 /// The numbers of the actions that a limit may hold tasks of.
 pub(crate) fn concerned(limit: &Limit) -> Vec<i32> {
     if limit.action.is_empty() {
-        LANED.query(args![known_lanes::actions()], |row| row.need(1))
+        LANED.query(known_lanes::actions())
     } else {
-        NUMBERS.query(args![limit.action.clone()], |row| row.need(1))
+        NUMBERS.query(limit.action.clone())
     }
 }

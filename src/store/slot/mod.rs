@@ -14,20 +14,24 @@
 //!
 //! **Free slots are in a queue.** A slot that is freed takes a position at the end, and claims take the first. Updated in place
 //! its dead versions would be between those that look for a free one and the one there is; at the end of the queue they
-//! are behind everybody's back, see [`known_slots`]. A row for each performance, made and removed with it, would do
+//! are behind everybody's back, see [`known`]. A row for each performance, made and removed with it, would do
 //! the same, but somebody would have to count them while others make some. To remember where the live versions are
 //! helps whoever was the last to change them, and nobody else.
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID};
+mod concerned;
+mod full_lanes;
+pub(crate) mod known;
+pub(crate) mod seats;
 
-pub(crate) use super::concerned::{concerned, wake};
-use super::known_slots;
 use crate::pg::clock::wall;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session::{assign_transaction_id, has_transaction_id};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::store::decided::Look;
 use crate::wake;
+pub(crate) use concerned::{concerned, wake};
+pub(crate) use full_lanes::full_lanes;
+use pgrx::pg_sys::Oid;
 
 /// The greatest limit: each place that it allows is a row.
 pub(crate) const MOST_SLOTS: i32 = 100_000;
@@ -94,6 +98,24 @@ fn columns(asks: &[&Ask]) -> (Vec<String>, Vec<String>, Vec<i32>, Vec<i32>) {
     )
 }
 
+record! {
+    /// A slot that [`FREE`] has found, or that there is none.
+    #[derive(Clone, Copy)]
+    struct Found {
+        /// Which of the asks, from 1 on.
+        ask: i32,
+        /// How many slots are held above the limit.
+        above: i32,
+        /// The position of a free slot, locked.
+        free: Option<i64>,
+        /// That of the first free one in the snapshot, locked or not.
+        first: Option<i64>,
+        last_position: i64,
+        rows: Oid,
+        sequence: Oid,
+    }
+}
+
 /// Free slots, locked. Those above the limit, which a higher limit has left behind, count against it while they are
 /// held: only when the performances in them have ended is there room below. So as many more are locked, and not used.
 ///
@@ -101,7 +123,7 @@ fn columns(asks: &[&Ask]) -> (Vec<String>, Vec<String>, Vec<i32>, Vec<i32>) {
 /// that is held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a
 /// limit of which none is to be had, with what moves the marks: the first that is free in the snapshot, locked or
 /// not, and how far positions go.
-static FREE: Statement = Statement::new(
+static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[i64]), Found> = Statement::typed(
     c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
         FROM (SELECT p.last_value - (NOT p.is_called)::integer AS last_position,
                      pg_catalog.pg_relation_filenode('taskq.slot'::pg_catalog.regclass) AS rows,
@@ -126,20 +148,18 @@ static FREE: Statement = Statement::new(
                 AND s.position >= u.start AND s.slot_no <= u.most
               ORDER BY s.position LIMIT u.wanted::bigint + u.above
                 FOR UPDATE SKIP LOCKED) AS f ON true",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 /// Which of the limits have fewer slots than they allow.
-static LACKING: Statement = Statement::new(
+static LACKING: Statement<(&[&str], &[&str], &[i32]), i32> = Statement::typed(
     c"SELECT u.n::integer
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u(group_id, name, most, n)
        WHERE (SELECT pg_catalog.count(*) FROM taskq.slot s
                WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no <= u.most) < u.most",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID],
 );
 /// The lowest numbers that are missing; there are enough of them among those up to the number of rows and of the
 /// slots wanted.
-static MAKE: Statement = Statement::new(
-    c"INSERT INTO taskq.slot (group_id, name, slot_no)
+static MAKE: Statement<(&[&str], &[&str], &[i32], &[i32])> =
+    Statement::typed(c"INSERT INTO taskq.slot (group_id, name, slot_no)
       SELECT u.group_id, u.name, m.slot_no
         FROM unnest($1, $2, $3, $4) AS u(group_id, name, most, wanted)
        CROSS JOIN LATERAL (
@@ -149,13 +169,11 @@ static MAKE: Statement = Statement::new(
                          WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no <= u.most))::integer) AS g(n)
               WHERE NOT EXISTS (SELECT FROM taskq.slot s
                                  WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no = g.n OFFSET 0)
-              LIMIT u.wanted) AS m",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID],
-);
+              LIMIT u.wanted) AS m");
 
 /// Whether any of the limits has a slot that is free, as a snapshot shows it: more than are held above the limit. Walks
 /// `slot_free_idx` from the marks on ($4).
-static LOOKS_FREE: Statement = Statement::new(
+static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[i64]), bool> = Statement::typed(
     c"SELECT true
         FROM (SELECT u.group_id, u.name, u.most, u.start,
                      (SELECT pg_catalog.count(*)
@@ -171,7 +189,6 @@ static LOOKS_FREE: Statement = Statement::new(
                          AND s.position >= u.start AND s.slot_no <= u.most
                        ORDER BY s.position LIMIT u.above + 1) AS f) > u.above
        LIMIT 1",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// What [`lock_free`] came to.
@@ -210,7 +227,7 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
     assign_transaction_id();
     let made: Vec<&Ask> = making.iter().map(|i| &asks[*i]).collect();
     let (groups, names, most, wanted) = columns(&made);
-    MAKE.execute(args![groups, names, most, wanted]);
+    MAKE.execute((groups, names, most, wanted));
     for (i, found) in making.iter().zip(free(&made)) {
         slots[*i] = found;
     }
@@ -219,16 +236,16 @@ pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
 
 /// Those of the asks, by their places, whose limits have fewer slots than they allow.
 fn lacking(asks: &[Ask], mut places: Vec<usize>) -> Vec<usize> {
-    places.retain(|i| !known_slots::is_complete(&asks[*i]));
+    places.retain(|i| !known::is_complete(&asks[*i]));
     if places.is_empty() {
         return places;
     }
     let (groups, names, most, _) = columns(&places.iter().map(|i| &asks[*i]).collect::<Vec<_>>());
     let counted = most.iter().map(|most| *most as usize).sum();
-    let (lacking, looked) =
-        LACKING.look(args![groups, names, most], |row| places[row.need::<i32>(1) as usize - 1]);
+    let (lacking, looked) = LACKING.look((groups, names, most));
+    let lacking: Vec<usize> = lacking.into_iter().map(|n| places[n as usize - 1]).collect();
     let complete = places.iter().filter(|i| !lacking.contains(i)).map(|i| &asks[*i]);
-    known_slots::remember_complete(complete, looked.pages, counted);
+    known::remember_complete(complete, looked.pages, counted);
     lacking
 }
 
@@ -243,11 +260,11 @@ fn note_passed_over(asks: &[Ask], slots: &[Vec<i64>]) {
 
 fn looks_free(asks: &[&Ask]) -> bool {
     let (groups, names, most, _) = columns(asks);
-    LOOKS_FREE.first(args![groups, names, most, starts(asks)], |row| row.need::<bool>(1)).is_some()
+    LOOKS_FREE.first((groups, names, most, starts(asks))).is_some()
 }
 
 fn starts(asks: &[&Ask]) -> Vec<i64> {
-    asks.iter().map(|ask| known_slots::start(&ask.limit, ask.most)).collect()
+    asks.iter().map(|ask| known::start(&ask.limit, ask.most)).collect()
 }
 
 fn free(asks: &[&Ask]) -> Vec<Vec<i64>> {
@@ -256,16 +273,17 @@ fn free(asks: &[&Ask]) -> Vec<Vec<i64>> {
     let mut above: Vec<usize> = vec![0; asks.len()];
     let mut firsts: Vec<Option<i64>> = vec![None; asks.len()];
     let had_id = has_transaction_id();
-    let (rows, looked) = FREE.look(args![groups, names, most, wanted, starts(asks)], |row| {
-        let ask = row.need::<i32>(1) as usize - 1;
-        above[ask] = row.need::<i32>(2) as usize;
-        slots[ask].extend(row.get::<i64>(3));
-        firsts[ask] = row.get(4);
-        (row.need::<i64>(5), (row.need(6), row.need(7)))
-    });
-    if let Some((last_position, files)) = rows.into_iter().next() {
+    let (rows, looked) = FREE.look((groups, names, most, wanted, starts(asks)));
+    for row in &rows {
+        let ask = row.ask as usize - 1;
+        above[ask] = row.above as usize;
+        slots[ask].extend(row.free);
+        firsts[ask] = row.first;
+    }
+    if let Some(row) = rows.first() {
+        let (last_position, files) = (row.last_position, (row.rows, row.sequence));
         let look = Look { last_position, files, xmin: looked.xmin, at: wall() };
-        known_slots::advance(asks, &firsts, &look, looked.pages, had_id);
+        known::advance(asks, &firsts, &look, looked.pages, had_id);
     }
     for ((slots, above), ask) in slots.iter_mut().zip(above).zip(asks) {
         slots.truncate(slots.len().saturating_sub(above).min(ask.wanted as usize));
@@ -322,7 +340,7 @@ pub(crate) struct Seat<'a> {
 
 /// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key,
 /// which has all positions of a limit to be walked over.
-static OCCUPY: Statement = Statement::new(
+static OCCUPY: Statement<(&[&str], &[&str], &[i64], &[i64])> = Statement::typed(
     c"UPDATE taskq.slot s SET task_no = u.task_no
         FROM (SELECT u.task_no, f.ctid
                 FROM unnest($1, $2, $3, $4) AS u(group_id, name, position, task_no)
@@ -333,7 +351,6 @@ static OCCUPY: Statement = Statement::new(
                       ORDER BY f.position LIMIT 1) AS f
               OFFSET 0) AS u
        WHERE s.ctid = u.ctid",
-    &[TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// Gives slots to performances.
@@ -341,19 +358,18 @@ pub(crate) fn occupy(seats: &[Seat]) {
     if seats.is_empty() {
         return;
     }
-    OCCUPY.execute(args![
+    OCCUPY.execute((
         seats.iter().map(|s| s.limit.group.clone()).collect::<Vec<_>>(),
         seats.iter().map(|s| s.limit.action.clone()).collect::<Vec<_>>(),
         seats.iter().map(|s| s.position).collect::<Vec<_>>(),
         seats.iter().map(|s| s.task_no).collect::<Vec<_>>(),
-    ]);
+    ));
 }
 
-static RELEASE: Statement = Statement::new(
+static RELEASE: Statement<&[i64], (String, String)> = Statement::typed(
     c"UPDATE taskq.slot s
          SET task_no = NULL, position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
-    &[INT8ARRAYOID],
 );
 
 /// Frees all slots of performances that have ended, and lets a waiter know for each.
@@ -362,24 +378,22 @@ pub(crate) fn release(task_nos: &[i64]) {
         return;
     }
     assign_transaction_id();
-    for limit in RELEASE.query(args![task_nos], |row| Limit { group: row.need(1), action: row.need(2) }) {
+    for limit in RELEASE.map(task_nos, |(group, action)| Limit { group, action }) {
         wake(&limit);
     }
 }
 
 /// Limits of groups that have slots, and no tasks.
-static UNUSED: Statement = Statement::new(
+static UNUSED: Statement<&[&str], (String, String)> = Statement::typed(
     c"SELECT DISTINCT s.group_id, s.name FROM taskq.slot s
        WHERE s.group_id = ANY ($1) AND s.group_id <> ''
          AND NOT EXISTS (SELECT FROM taskq.task t WHERE t.group_id = s.group_id OFFSET 0)",
-    &[TEXTARRAYOID],
 );
-static TIDY: Statement = Statement::new(
+static TIDY: Statement<(&str, &str)> = Statement::typed(
     c"DELETE FROM taskq.slot d
        WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.slot s
                                   WHERE s.group_id = $1 AND s.name = $2 AND s.task_no IS NULL
                                     FOR UPDATE SKIP LOCKED))",
-    &[TEXTOID, TEXTOID],
 );
 
 /// Removes the slots of groups that have no tasks any more; waits for nobody. What somebody is using just now stays
@@ -388,9 +402,8 @@ pub(crate) fn tidy(groups: &[String]) {
     if groups.is_empty() {
         return;
     }
-    let unused: Vec<Limit> =
-        UNUSED.query(args![groups.to_vec()], |row| Limit { group: row.need(1), action: row.need(2) });
+    let unused: Vec<Limit> = UNUSED.map(groups.to_vec(), |(group, action)| Limit { group, action });
     for place in lockable(&unused.iter().collect::<Vec<_>>()) {
-        TIDY.execute(args![unused[place].group.clone(), unused[place].action.clone()]);
+        TIDY.execute((unused[place].group.clone(), unused[place].action.clone()));
     }
 }
