@@ -8,52 +8,20 @@ use pgrx::datum::Interval;
 
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, sql};
+use crate::store::bucket;
 use crate::wake;
-
-/// The last in the index, so that dead versions are not walked over: each change takes a new position, and only one row
-/// of an action is not dead.
-macro_rules! the_bucket {
-    () => {
-        "b.name = $1 AND b.position = (SELECT p.position FROM taskq.bucket p WHERE p.name = $1
-                                        ORDER BY p.position DESC LIMIT 1)"
-    };
-}
-
-static LEVEL: Statement<&str, (f64, Time)> = Statement::typed(sql!(
-    "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
-    the_bucket!(),
-    " FOR UPDATE SKIP LOCKED"
-));
-static POUR: Statement<(&str, f64, Time)> = Statement::typed(sql!(
-    "UPDATE taskq.bucket b
-            SET level = $2, measured_at = $3,
-                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
-          WHERE ",
-    the_bucket!()
-));
-static FILL: Statement<(&str, f64)> = Statement::typed(sql!(
-    "UPDATE taskq.bucket b
-            SET level = LEAST(b.level, $2),
-                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
-          WHERE ",
-    the_bucket!()
-));
-static MAKE: Statement<(&str, f64, Time)> =
-    Statement::typed(c"INSERT INTO taskq.bucket (name, level, measured_at) VALUES ($1, $2, $3)");
-static EMPTY: Statement<&str> = Statement::typed(c"DELETE FROM taskq.bucket b WHERE b.name = $1");
 
 /// Makes the bucket of an action fit its rate, `None` for no rate: what was left is left, up to the limit. The caller
 /// has the action's row in `action_setting` to itself.
 pub(crate) fn fit(name: &str, limit: Option<i32>) {
     let Some(limit) = limit.map(f64::from) else {
-        EMPTY.execute(name);
+        bucket::REMOVE.execute(name);
         return;
     };
     // A claim may have changed it since the statement's snapshot: it is another version then.
-    while FILL.execute((name, limit)) == 0 {
-        if PEEK.first(name).is_none() {
-            MAKE.execute((name, limit, clock::now()));
+    while bucket::FILL.execute((name, limit)) == 0 {
+        if bucket::PEEK.first(name).is_none() {
+            bucket::MAKE.execute((name, limit, clock::now()));
             return;
         }
         check_for_interrupts();
@@ -75,7 +43,7 @@ impl Bucket {
     /// it twice.
     pub(crate) fn lock(name: &str, limit: i32, period: Interval, began: Time) -> Option<Self> {
         // The second time for one that was changed between the statement's snapshot and the lock.
-        let Some((level, measured_at)) = (0..2).find_map(|_| LEVEL.first(name)) else {
+        let Some((level, measured_at)) = (0..2).find_map(|_| bucket::LOCK.first(name)) else {
             wake::passed_over();
             return None;
         };
@@ -92,7 +60,7 @@ impl Bucket {
     /// Takes what was granted.
     pub(crate) fn take(self, name: &str, granted: usize) {
         if granted > 0 {
-            POUR.execute((name, (self.level - granted as f64).max(0.0), self.at));
+            bucket::POUR.execute((name, (self.level - granted as f64).max(0.0), self.at));
         }
     }
 }
@@ -104,12 +72,9 @@ fn refilled(level: f64, measured_at: Time, limit: i32, period: f64, now: Time) -
     if period <= 0.0 { limit } else { (level + passed * limit / period).min(limit) }
 }
 
-static PEEK: Statement<&str, (f64, Time)> =
-    Statement::typed(sql!("SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ", the_bucket!()));
-
 /// When the bucket allows a grant again; `None` if it does now.
 pub(crate) fn next_grant(name: &str, limit: i32, period: Interval, now: Time) -> Option<Time> {
-    let (level, measured_at) = PEEK.first(name)?;
+    let (level, measured_at) = bucket::PEEK.first(name)?;
     let level = refilled(level, measured_at, limit, period.as_micros() as f64, now);
     let missing = 1.0 - level;
     (missing > 1e-9)

@@ -7,13 +7,10 @@ use pgrx::datum::Interval;
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
+use crate::store::workgroup;
 
 static OF_TASKS: Statement<&[i64], (i64, Option<String>)> =
     Statement::typed(c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)");
-static DELAY_FURTHER: Statement<(&[&str], &[Time])> = Statement::typed(
-    c"INSERT INTO taskq.workgroup AS w (name, not_before) SELECT * FROM unnest($1, $2)
-      ON CONFLICT (name) DO UPDATE SET not_before = GREATEST(w.not_before, EXCLUDED.not_before)",
-);
 
 /// A task that is being returned, its id, and for how long its workgroup is to be held back.
 pub(crate) struct Delayed<'a> {
@@ -48,6 +45,6 @@ pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
         *time = now.plus(task.delay).max(*time);
     }
     let (names, times): (Vec<&str>, Vec<Time>) = until.into_iter().unzip();
-    DELAY_FURTHER.execute((names, times));
+    workgroup::DELAY_FURTHER.execute((names, times));
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
 use crate::store::live::{self, Firmness};
 use crate::store::numbers;
+use crate::store::schedule;
 use crate::store::touched::{self, Touch};
 use crate::verbs::cancel::cancel_locked;
 use crate::wake;
@@ -51,12 +52,6 @@ static DUE: Statement<(Time, i32), Due> = Statement::typed(
              s.max_backfill
         FROM taskq.schedule s WHERE s.next_at <= $1
        ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-);
-static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement::typed(
-    c"UPDATE taskq.schedule s
-         SET next_at = $2, last_at = COALESCE($3, s.last_at), last_task_id = COALESCE($4, s.last_task_id),
-             problem = $5
-       WHERE s.name = $1",
 );
 static NEXT: Statement<(), Time> =
     Statement::typed(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
@@ -115,7 +110,7 @@ fn fire_some(bound: i32, now: Time) -> bool {
 /// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
 fn fire(schedule: Due, now: Time, began: Instant) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
-        ADVANCE.execute((
+        schedule::ADVANCE.execute((
             schedule.name,
             Time::INFINITY,
             None::<Time>,
@@ -150,7 +145,7 @@ fn fire(schedule: Due, now: Time, began: Instant) -> bool {
         }
     }
     let (last_at, last_id) = last.unzip();
-    ADVANCE.execute((schedule.name, next, last_at, last_id, problem));
+    schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, problem));
     true
 }
 
@@ -281,8 +276,6 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
 static LOCK: Statement<&str, JsonText> =
     Statement::typed(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
-static NOTE: Statement<(&str, Time, &str)> =
-    Statement::typed(c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1");
 
 /// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
 /// before.
@@ -300,6 +293,6 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
         spec.id = Some(id.clone());
     }
     insert(specs, Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
-    NOTE.execute((name, now, id.as_str()));
+    schedule::NOTE_RUN.execute((name, now, id.as_str()));
     Ok(id)
 }

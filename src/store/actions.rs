@@ -67,3 +67,6 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
     }
     numbers
 }
+
+pub(crate) static FORGET: Statement<&[i32]> =
+    Statement::typed(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");

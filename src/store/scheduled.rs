@@ -1,7 +1,9 @@
 //! The table `scheduled`: tasks that nothing blocks but their time.
 
 use crate::pg::clock::Time;
+use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, table};
+use crate::store::ready::Freed;
 
 table!(c"scheduled":
     TASK_NO: i64,
@@ -26,3 +28,26 @@ pub(crate) fn first_due(look: &Look, of: impl Iterator<Item = (i32, Time)>, now:
         .collect()
     })
 }
+
+/// Those with a later time of their own keep that.
+pub(crate) static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::typed(
+    c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
+                                                        WHERE t.task_no = s.task_no))
+       WHERE s.task_no = ANY ($1)
+      RETURNING s.action_no",
+);
+
+/// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`, one range per action, earliest first.
+pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed)> = Statement::typed(
+    c"DELETE FROM taskq.scheduled d
+       WHERE d.ctid = ANY (ARRAY(
+               SELECT s.ctid
+                 FROM unnest($1, $4) AS a(action_no, start)
+                CROSS JOIN LATERAL (
+                      SELECT s.ctid FROM taskq.scheduled s
+                       WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due <= $3
+                       ORDER BY s.due LIMIT $2
+                         FOR UPDATE SKIP LOCKED) AS s
+                LIMIT $2))
+      RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",
+);

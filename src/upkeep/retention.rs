@@ -7,14 +7,13 @@ use std::collections::{BTreeSet, HashMap};
 use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 
 use super::{STEP, low_ends};
-use crate::insert::unique;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
 use crate::pg::statement::{Statement, args};
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::slot;
-use crate::store::{attempts, before_commit, live, progress, tally};
+use crate::store::{attempts, before_commit, live, progress, tally, unique_key};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement = Statement::new(
@@ -55,7 +54,7 @@ pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: 
     tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
     slot::tidy(&groups.into_iter().collect::<Vec<_>>());
     merge_key::tidy(&gone.merge_keys.into_iter().collect::<Vec<_>>());
-    unique::tidy(&gone.unique_keys);
+    unique_key::tidy(&gone.unique_keys);
     gone.count
 }
 
@@ -78,7 +77,7 @@ pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
             gone.unique_keys.push(((action, key), row.need::<i64>(1)));
         }
     });
-    unique::forget(&gone.unique_keys);
+    unique_key::forget(&gone.unique_keys);
     gone
 }
 

@@ -1,14 +1,16 @@
 //! `delay_workgroup`: a workgroup is held back for a while.
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use crate::error::{or_throw, required};
 use crate::pg::clock::{self, Time};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::spec::{check_interval, check_name};
 use crate::store::aside;
+use crate::store::ready_now;
+use crate::store::scheduled;
+use crate::store::workgroup;
 use crate::wake;
 
 /// `taskq.delay_workgroup(workgroup, delay) -> timestamptz`
@@ -27,11 +29,6 @@ fn taskq_delay_workgroup(
     })())
 }
 
-static SET: Statement = Statement::new(
-    c"INSERT INTO taskq.workgroup AS w (name, not_before) VALUES ($1, $2)
-      ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before",
-    &[TEXTOID, TIMESTAMPTZOID],
-);
 static BEFORE: Statement<&str, Time> =
     Statement::typed(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
 /// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
@@ -42,35 +39,20 @@ static SET_ASIDE: Statement<(&str, Time), i64> = Statement::typed(
          AND s.held_back AND s.due > $2
        ORDER BY s.task_no FOR UPDATE",
 );
-/// Those with a later time of their own keep that.
-static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::typed(
-    c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
-                                                        WHERE t.task_no = s.task_no))
-       WHERE s.task_no = ANY ($1)
-      RETURNING s.action_no",
-);
-
-/// Actions with entries of the workgroup that are ready.
-static READY: Statement<&str, i32> = Statement::typed(
-    c"SELECT DISTINCT r.action_no
-        FROM (SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1 OFFSET 0) AS t
-       CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
-                            WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
-);
 
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
 /// until then are brought forward.
 fn set(name: &str, until: Time) {
     let before: Option<Time> = BEFORE.first(name);
-    SET.execute(args![name, until]);
+    workgroup::SET.execute((name, until));
     if before.is_some_and(|before| before > until) {
         let task_nos: Vec<i64> = SET_ASIDE.query((name, until));
-        for action_no in BRING_FORWARD.query((task_nos, until)) {
+        for action_no in scheduled::BRING_FORWARD.query((task_nos, until)) {
             wake::ready(action_no);
         }
         // Claims look again whether it is time.
         aside::release(&[aside::workgroup(name)]);
         // And calls that sleep look at those that no claim has moved.
-        READY.query(name).into_iter().for_each(wake::ready_for_all);
+        ready_now::wake_all_of_workgroup(name);
     }
 }

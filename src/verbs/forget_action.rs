@@ -9,6 +9,8 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::rates;
 use crate::pg::statement::Statement;
+use crate::store::actions;
+use crate::store::slot;
 
 static NUMBERS: Statement<&str, i32> = Statement::typed(
     c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten
@@ -23,11 +25,7 @@ static TASK: Statement<&[i32], String> =
 static SCHEDULE: Statement<&str, String> = Statement::typed_each_time(
     c"SELECT s.name FROM taskq.schedule s WHERE s.task ->> 'action' = $1 ORDER BY s.name LIMIT 1",
 );
-static FORGET: Statement<&[i32]> =
-    Statement::typed(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");
 static UNSET: Statement<&str> = Statement::typed(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
-static REMOVE_SLOTS: Statement<&str> =
-    Statement::typed(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");
 
 /// `taskq.forget_action(action) -> void`
 #[pg_extern(sql = "")]
@@ -47,9 +45,9 @@ fn forget(name: &str) -> Result<()> {
     if let Some(schedule) = SCHEDULE.first(name) {
         return Err(Refusal::action_in_use(name, &format!("Schedule \"{schedule}\" inserts tasks of it.")));
     }
-    FORGET.execute(action_nos);
+    actions::FORGET.execute(action_nos);
     UNSET.execute(name);
     rates::fit(name, None);
-    REMOVE_SLOTS.execute(name);
+    slot::REMOVE_FREE.execute(name);
     Ok(())
 }

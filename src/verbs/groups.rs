@@ -15,10 +15,11 @@ use crate::settle::fold;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
+use crate::store::ready_now;
+use crate::store::task_group;
 use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
 use crate::verbs::cancel::cancel_locked;
 use crate::verbs::delete::delete_locked;
-use crate::wake;
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -98,15 +99,8 @@ fn members(group: &str) -> Vec<i64> {
     MEMBERS.query(group)
 }
 
-/// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
-/// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.
-static SET_PAUSED: Statement<(&str, bool)> = Statement::typed(
-    c"INSERT INTO taskq.task_group AS g (group_id, paused) VALUES ($1, $2)
-      ON CONFLICT (group_id) DO UPDATE SET paused = EXCLUDED.paused WHERE g.paused <> EXCLUDED.paused",
-);
-
 fn set_paused(group: &str, paused: bool) -> bool {
-    SET_PAUSED.execute((group, paused)) > 0
+    task_group::SET_PAUSED.execute((group, paused)) > 0
 }
 
 static PENDING: Statement<&str, i64> = Statement::typed(
@@ -123,14 +117,6 @@ fn pending(group: &str) -> i64 {
 static PAUSED: Statement<&str, bool> =
     Statement::typed(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
-/// Actions with entries of the group that are ready.
-static READY: Statement<&str, i32> = Statement::typed(
-    c"SELECT DISTINCT r.action_no
-        FROM (SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 OFFSET 0) AS t
-       CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
-                            WHERE r.task_no = t.task_no AND r.grantable OFFSET 0) AS r",
-);
-
 /// What was parked under the group comes back to the end of its priority, in its old order.
 fn resume(group: &str) -> i64 {
     if PAUSED.first(group).is_none() {
@@ -141,14 +127,12 @@ fn resume(group: &str) -> i64 {
     aside::release(&[reason.aside()]);
     ready::make_ready(&parked::release(&reason));
     // Those that no claim has moved were passed over by calls that sleep now.
-    READY.query(group).into_iter().for_each(wake::ready_for_all);
+    ready_now::wake_all_of_group(group);
     pending(group)
 }
 
 static LOCK: Statement<&str> =
     Statement::typed(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
-/// What was set for the group goes with it.
-static FORGET: Statement<&str> = Statement::typed(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
 /// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
@@ -178,7 +162,7 @@ fn delete(group: &str) -> Result<i64> {
         ));
     }
     let deleted = delete_locked(task_nos, rows, clock::now());
-    FORGET.execute(group);
+    task_group::REMOVE.execute(group);
     Ok(deleted)
 }
 

@@ -1,17 +1,17 @@
 //! `schedule`, `unschedule`, `pause_schedule`, `resume_schedule`, `run_schedule`.
 
 use pgrx::datum::{AnyElement, TimestampWithTimeZone};
-use pgrx::pg_sys::{INT4OID, JSONBOID, TEXTOID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use super::insert::json;
 use crate::error::{Refusal, Result, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::schedules::{Calendar, run_now};
 use crate::spec::{self, Element, MAX_NAME};
+use crate::store::schedule;
 use crate::wake;
 use crate::words::word;
 
@@ -37,19 +37,6 @@ fn taskq_schedule(
 ) -> Option<TimestampWithTimeZone> {
     rights::for_caller(|| schedule(name, cron, task, timezone, overlap, backfill, max_backfill))
 }
-
-/// Waits for whoever is changing the same schedule.
-static SET: Statement = Statement::new(
-    c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at, max_backfill)
-      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-      ON CONFLICT (name) DO UPDATE
-         SET cron = EXCLUDED.cron, timezone = EXCLUDED.timezone, task = EXCLUDED.task,
-             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, max_backfill = EXCLUDED.max_backfill,
-             next_at = CASE WHEN s.paused_next_at IS NULL THEN EXCLUDED.next_at ELSE 'infinity' END,
-             paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN EXCLUDED.next_at END
-      RETURNING s.next_at",
-    &[TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, INT4OID],
-);
 
 /// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is; nothing if it is paused.
 fn schedule(
@@ -110,10 +97,8 @@ fn schedule(
         Refusal::out_of_range("cron", &format!("\"{cron}\", which never comes"), "Give a time that comes.")
     })?;
     // Set anew, one that is paused stays so: whoever deploys schedules does not resume them.
-    let next = SET
-        .first(args![name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill], |row| {
-            row.need::<Time>(1)
-        });
+    let next =
+        schedule::SET.first((name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill));
     Ok(next.filter(|next| *next != Time::INFINITY).and_then(|next| {
         wake::timer(next);
         wake::due(next);
@@ -121,31 +106,19 @@ fn schedule(
     }))
 }
 
-static REMOVE: Statement<&str> = Statement::typed(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
-
 /// `taskq.unschedule(name) -> void`
 #[pg_extern(sql = "")]
 fn taskq_unschedule(name: Option<&str>) {
     rights::for_caller(|| {
         let name = required("name", name)?;
         his_schedule(name)?;
-        if REMOVE.execute(name) == 0 {
+        if schedule::REMOVE.execute(name) == 0 {
             return Err(Refusal::no_such("schedule", name));
         }
         Ok(())
     });
 }
 
-/// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
-static PAUSE: Statement<&str> = Statement::typed(
-    c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
-       WHERE s.name = $1 AND s.paused_next_at IS NULL",
-);
-static RESUME: Statement<&str, Time> = Statement::typed(
-    c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
-       WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
-      RETURNING s.next_at",
-);
 static KNOWN: Statement<&str, bool> =
     Statement::typed(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)");
 
@@ -171,14 +144,14 @@ fn known(name: Option<&str>) -> Result<&str> {
 /// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
-    rights::for_caller(|| known(name).map(|name| PAUSE.execute(name) > 0))
+    rights::for_caller(|| known(name).map(|name| schedule::PAUSE.execute(name) > 0))
 }
 
 /// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has it.
 #[pg_extern(sql = "")]
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {
-        let next = RESUME.first(known(name)?);
+        let next = schedule::RESUME.first(known(name)?);
         if let Some(next) = next {
             wake::timer(next);
             wake::due(next);

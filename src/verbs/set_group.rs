@@ -3,10 +3,10 @@
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, or_throw};
-use crate::pg::statement::Statement;
 use crate::spec::check_name;
 use crate::store::slot::seats;
 use crate::store::slot::{self, Limit, MOST_SLOTS};
+use crate::store::task_group;
 use crate::wake;
 use crate::words::given_words;
 
@@ -40,17 +40,8 @@ fn taskq_set_group(
     })());
 }
 
-/// The row is changed first, so that whoever sets the same group comes after this call.
-static SET: Statement<(&str, i32, i32, &[&str])> = Statement::typed(
-    c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
-      ON CONFLICT (group_id) DO UPDATE
-         SET max_concurrency = COALESCE($2, CASE WHEN 'max_concurrency' = ANY ($4) THEN NULL
-                                                 ELSE g.max_concurrency END),
-             weight = COALESCE($3, CASE WHEN 'weight' = ANY ($4) THEN NULL ELSE g.weight END)",
-);
-
 fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, clear: Vec<&str>) {
-    SET.execute((group, max_concurrency, weight, clear));
+    task_group::SET.execute((group, max_concurrency, weight, clear));
     let limit = Limit::of_group(group);
     if let Some(most) = max_concurrency {
         // Performances that began without the limit get its slots.

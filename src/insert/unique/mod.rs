@@ -18,12 +18,12 @@
 //!
 //! Whoever removes a task removes the row that points to it, with SKIP LOCKED, and so never waits for an
 //! insertion. A row that is left behind by that points to a task that is gone, which makes its key free;
-//! the next task with the key takes the row over, or [`tidy`] comes past.
+//! the next task with the key takes the row over, or [`unique_key::tidy`] comes past.
 
 mod decide;
 mod rows;
 
-pub(crate) use rows::{forget, lock_keys, tidy, unlock};
+pub(crate) use rows::{lock_keys, unlock};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -31,10 +31,8 @@ use super::{Fates, NewTask, Stored};
 use crate::error::Result;
 use crate::pg::clock::Time;
 use crate::spec::{OnHeld, State, TaskSpec};
+use crate::store::unique_key::{self, Key, Pointer};
 use decide::{LeftOut, Winner, as_locked, winners};
-
-/// Action and key.
-type Key = (String, String);
 
 /// A stored task that a key points to.
 #[derive(Clone, Debug)]
@@ -109,7 +107,7 @@ impl Keys {
         if open.is_empty() {
             return Keys::default();
         }
-        let made = rows::lock(open.iter().map(|(key, known)| (key, known.points_to)), now);
+        let made = unique_key::lock(open.iter().map(|(key, known)| (key, known.points_to)), now);
         let stored = open.iter().filter(|(_, known)| !made.contains(&known.points_to));
         for (key, found) in rows::look(stored.map(|(key, _)| key.clone()), now) {
             if let Some(known) = open.get_mut(&key) {
@@ -211,7 +209,7 @@ impl Keys {
     pub(super) fn take(&self, tasks: &[NewTask]) -> Vec<&str> {
         let inserted: HashMap<usize, i64> = tasks.iter().map(|t| (t.element, t.task_no)).collect();
         let mut replaced = Vec::new();
-        let mut pointers: Vec<(&Key, &Winner, i64)> = Vec::new();
+        let mut pointers: Vec<Pointer> = Vec::new();
         let mut unused: Vec<(&Key, i64)> = Vec::new();
         for (key, (known, winners)) in &self.decided {
             let mut points_to = None;
@@ -222,16 +220,20 @@ impl Keys {
                 }
             }
             match points_to {
-                Some((winner, task_no)) if task_no != known.points_to => {
-                    pointers.push((key, winner, task_no))
-                }
+                Some((winner, task_no)) if task_no != known.points_to => pointers.push(Pointer {
+                    key,
+                    task_no,
+                    behind: winner.behind.as_ref().map(|behind| behind.task_no),
+                    since: winner.since,
+                    not_before: winner.not_before,
+                }),
                 // The row was made for a task that turned out to exist under its id.
                 None if known.holder.is_none() => unused.push((key, known.points_to)),
                 _ => {}
             }
         }
-        rows::point(&pointers);
-        rows::release(&unused);
+        unique_key::point(&pointers);
+        unique_key::release(&unused);
         replaced
     }
 

@@ -63,10 +63,7 @@ impl Key {
             let of = *(*index).rd_opcintype.add(at);
             assert!(of == self.value.type_oid(), "type of a key");
             if of == pg_sys::TEXTOID {
-                assert!(
-                    *(*index).rd_indcollation.add(at) == pg_sys::C_COLLATION_OID,
-                    "collation of a key"
-                );
+                assert!(*(*index).rd_indcollation.add(at) == pg_sys::C_COLLATION_OID, "collation of a key");
             }
             let Some(value) = self.value.datum else { pgrx::error!("a key is NULL") };
             pg_sys::ScanKeyInit(

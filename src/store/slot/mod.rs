@@ -407,3 +407,6 @@ pub(crate) fn tidy(groups: &[String]) {
         TIDY.execute((unused[place].group.clone(), unused[place].action.clone()));
     }
 }
+
+pub(crate) static REMOVE_FREE: Statement<&str> =
+    Statement::typed(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");

@@ -1,0 +1,43 @@
+//! The table `bucket`: actions with a rate limit, what was left and when.
+
+use crate::pg::clock::Time;
+use crate::pg::statement::{Statement, sql};
+
+/// The last in the index, so that dead versions are not walked over: each change takes a new position, and only one row
+/// of an action is not dead.
+macro_rules! the_bucket {
+    () => {
+        "b.name = $1 AND b.position = (SELECT p.position FROM taskq.bucket p WHERE p.name = $1
+                                        ORDER BY p.position DESC LIMIT 1)"
+    };
+}
+
+pub(crate) static LOCK: Statement<&str, (f64, Time)> = Statement::typed(sql!(
+    "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
+    the_bucket!(),
+    " FOR UPDATE SKIP LOCKED"
+));
+
+pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::typed(sql!(
+    "UPDATE taskq.bucket b
+            SET level = $2, measured_at = $3,
+                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+          WHERE ",
+    the_bucket!()
+));
+
+pub(crate) static FILL: Statement<(&str, f64)> = Statement::typed(sql!(
+    "UPDATE taskq.bucket b
+            SET level = LEAST(b.level, $2),
+                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+          WHERE ",
+    the_bucket!()
+));
+
+pub(crate) static MAKE: Statement<(&str, f64, Time)> =
+    Statement::typed(c"INSERT INTO taskq.bucket (name, level, measured_at) VALUES ($1, $2, $3)");
+
+pub(crate) static REMOVE: Statement<&str> = Statement::typed(c"DELETE FROM taskq.bucket b WHERE b.name = $1");
+
+pub(crate) static PEEK: Statement<&str, (f64, Time)> =
+    Statement::typed(sql!("SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ", the_bucket!()));

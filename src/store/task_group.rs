@@ -1,0 +1,23 @@
+//! The table `task_group`: groups that were paused, or for which something is set.
+
+use crate::pg::statement::Statement;
+
+/// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
+/// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.
+pub(crate) static SET_PAUSED: Statement<(&str, bool)> = Statement::typed(
+    c"INSERT INTO taskq.task_group AS g (group_id, paused) VALUES ($1, $2)
+      ON CONFLICT (group_id) DO UPDATE SET paused = EXCLUDED.paused WHERE g.paused <> EXCLUDED.paused",
+);
+
+/// What was set for the group goes with it.
+pub(crate) static REMOVE: Statement<&str> =
+    Statement::typed(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
+
+/// The row is changed first, so that whoever sets the same group comes after this call.
+pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::typed(
+    c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
+      ON CONFLICT (group_id) DO UPDATE
+         SET max_concurrency = COALESCE($2, CASE WHEN 'max_concurrency' = ANY ($4) THEN NULL
+                                                 ELSE g.max_concurrency END),
+             weight = COALESCE($3, CASE WHEN 'weight' = ANY ($4) THEN NULL ELSE g.weight END)",
+);

@@ -1,0 +1,108 @@
+//! The table `unique_key`: one row per key of unique tasks, which points to the task inserted last with it.
+
+use std::collections::HashSet;
+
+use crate::pg::clock::Time;
+use crate::pg::statement::Statement;
+
+/// Action and key.
+pub(crate) type Key = (String, String);
+
+/// The WHERE makes a row that is there already locked, and not written.
+static LOCK: Statement<(&[&str], &[&str], &[i64], Time), i64> = Statement::typed(
+    c"INSERT INTO taskq.unique_key AS k (action, key, task_no, since)
+      SELECT u.action, u.key, u.task_no, $4 FROM unnest($1, $2, $3) AS u(action, key, task_no)
+      ON CONFLICT (action, key) DO UPDATE SET task_no = k.task_no WHERE false
+      RETURNING k.task_no",
+);
+
+/// Locks the rows of keys, and makes those that are missing; returns the numbers of the rows made.
+pub(crate) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, i64)>, now: Time) -> HashSet<i64> {
+    let (mut actions, mut names, mut task_nos) = (Vec::new(), Vec::new(), Vec::new());
+    for ((action, name), task_no) in keys {
+        actions.push(action.as_str());
+        names.push(name.as_str());
+        task_nos.push(task_no);
+    }
+    LOCK.query((actions, names, task_nos, now)).into_iter().collect()
+}
+
+/// What the row of a key is to point to.
+pub(crate) struct Pointer<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) task_no: i64,
+    /// The task behind which it comes.
+    pub(crate) behind: Option<i64>,
+    pub(crate) since: Time,
+    pub(crate) not_before: Option<Time>,
+}
+
+static POINT: Statement<(&[&str], &[&str], &[i64], &[i64], &[Time], &[Time])> = Statement::typed(
+    c"INSERT INTO taskq.unique_key AS k (action, key, task_no, behind_no, since, not_before)
+      SELECT u.action, u.key, u.task_no, u.behind_no, u.since, u.not_before
+        FROM unnest($1, $2, $3, $4, $5, $6) AS u(action, key, task_no, behind_no, since, not_before)
+      ON CONFLICT (action, key) DO UPDATE
+         SET task_no = EXCLUDED.task_no, behind_no = EXCLUDED.behind_no, since = EXCLUDED.since,
+             not_before = EXCLUDED.not_before",
+);
+
+/// Lets rows that are locked point to new tasks. (A row that the call has removed together with the task that
+/// it pointed to is made again.)
+pub(crate) fn point(pointers: &[Pointer]) {
+    if pointers.is_empty() {
+        return;
+    }
+    POINT.execute((
+        pointers.iter().map(|p| p.key.0.as_str()).collect::<Vec<_>>(),
+        pointers.iter().map(|p| p.key.1.as_str()).collect::<Vec<_>>(),
+        pointers.iter().map(|p| p.task_no).collect::<Vec<_>>(),
+        pointers.iter().map(|p| p.behind).collect::<Vec<_>>(),
+        pointers.iter().map(|p| p.since).collect::<Vec<_>>(),
+        pointers.iter().map(|p| p.not_before).collect::<Vec<_>>(),
+    ));
+}
+
+static RELEASE: Statement<(&[&str], &[&str], &[i64])> = Statement::typed(
+    c"DELETE FROM taskq.unique_key d
+       WHERE d.ctid = ANY (ARRAY(
+               SELECT k.ctid FROM unnest($1, $2, $3) AS u(action, key, task_no)
+                CROSS JOIN LATERAL (SELECT k.ctid FROM taskq.unique_key k
+                                     WHERE k.action = u.action AND k.key = u.key AND k.task_no = u.task_no
+                                       FOR UPDATE SKIP LOCKED) AS k))",
+);
+
+/// Removes rows that point to these numbers. One that somebody has locked is left.
+pub(crate) fn release(rows: &[(&Key, i64)]) {
+    if rows.is_empty() {
+        return;
+    }
+    RELEASE.execute((
+        rows.iter().map(|(key, _)| key.0.as_str()).collect::<Vec<_>>(),
+        rows.iter().map(|(key, _)| key.1.as_str()).collect::<Vec<_>>(),
+        rows.iter().map(|(_, task_no)| *task_no).collect::<Vec<_>>(),
+    ));
+}
+
+/// Removes the rows of keys that point to tasks that have gone: the key and the number of each.
+pub(crate) fn forget(gone: &[(Key, i64)]) {
+    release(&gone.iter().map(|(key, task_no)| (key, *task_no)).collect::<Vec<_>>());
+}
+
+/// Rows behind a key that point to tasks that are gone, among the next so many. A number that is gone stays
+/// gone; and a row that is seen here was made together with its task, which an insertion under way would not
+/// have done yet: not to be called by one.
+static LEFT_BEHIND: Statement<(&str, &str), (String, String, i64)> = Statement::typed(
+    c"SELECT k.action, k.key, k.task_no
+        FROM (SELECT k.action, k.key, k.task_no FROM taskq.unique_key k
+               WHERE (k.action, k.key) > ($1, $2) ORDER BY k.action, k.key LIMIT 20) AS k
+       WHERE NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = k.task_no OFFSET 0)",
+);
+
+/// Removes rows that a removal had to leave, among those behind one of the keys of tasks that have just gone.
+/// Such keys are spread over all keys, so sooner or later somebody comes past each.
+pub(crate) fn tidy(gone: &[(Key, i64)]) {
+    let Some((last, _)) = gone.last() else { return };
+    let left: Vec<(Key, i64)> = LEFT_BEHIND
+        .map((last.0.as_str(), last.1.as_str()), |(action, key, task_no)| ((action, key), task_no));
+    release(&left.iter().map(|(key, task_no)| (key, *task_no)).collect::<Vec<_>>());
+}
