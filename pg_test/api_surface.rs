@@ -30,6 +30,7 @@ function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer
 function _parallel(blocks jsonb) -> jsonb
+function _restart_numbers(first bigint) -> void
 function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
 function _role(role text) -> regrole
@@ -100,6 +101,9 @@ function run_schedule(name text) -> text
 function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
 function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer) -> void
 function set_group(group_id text, max_concurrency integer DEFAULT NULL::integer, weight integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
+function set_shard(n integer) -> void
+function shard() -> integer
+function shard_of(token uuid) -> integer
 function task_channel(id text) -> text
 function unschedule(name text) -> void
 function update_tasks(task_ids text[], priority integer DEFAULT NULL::integer, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, body text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb) -> bigint

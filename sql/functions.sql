@@ -812,6 +812,42 @@ CREATE FUNCTION taskq._tidy_before_commit()
 COMMENT ON FUNCTION taskq._tidy_before_commit IS
     'internal: what a transaction puts off to its end; called by the queue itself before a commit';
 
+CREATE FUNCTION taskq.set_shard(n integer)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_set_shard_wrapper';
+COMMENT ON FUNCTION taskq.set_shard IS
+    'which of several servers this queue is, 0 to 4095; before its first task';
+
+CREATE FUNCTION taskq.shard()
+    RETURNS integer
+    LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_shard_wrapper';
+COMMENT ON FUNCTION taskq.shard IS
+    'the shard that this queue is; 0 where none was set';
+
+CREATE FUNCTION taskq.shard_of(token uuid)
+    RETURNS integer
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_shard_of_wrapper';
+COMMENT ON FUNCTION taskq.shard_of IS
+    'the shard on which a performance token was granted; NULL for what is no token';
+
+-- A command that takes no parameter. It locks the sequence against everybody who takes a number, and a rollback undoes it.
+CREATE FUNCTION taskq._restart_numbers(first bigint)
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('ALTER SEQUENCE taskq.position_seq RESTART WITH %s', first);
+END
+$$;
+COMMENT ON FUNCTION taskq._restart_numbers IS
+    'internal: where the numbers of tasks begin, of a queue that has had none';
+
 -- A channel name has at most 63 bytes, an id up to 1,000: the digest keeps them apart.
 CREATE FUNCTION taskq.task_channel(id text)
     RETURNS text

@@ -30,7 +30,7 @@ CREATE FUNCTION taskq._rights(part text)
                                       '_look_for_work', '_left_behind', '_next_due'))
                 -- Waiting for others.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
-                    AND p.proname IN ('clock', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',
+                    AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',
                                       '_task_channels', '_num_settled'))
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')
@@ -42,7 +42,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part = 'operator'
                     AND p.proname IN ('set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
                                       'delay_workgroup', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
-                                      'run_schedule')))
+                                      'run_schedule', 'set_shard')))
         UNION ALL
         SELECT 'TABLE', c.oid::regclass::text
           FROM pg_catalog.pg_class AS c

@@ -703,6 +703,11 @@ CREATE FUNCTION taskq.check()
                   LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
          WHERE x.places <> 1
         UNION ALL
+        -- All numbers are of this shard.
+        SELECT 'task has a number of another shard', t.id, t.task_no::text
+          FROM taskq.task AS t
+         WHERE t.task_no >> 48 <> (SELECT p.last_value >> 48 FROM taskq.position_seq AS p)
+        UNION ALL
         -- Live rows and edges belong to tasks.
         SELECT 'row without a task', NULL, x.place || ' ' || x.task_no
           FROM (SELECT 'run' AS place, r.task_no FROM taskq.run AS r

@@ -62,6 +62,16 @@ impl Refusal {
         )
     }
 
+    /// `TQ001`: the token was granted on another shard.
+    pub(crate) fn other_shard(id: &str, its: i32, this: i32) -> Self {
+        Refusal::new(
+            STALE_TOKEN,
+            format!("the performance token of task \"{}\" is not valid", shortened(id)),
+            format!("It was granted on shard {its}, and this is shard {this}."),
+            "Send it to the server that taskq.shard_of(token) tells of.",
+        )
+    }
+
     /// `TQ002`: a task with this id exists.
     pub(crate) fn exists(id: &str, standing: &str, hint: &str) -> Self {
         let id = shortened(id);
@@ -159,6 +169,27 @@ impl Refusal {
             format!("task \"{run}\" already runs after \"{after}\" with another condition"),
             format!("The condition is \"{has}\", and \"{wants}\" was asked for."),
             "A dependency keeps its condition; delete and insert the task to change it.",
+        )
+    }
+
+    /// `TQ005`: the shard is set before the first task, or never.
+    pub(crate) fn shard_is_set(shard: i32) -> Self {
+        Refusal::new(
+            "TQ005",
+            format!("this queue has had tasks: it stays shard {shard}"),
+            "Their numbers, and the tokens of those who perform them, say so.".to_owned(),
+            "Set the shard of a new database, before its first task; the tasks of this one stay where they are.",
+        )
+    }
+
+    /// `54000`: all numbers that tasks may have are used up.
+    pub(crate) fn no_more_numbers(shard: i32) -> Self {
+        Refusal::new(
+            "54000",
+            format!("shard {shard} has no more numbers for tasks"),
+            "All but the last 2^40 of its 2^48 numbers were given to tasks and grants; these are kept for the tasks there are."
+                .to_owned(),
+            "Insert into another shard, and let this one run empty.",
         )
     }
 

@@ -5,6 +5,9 @@
 //! number 59..12| 1000   | number 11..0  | 10     | nonce
 //! ```
 //!
+//! Of the number's 60 bits the highest 12 are the shard to which the task belongs, 0 where nobody has set one: a token says
+//! where it is good (`verbs::shard`).
+//!
 //! The `run` row holds the nonce of its last grant. One call draws one random *base*; the nonce of each
 //! of its tasks is `base # task_no`, so nonces of one call differ from each other, a set of nonces can be
 //! compared with a set of rows without pairing them up ([`in_pieces`]), and one `lease` row with the base stands for the
@@ -17,6 +20,31 @@ use pgrx::Uuid;
 pub(crate) struct Token {
     pub(crate) task_no: i64,
     pub(crate) nonce: i64,
+}
+
+/// How many shards there may be.
+pub(crate) const MOST_SHARDS: i32 = 1 << 12;
+
+/// The bits of a number that are the shard's own.
+const OWN_BITS: u32 = 48;
+
+/// The last numbers of a shard, which no task gets: where there are no more for tasks, there are still positions for those
+/// that are there, and the sequence does not come to the numbers of the next shard.
+const KEPT_BACK: i64 = 1 << 40;
+
+/// The first number of a shard.
+pub(crate) fn first_of(shard: i32) -> i64 {
+    (i64::from(shard) << OWN_BITS) + 1
+}
+
+/// The shard that a number belongs to.
+pub(crate) fn shard_of(number: i64) -> i32 {
+    ((number >> OWN_BITS) as i32).rem_euclid(MOST_SHARDS)
+}
+
+/// Whether a task may have the number.
+pub(crate) fn is_for_tasks(number: i64) -> bool {
+    number & ((1 << OWN_BITS) - 1) < (1 << OWN_BITS) - KEPT_BACK
 }
 
 const NONCE_BITS: u128 = (1 << 62) - 1;
@@ -41,6 +69,11 @@ impl Token {
     /// The two of them.
     pub(crate) fn pair(self) -> (i64, i64) {
         (self.task_no, self.nonce)
+    }
+
+    /// The shard on which it was granted.
+    pub(crate) fn shard(self) -> i32 {
+        shard_of(self.task_no)
     }
 
     /// The UUID that clients see.
@@ -71,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_token_survives_the_round_trip() {
-        for task_no in [1, 4095, 4096, 123_456_789_012, (1 << 60) - 1] {
+        for task_no in [1, 4095, 4096, 123_456_789_012, first_of(1), first_of(4095), (1 << 60) - 1] {
             for nonce in [1, 0x1234_5678_9abc, (1 << 62) - 1] {
                 let token = Token { task_no, nonce };
                 assert_eq!(Token::from_uuid(&token.to_uuid()), Some(token));
@@ -84,6 +117,23 @@ mod tests {
         assert_eq!(Token::from_uuid(&Uuid::from_bytes([0; 16])), None);
         let v4 = 0x550e8400_e29b_41d4_a716_446655440000_u128;
         assert_eq!(Token::from_uuid(&Uuid::from_bytes(v4.to_be_bytes())), None);
+    }
+
+    #[test]
+    fn a_number_belongs_to_one_shard_from_the_first_to_the_last() {
+        for shard in [0, 1, 255, 256, 4095] {
+            let last = first_of(shard) + (1 << OWN_BITS) - 2;
+            for number in [first_of(shard), first_of(shard) + 1_000_000, last - KEPT_BACK, last] {
+                assert_eq!(shard_of(number), shard, "{number}");
+                assert_eq!(
+                    Token::from_uuid(&Token { task_no: number, nonce: 7 }.to_uuid()).unwrap().shard(),
+                    shard
+                );
+            }
+            assert!(is_for_tasks(first_of(shard)) && is_for_tasks(last - KEPT_BACK));
+            assert!(!is_for_tasks(last - KEPT_BACK + 1) && !is_for_tasks(last));
+        }
+        assert_eq!(first_of(0), 1);
     }
 
     #[test]

@@ -297,7 +297,7 @@ fn skip(tasks: &mut Vec<NewTask>, fates: &mut Fates, exists: impl Fn(&str) -> bo
 /// looked up once: another may be there the next time one looks.
 fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict, fates: &mut Fates) -> Result<Vec<NewTask>> {
     let actions = actions::intern(specs.iter().map(|spec| spec.action.as_str()));
-    let numbers = numbers::take(specs.len());
+    let numbers = numbers::take(specs.len())?;
     let mut seen: HashMap<String, ()> = HashMap::with_capacity(specs.len());
     let mut tasks = Vec::with_capacity(specs.len());
     for (element, (mut spec, task_no)) in specs.into_iter().zip(numbers).enumerate() {

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::datum::{Interval, Uuid};
 
-use tokens::valid;
+use tokens::{is_foreign, valid};
 
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::insert::unique;
@@ -155,19 +155,21 @@ fn return_once(returns: &[Entry]) -> Result<Codes> {
 
 fn given(returns: Vec<Entry>, codes: &Codes) -> Vec<Given> {
     let failed = returns.len() > codes.len();
-    let known: HashSet<String> = if failed {
+    let (known, shard): (HashSet<String>, i32) = if failed {
         let ids: Vec<&str> = returns.iter().filter_map(|(id, ..)| id.as_deref()).collect();
-        numbers::by_id(&ids).into_keys().collect()
+        (numbers::by_id(&ids).into_keys().collect(), numbers::shard())
     } else {
-        HashSet::new()
+        Default::default()
     };
     returns
         .into_iter()
         .enumerate()
-        .map(|(i, (task_id, ..))| {
+        .map(|(i, (task_id, token, _))| {
             let code = match (codes.get(&i), &task_id) {
                 (Some(code), _) => Ok(*code),
-                (None, Some(id)) if !known.contains(id) => Err(NO_SUCH_TASK),
+                (None, Some(id)) if !known.contains(id) && !is_foreign(token.as_ref(), shard) => {
+                    Err(NO_SUCH_TASK)
+                }
                 (None, _) => Err(STALE_TOKEN),
             };
             Given { task_id, code }

@@ -4,9 +4,23 @@ use std::collections::HashMap;
 
 use pgrx::datum::Uuid;
 
+use crate::error::Refusal;
 use crate::pg::table::look;
-use crate::store::task;
+use crate::store::{numbers, task};
 use crate::token::Token;
+
+/// Whether the token was granted on another shard than `this` one: its task is not here, whatever the id.
+pub(crate) fn is_foreign(token: Option<&Uuid>, this: i32) -> bool {
+    token.and_then(Token::from_uuid).is_some_and(|token| token.shard() != this)
+}
+
+/// Why a token was refused that is not the last one granted.
+pub(crate) fn refusal(id: &str, token: &Uuid) -> Refusal {
+    match (Token::from_uuid(token).map(Token::shard), numbers::shard()) {
+        (Some(its), this) if its != this => Refusal::other_shard(id, its, this),
+        _ => Refusal::stale_token(id),
+    }
+}
 
 /// Those of the pairs, by their place, whose token was granted for the task that has this id now. Whether
 /// it is the last one granted is for the `run` row to say.

@@ -3,23 +3,34 @@
 use std::collections::HashMap;
 
 use super::{decided, run};
+use crate::error::{Refusal, Result};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Look};
 use crate::pg::{clock, sequence};
+use crate::token;
 
 static TAKE: Statement<i32, i64> = Statement::typed(
     c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
         FROM pg_catalog.generate_series(1, $1)",
 );
 
-/// `count` new numbers, ascending. The transaction has its id before it takes them.
-pub(crate) fn take(count: usize) -> Vec<i64> {
+/// `count` new numbers for tasks, ascending. The transaction has its id before it takes them.
+pub(crate) fn take(count: usize) -> Result<Vec<i64>> {
     if count == 0 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     assign_transaction_id();
-    TAKE.query(count as i32)
+    let numbers = TAKE.query(count as i32);
+    match numbers.last() {
+        Some(last) if !token::is_for_tasks(*last) => Err(Refusal::no_more_numbers(token::shard_of(*last))),
+        _ => Ok(numbers),
+    }
+}
+
+/// The shard that this queue is: that in whose range the sequence stands.
+pub(crate) fn shard() -> i32 {
+    token::shard_of(sequence::last_value(c"position_seq"))
 }
 
 /// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.

@@ -25,6 +25,7 @@ mod return_and_own;
 mod schedule;
 mod set_action;
 mod set_group;
+mod shard;
 pub(crate) mod update;
 pub(crate) mod wait;
 mod wait_call;

@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, required};
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
+use crate::returns::tokens;
 use crate::rights::{self, Doing};
 use crate::store::numbers;
 use crate::token::Token;
@@ -53,13 +54,17 @@ fn report(
             "Give the part that is done, from 0 to 1.",
         ));
     }
-    let number = *numbers::by_id(&[id]).get(id).ok_or_else(|| Refusal::no_such_task(id))?;
+    let Some(number) = numbers::by_id(&[id]).get(id).copied() else {
+        return Err(match tokens::is_foreign(Some(&token), numbers::shard()) {
+            true => tokens::refusal(id, &token),
+            false => Refusal::no_such_task(id),
+        });
+    };
     rights::check_tasks(Doing::Work, [number])?;
-    let token = Token::from_uuid(&token)
-        .filter(|t| t.task_no == number && t.nonce != 0)
-        .ok_or_else(|| Refusal::stale_token(id))?;
-    if HELD.first((token.task_no, token.nonce)).is_none() {
-        return Err(Refusal::stale_token(id));
+    let its = Token::from_uuid(&token).filter(|t| t.task_no == number && t.nonce != 0);
+    let held = its.and_then(|its| HELD.first((its.task_no, its.nonce)));
+    if held.is_none() {
+        return Err(tokens::refusal(id, &token));
     }
     REPORT.execute((number, status, progress, checkpoint));
     Ok(())

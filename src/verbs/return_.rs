@@ -10,7 +10,7 @@ use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
-use crate::returns::{Children, Entry, Given, Return, return_all};
+use crate::returns::{Children, Entry, Given, Return, return_all, tokens};
 use crate::rights;
 use crate::spec::{self, ReturnSpec, check_interval};
 use crate::state::Outcome;
@@ -52,7 +52,7 @@ fn taskq_return_task(
                 Ok(code.to_owned())
             }
             Some(Given { code: Err(NO_SUCH_TASK), .. }) => Err(Refusal::no_such_task(&task_id)),
-            _ => Err(Refusal::stale_token(&task_id)),
+            _ => Err(tokens::refusal(&task_id, &token)),
         }
     })
 }

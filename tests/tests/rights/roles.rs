@@ -31,6 +31,7 @@ const OPERATE: &[&str] = &[
     "SELECT taskq.resume_schedule('s')",
     "SELECT taskq.run_schedule('s')",
     "SELECT taskq.unschedule('s')",
+    "SELECT taskq.set_shard(1)",
 ];
 
 const WORK: &[&str] = &[
