@@ -10,6 +10,7 @@ function _before_commit() -> void
 function _body_json(body text) -> jsonb
 function _chain(blocks jsonb) -> jsonb
 function _check_words(argument text, given text[], known text[]) -> void
+function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint)
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_part(part text, role regrole) -> boolean
@@ -24,6 +25,7 @@ function _is_worker() -> boolean
 function _key_hash(group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint
 function _left_behind(action_nos integer[]) -> SETOF integer
+function _live() -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint)
 function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer
 function _many(value text) -> SETOF text
 function _next_due(actions text[]) -> timestamp with time zone
@@ -79,6 +81,7 @@ function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint
 function pause_schedule(name text) -> boolean
+function recount() -> void
 function replace_tasks(tasks jsonb, if_missing text DEFAULT 'error'::text) -> SETOF text
 function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress double precision DEFAULT NULL::double precision, checkpoint jsonb DEFAULT NULL::jsonb) -> void
 function reset_group(group_id text) -> bigint
@@ -119,6 +122,7 @@ table attempt
 table blocked
 table bucket
 table dependency
+table end_tally
 table graph_guard
 table group_tally
 table lease
@@ -129,6 +133,7 @@ table progress
 table run
 table schedule
 table scheduled
+table seal
 table settled
 table signal
 table slot
@@ -140,7 +145,6 @@ type dependency_condition
 type named_only
 type status_code
 view _counts(action_no, state, number, first, recent)
-view _live(action_no, task_no, state, overdue)
 view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no)
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)

@@ -17,8 +17,13 @@ mod tests {
     ];
 
     /// Without an index, and of one row: read as a whole.
-    const OF_ONE_ROW: [&str; 3] =
-        ["FROM taskq.position_seq", "FROM taskq.graph_guard", "UPDATE taskq.graph_guard"];
+    const OF_ONE_ROW: [&str; 5] = [
+        "FROM taskq.position_seq",
+        "FROM taskq.graph_guard",
+        "UPDATE taskq.graph_guard",
+        "FROM taskq.seal",
+        "UPDATE taskq.seal",
+    ];
 
     /// A backend with kept plans drops them all when it is told to, and makes them anew at the next call of each.
     fn forget_plans() {

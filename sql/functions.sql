@@ -717,6 +717,14 @@ CREATE FUNCTION taskq._upkeep(kind text)
 COMMENT ON FUNCTION taskq._upkeep IS
     'internal: one step of one kind of upkeep; tells whether there is more to do';
 
+CREATE FUNCTION taskq.recount()
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_recount_wrapper';
+COMMENT ON FUNCTION taskq.recount IS
+    'throw away the tallies of what has settled: it is counted row by row until upkeep has made them anew';
+
 CREATE FUNCTION taskq._next_upkeep()
     RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100

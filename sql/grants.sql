@@ -34,13 +34,13 @@ CREATE FUNCTION taskq._rights(part text)
                                       '_task_channels', '_num_settled'))
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')
-                    AND p.proname IN ('_body_json', '_same', '_many', '_status_code', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
+                    AND p.proname IN ('_body_json', '_same', '_many', '_live', '_ended', '_status_code', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
                                       'critical_path', 'dependency_results'))
                 OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics'))
                 -- Administering.
                 OR (part IN ('worker', 'operator') AND p.proname = 'maintain')
                 OR (part = 'operator'
-                    AND p.proname IN ('set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
+                    AND p.proname IN ('recount', 'set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
                                       'delay_workgroup', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
                                       'run_schedule', 'set_shard')))
         UNION ALL

@@ -193,6 +193,7 @@ CREATE TABLE taskq.blocked (
     dependencies integer NOT NULL,
     tries integer NOT NULL,
     not_before timestamptz,                     -- set by delay_children, besides the task's own
+    action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
     CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND remaining <= dependencies)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
@@ -224,6 +225,7 @@ CREATE TABLE taskq.parked (
     tries integer NOT NULL,
     failures integer NOT NULL,
     dependencies integer NOT NULL,
+    action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
     CONSTRAINT parked_kind_check CHECK (kind IN ('g', 'k', 'm')),
     CONSTRAINT parked_reason_check CHECK ((kind = 'm') = (leader_no IS NOT NULL) AND (kind <> 'm') = (name IS NOT NULL)
                                           AND (kind = 'k') = (key IS NOT NULL) AND (kind = 'k') = (action IS NOT NULL))
@@ -316,6 +318,31 @@ CREATE TABLE taskq.settled (
 CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
 COMMENT ON TABLE taskq.settled IS 'how tasks ended';
+
+-- How many tasks have settled, per action, code and cause (those of which nothing is left but the end, cause r, not counted).
+-- What settled before `seal.until` is summed up here, the rest is counted in `settled`: see src/store/ends.rs. Rows are
+-- appended, and folded now and then.
+CREATE TABLE taskq.end_tally (
+    span timestamptz NOT NULL,                  -- when they settled: the beginning of a span; -infinity: long ago
+    action_no integer NOT NULL,
+    code "char" NOT NULL,
+    cause "char" NOT NULL,
+    number bigint NOT NULL,                     -- that are kept; negative: a correction, they have gone
+    ended bigint NOT NULL                       -- that settled in this span, kept or not
+);
+CREATE INDEX end_tally_span_idx ON taskq.end_tally (span);                        -- of a span
+COMMENT ON TABLE taskq.end_tally IS 'numbers of settled tasks, to be summed up';
+
+-- One row: up to when what has settled is summed up in `end_tally`, and up to when it will be, once all transactions
+-- with an id below mark_xid have ended. Neither table is dumped: what is restored is summed up anew.
+CREATE TABLE taskq.seal (
+    until timestamptz NOT NULL,
+    mark_at timestamptz,
+    mark_xid bigint,
+    CONSTRAINT seal_mark_check CHECK ((mark_at IS NULL) = (mark_xid IS NULL))
+) WITH (fillfactor = 10);
+INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
+COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
 -- "run_no runs after after_no". Kept until one of the two is deleted.
 CREATE TABLE taskq.dependency (

@@ -130,60 +130,12 @@ SELECT after.id AS after,
  WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
--- What there is that has not settled, to be counted: read from the narrow tables only. What is blocked or parked has its
--- action in its task, and is looked up one by one; so is what may be ready, for its workgroup, as long as any workgroup
--- is held back.
-CREATE VIEW taskq._live AS
-SELECT r.action_no,
-       r.task_no,
-       CASE WHEN r.nonce <> 0 THEN 'in-progress'
-            WHEN r.gated
-                 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
-                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
-                                           WHERE t.task_no = r.task_no OFFSET 0) AS t
-                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
-                              WHERE w.not_before > taskq.clock()) THEN 'scheduled'
-            ELSE 'ready' END AS state,
-       r.nonce <> 0 AND r.deadline <= taskq.clock() AS overdue
-  FROM taskq.run AS r
-UNION ALL
-SELECT d.action_no,
-       d.task_no,
-       CASE WHEN d.due > taskq.clock() THEN 'scheduled'
-            WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
-                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
-                                           WHERE t.task_no = d.task_no OFFSET 0) AS t
-                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
-                              WHERE w.not_before > taskq.clock()) THEN 'scheduled'
-            ELSE 'ready' END,
-       false
-  FROM taskq.scheduled AS d
-UNION ALL
-SELECT t.action_no,
-       k.task_no,
-       CASE WHEN EXISTS (SELECT FROM taskq.workgroup AS w
-                          WHERE w.name = t.workgroup AND w.not_before > taskq.clock()) THEN 'scheduled'
-            ELSE 'ready' END,
-       false
-  FROM taskq.parked AS k
- CROSS JOIN LATERAL (SELECT t.action_no, t.workgroup FROM taskq.task AS t WHERE t.task_no = k.task_no OFFSET 0) AS t
-UNION ALL
-SELECT t.action_no, b.task_no, 'blocked', false
-  FROM taskq.blocked AS b
- CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task AS t WHERE t.task_no = b.task_no OFFSET 0) AS t;
-COMMENT ON VIEW taskq._live IS 'internal: what has not settled, with the number of the action and the state';
-
--- The first task of each kind was inserted first.
 CREATE VIEW taskq._counts AS
-SELECT l.action_no, l.state, count(*) AS number, min(l.task_no) AS first, 0::bigint AS recent
-  FROM taskq._live AS l
- GROUP BY l.action_no, l.state
+SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent
+  FROM taskq._live() AS l
 UNION ALL
--- What is left of a replaced task is not a task.
-SELECT s.action_no, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, count(*), NULL,
-       count(*) FILTER (WHERE s.settled_at > taskq.clock() - interval '1 minute')
-  FROM taskq.settled AS s WHERE s.cause <> 'r'
- GROUP BY 1, 2;
+SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0)
+  FROM taskq._ended() AS e;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state';
 
 -- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 8 MB (some 50,000
@@ -419,10 +371,16 @@ BEGIN
     IF ids IS NULL AND groups IS NULL THEN
         RETURN QUERY
         SELECT a.name, c.state, sum(c.number)::bigint
-          FROM taskq._counts AS c
+          -- What is not asked for is not counted.
+          FROM (SELECT l.action_no, l.state, l.number
+                  FROM taskq._live() AS l WHERE states IS NULL OR states && '{blocked,scheduled,ready,in-progress}'
+                UNION ALL
+                SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, e.number
+                  FROM taskq._ended() AS e WHERE states IS NULL OR states && '{completed,aborted}') AS c
          CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
          WHERE (actions IS NULL OR a.name = ANY (actions)) AND (states IS NULL OR c.state = ANY (states))
          GROUP BY a.name, c.state
+        HAVING sum(c.number) > 0
          ORDER BY a.name, c.state;
     ELSE
         RETURN QUERY
@@ -870,6 +828,24 @@ CREATE FUNCTION taskq.check()
          WHERE NOT CASE k.kind WHEN 'g' THEN g.group_id IS NOT NULL
                                WHEN 'k' THEN m.key IS NOT NULL
                                ELSE r.task_no IS NOT NULL END
+        UNION ALL
+        -- The tallies of what has settled add up to what there is.
+        SELECT 'wrong tally of an action', NULL,
+               format('%s %s%s: %s instead of %s', a.name, COALESCE(y.code, x.code), COALESCE(y.cause, x.cause),
+                      COALESCE(y.number, 0), COALESCE(x.number, 0))
+          FROM (SELECT e.action_no, e.code, e.cause, e.number FROM taskq._ended() AS e) AS y
+          FULL JOIN (SELECT s.action_no, s.code, s.cause, count(*) AS number
+                       FROM taskq.settled AS s WHERE s.cause <> 'r' GROUP BY s.action_no, s.code, s.cause) AS x
+            ON x.action_no = y.action_no AND x.code = y.code AND x.cause = y.cause
+          JOIN taskq.action AS a ON a.action_no = COALESCE(y.action_no, x.action_no)
+         WHERE COALESCE(y.number, 0) <> COALESCE(x.number, 0)
+        UNION ALL
+        -- A counter knows the action of its task.
+        SELECT 'counter of another action', t.id, NULL
+          FROM (SELECT b.task_no, b.action_no FROM taskq.blocked AS b
+                UNION ALL SELECT k.task_no, k.action_no FROM taskq.parked AS k) AS x
+          JOIN taskq.task AS t ON t.task_no = x.task_no
+         WHERE x.action_no <> t.action_no
         UNION ALL
         -- The tallies of groups add up to what there is.
         SELECT 'wrong tally of a group', NULL,

@@ -70,7 +70,8 @@ compile_error!("Postgres errors travel through Rust as panics: build with panic 
 
 extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
 extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
-extension_sql_file!("../sql/views.sql", name = "views", requires = ["functions"]);
+extension_sql_file!("../sql/counts.sql", name = "counts", requires = ["functions"]);
+extension_sql_file!("../sql/views.sql", name = "views", requires = ["counts"]);
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 
 /// Called by Postgres when the library is loaded.

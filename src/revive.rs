@@ -18,10 +18,11 @@ use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sql};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::attempts;
+use crate::store::ends::uncounted;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
@@ -217,7 +218,15 @@ pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
 }
 
 static REMOVE: Statement = Statement::new(
-    c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1) RETURNING s.task_no, s.dependencies, s.code, s.grouped",
+    sql!(
+        "WITH gone AS (
+        DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
+        RETURNING s.task_no, s.dependencies, s.grouped, s.settled_at, s.action_no, s.code, s.cause),
+      ",
+        uncounted!("gone"),
+        "
+      SELECT g.task_no, g.dependencies, g.code, g.grouped FROM gone AS g"
+    ),
     &[INT8ARRAYOID],
 );
 static STANDING: Statement = Statement::new(
@@ -275,7 +284,7 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
     for task_no in task_nos {
         let wait = waits[task_no];
         if wait.unsettled > 0 && !lost.contains_key(task_no) {
-            blocked.push((*task_no, wait));
+            blocked.push((*task_no, None, wait));
             continue;
         }
         let row = Live {

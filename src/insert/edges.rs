@@ -7,7 +7,7 @@ use pgrx::pg_sys::{CHARARRAYOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, TIMESTAMPT
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sparse};
 use crate::state::{Condition, Outcome};
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
@@ -277,10 +277,22 @@ static RECOUNT_PARKED: Statement = Statement::new(
        WHERE p.task_no = ANY ($1)",
     &[INT8ARRAYOID, INT4OID, INT4OID],
 );
+/// The action is looked up where it is not known.
 static BLOCK: Statement = Statement::new(
-    c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before)
-      SELECT * FROM unnest($1, $2, $3, $4, $5, $6)",
-    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID],
+    c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before, action_no)
+      SELECT u.task_no, u.remaining, u.failures, u.dependencies, u.tries, u.not_before,
+             COALESCE(u.action_no, (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no))
+        FROM unnest($1, $2, $3, $4, $5, $6, $7)
+             AS u(task_no, remaining, failures, dependencies, tries, not_before, action_no)",
+    &[
+        INT8ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        INT4ARRAYOID,
+        TIMESTAMPTZARRAYOID,
+        INT4ARRAYOID,
+    ],
 );
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
@@ -322,28 +334,27 @@ pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>)
             moved.iter().map(|(row, wait)| row.dependencies + wait.all).collect::<Vec<_>>(),
             moved.iter().map(|(row, _)| row.tries).collect::<Vec<_>>(),
             // A time that a task was to wait for outlives its waiting for tasks.
-            moved
-                .iter()
-                .map(|(row, _)| match row.place {
-                    Place::Scheduled { due } => Some(due),
-                    _ => None,
-                })
-                .collect::<Vec<_>>(),
+            sparse(moved.iter().map(|(row, _)| match row.place {
+                Place::Scheduled { due } => Some(due),
+                _ => None,
+            })),
+            Vec::<Option<i32>>::new(),
         ]);
     }
 }
 
-/// Inserts counters of new tasks.
-pub(crate) fn block_new(rows: &[(i64, Waits)]) {
+/// Inserts counters of tasks that have none: new ones, whose action is known, or such as come back.
+pub(crate) fn block_new(rows: &[(i64, Option<i32>, Waits)]) {
     if rows.is_empty() {
         return;
     }
     BLOCK.execute(args![
-        rows.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(),
-        rows.iter().map(|(_, wait)| wait.unsettled).collect::<Vec<_>>(),
-        rows.iter().map(|(_, wait)| wait.failed).collect::<Vec<_>>(),
-        rows.iter().map(|(_, wait)| wait.all).collect::<Vec<_>>(),
+        rows.iter().map(|(task_no, ..)| *task_no).collect::<Vec<_>>(),
+        rows.iter().map(|(.., wait)| wait.unsettled).collect::<Vec<_>>(),
+        rows.iter().map(|(.., wait)| wait.failed).collect::<Vec<_>>(),
+        rows.iter().map(|(.., wait)| wait.all).collect::<Vec<_>>(),
         vec![0i32; rows.len()],
-        vec![None::<Time>; rows.len()],
+        Vec::<Option<Time>>::new(),
+        sparse(rows.iter().map(|(_, action_no, _)| *action_no)),
     ]);
 }

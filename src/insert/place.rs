@@ -41,7 +41,7 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
         if let Some((after, condition)) = standing.lost {
             endings.push(ending(freed, Outcome::Aborted, waits, Some(lost_status(after, condition))));
         } else if waits.unsettled > 0 {
-            blocked.push((task.task_no, waits));
+            blocked.push((task.task_no, Some(task.action_no), waits));
         } else if task.spec.spontaneous {
             endings.push(ending(freed, Outcome::Completed, waits, None));
         } else if let Some(due) = task.spec.not_before.filter(|due| *due > now) {

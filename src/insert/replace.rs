@@ -6,10 +6,11 @@ use pgrx::pg_sys::{INT8ARRAYOID, INTERVALOID, TIMESTAMPTZOID};
 use crate::error::{Refusal, Result};
 use crate::insert::Stored;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
+use crate::store::ends::uncounted;
 use crate::store::live::{self, Firmness, Idle, Live};
 use crate::store::{attempts, progress, tally};
 use crate::upkeep::retention;
@@ -43,8 +44,17 @@ static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
+/// What had settled before it was replaced is counted no more, either.
 static KEEP_EPITAPHS: Statement = Statement::new(
-    c"UPDATE taskq.settled s SET expires_at = $2 OPERATOR(pg_catalog.+) $3 WHERE s.task_no = ANY ($1)",
+    sql!(
+        "WITH gone AS MATERIALIZED (
+        SELECT s.task_no, s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s WHERE s.task_no = ANY ($1)),
+      ",
+        uncounted!("gone"),
+        "
+      UPDATE taskq.settled s SET expires_at = $2 OPERATOR(pg_catalog.+) $3, cause = 'r'
+       WHERE s.task_no = ANY ($1)"
+    ),
     &[INT8ARRAYOID, TIMESTAMPTZOID, INTERVALOID],
 );
 

@@ -13,7 +13,7 @@ use crate::pg::table::{Key, Look, insert, look};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
 use crate::store::task::{self, AtTheEnd};
-use crate::store::{action_setting, progress, settled, tally};
+use crate::store::{action_setting, ends, progress, settled, tally};
 use crate::upkeep::retention;
 use crate::{guc, wake};
 
@@ -148,10 +148,12 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     if endings.is_empty() {
         return;
     }
+    let now = ends::settling(now);
     let tasks = write(endings, now);
     let each = || endings.iter().zip(&tasks);
     let grouped: Vec<(i64, Outcome)> =
         each().filter(|(_, task)| task.grouped).map(|(e, _)| (e.task_no, e.outcome)).collect();
+    ends::out_of_time(|| endings.iter().map(|e| e.task_no).collect());
     tally::settled(&grouped, now);
     let done: Vec<i64> = endings
         .iter()

@@ -11,6 +11,7 @@ pub(crate) mod bucket;
 pub(crate) mod costly;
 pub(crate) mod decided;
 pub(crate) mod dependency;
+pub(crate) mod ends;
 pub(crate) mod guard;
 pub(crate) mod known_lanes;
 pub(crate) mod lease;

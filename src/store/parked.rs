@@ -67,12 +67,12 @@ pub(crate) struct Parked {
 
 static PARK: Statement = Statement::new(
     c"INSERT INTO taskq.parked (task_no, kind, name, key, action, leader_no, priority, position, tries, failures,
-                                dependencies)
+                                dependencies, action_no)
       SELECT u.task_no, u.kind, u.name, u.key, u.action, u.leader_no, t.priority, u.position, u.tries, u.failures,
-             u.dependencies
+             u.dependencies, t.action_no
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
              AS u(task_no, kind, name, key, action, leader_no, position, tries, failures, dependencies)
-       CROSS JOIN LATERAL (SELECT t.priority FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
+       CROSS JOIN LATERAL (SELECT t.priority, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
     &[
         INT8ARRAYOID,
         CHARARRAYOID,

@@ -9,8 +9,9 @@ use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
 use super::{STEP, low_ends};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, args, sql};
 use crate::state::Outcome;
+use crate::store::ends::uncounted;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::slot;
 use crate::store::{attempts, before_commit, live, progress, tally, unique_key};
@@ -21,8 +22,18 @@ static EXPIRED: Statement = Statement::new(
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
     &[TIMESTAMPTZOID, INT4OID, TIMESTAMPTZOID],
 );
-static REMOVE_SETTLED: Statement =
-    Statement::new(c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE_SETTLED: Statement = Statement::new(
+    sql!(
+        "WITH gone AS (
+        DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
+        RETURNING s.settled_at, s.action_no, s.code, s.cause),
+      ",
+        uncounted!("gone"),
+        "
+      SELECT"
+    ),
+    &[INT8ARRAYOID],
+);
 static REMOVE_EDGES_AFTER: Statement =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
 static REMOVE_EDGES_RUN: Statement =

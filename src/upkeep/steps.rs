@@ -3,7 +3,7 @@
 use pgrx::pg_sys::TIMESTAMPTZOID;
 
 use super::elapsed::Looker;
-use super::{STEP, due, elapsed, retention};
+use super::{STEP, due, elapsed, retention, seal};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
@@ -38,8 +38,8 @@ static DUE_ACTIONS: Statement = Statement::new(
     &[TIMESTAMPTZOID],
 );
 
-/// A bounded step of one kind. What other transactions hold is left to them.
-pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
+/// A bounded step of one kind. What other transactions hold is left to them. Marks for sealing have to be so old.
+pub(crate) fn step(kind: &str, patience: i64, now: Time) -> Result<Step> {
     let until_done = |done| Step { done, more: done };
     Ok(match word("kind", Some(kind), &KINDS)? {
         "schedules" => until_done(fire_due(STEP, now)),
@@ -63,7 +63,9 @@ pub(crate) fn step(kind: &str, now: Time) -> Result<Step> {
         }
         _ => {
             let (done, more) = tally::fold_some(STEP, now);
-            Step { done, more }
+            // That is always to be done, and so nothing to be told of.
+            let unsealed = seal::step(patience);
+            Step { done, more: more || unsealed }
         }
     })
 }

@@ -15,6 +15,7 @@ use crate::pg::statement::{Statement, args, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{fold, propagate, release_or_complete, store};
 use crate::state::Outcome;
+use crate::store::ends::uncounted;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::order::restartable;
 use crate::store::{attempts, merge_key, numbers, progress};
@@ -127,7 +128,15 @@ pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, no
 }
 
 static REMOVE_SETTLED: Statement = Statement::new(
-    c"DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1) RETURNING s.task_no, s.code",
+    sql!(
+        "WITH gone AS (
+        DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
+        RETURNING s.task_no, s.settled_at, s.action_no, s.code, s.cause),
+      ",
+        uncounted!("gone"),
+        "
+      SELECT g.task_no, g.code FROM gone AS g"
+    ),
     &[INT8ARRAYOID],
 );
 static REMOVE_EDGES_RUN: Statement =

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 
 use crate::error::{or_throw, required};
 use crate::pg::clock;
-use crate::upkeep::steps;
+use crate::upkeep::{seal, steps};
 use crate::words::words;
 use crate::{settle, upkeep};
 
@@ -38,7 +38,7 @@ fn taskq_tidy_before_commit() {
 /// `taskq._upkeep(kind text) -> boolean`: a step; whether there is more to do.
 #[pg_extern(sql = "")]
 fn taskq_upkeep(kind: Option<&str>) -> bool {
-    or_throw(required("kind", kind).and_then(|kind| steps::step(kind, clock::now()))).more
+    or_throw(required("kind", kind).and_then(|kind| steps::step(kind, seal::PATIENCE, clock::now()))).more
 }
 
 /// `taskq._next_upkeep() -> timestamptz`: when something will be due; NULL if nothing is.

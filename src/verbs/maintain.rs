@@ -5,12 +5,19 @@ use pgrx::prelude::*;
 use crate::error::{Result, or_throw};
 use crate::pg::clock;
 use crate::pg::session::check_for_interrupts;
+use crate::upkeep::seal;
 use crate::upkeep::steps::{KINDS, step};
 
 /// `taskq.maintain() -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_maintain() -> i64 {
     or_throw(maintain())
+}
+
+/// `taskq.recount() -> void`
+#[pg_extern(sql = "")]
+fn taskq_recount() {
+    seal::begin_anew();
 }
 
 /// Does all that is due, in steps, and returns how many steps found something to do. What other
@@ -22,7 +29,7 @@ fn maintain() -> Result<i64> {
         let mut more = true;
         while more {
             check_for_interrupts();
-            let step = step(kind, now)?;
+            let step = step(kind, 0, now)?;
             steps += i64::from(step.done);
             more = step.more;
         }

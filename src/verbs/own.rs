@@ -23,7 +23,7 @@ use crate::spec::check_interval;
 use crate::store::tables;
 use crate::store::touched;
 use crate::token::Token;
-use crate::upkeep::{self, Due, Upkeep, elapsed, retention};
+use crate::upkeep::{self, Due, Upkeep, elapsed, retention, seal};
 use crate::verbs::wait::Waiter;
 use crate::wake;
 
@@ -114,6 +114,9 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     if upkeep.expired {
         retention::keep_up(grants.len());
     }
+    if !grants.is_empty() {
+        seal::keep_up();
+    }
     if upkeep.stale {
         elapsed::remove_stale(clock::now());
     }
@@ -148,6 +151,9 @@ pub(super) fn own_after<T>(
     leave(&look, &mut None, request.max_tasks);
     if look.upkeep.expired {
         retention::keep_up(look.grants.len());
+    }
+    if !look.grants.is_empty() {
+        seal::keep_up();
     }
     if with_results {
         fetch_results(&mut look.grants);

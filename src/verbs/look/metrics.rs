@@ -1,7 +1,7 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text.
 //!
-//! One statement counts, so that all numbers are of one snapshot: each table is read once, from end to end,
-//! and none of the wide ones as a whole. `settled` knows the action of its tasks for that reason.
+//! One statement counts, so that all numbers are of one snapshot: each table of what is alive is read once, from end to
+//! end, and none of the wide ones as a whole; what has settled is in tallies.
 //! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,13 +32,13 @@ fn taskq_metrics(kept: Option<bool>) -> String {
 /// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement = Statement::planned_each_time(
-    c"SELECT 'live', l.action_no, CASE WHEN l.overdue THEN 'overdue' ELSE l.state END AS what,
-             pg_catalog.count(*), pg_catalog.min(l.task_no) FILTER (WHERE l.state <> 'blocked')
-        FROM taskq._live AS l GROUP BY l.action_no, what
+    c"WITH live AS MATERIALIZED (SELECT * FROM taskq._live())
+      SELECT 'live', l.action_no, l.state, l.number, l.first FROM live AS l
       UNION ALL
-      -- What is left of a replaced task is not a task.
-      SELECT 'kept', s.action_no, pg_catalog.concat(s.code, s.cause), pg_catalog.count(*), NULL
-        FROM taskq.settled AS s WHERE $2 AND s.cause <> 'r' GROUP BY s.action_no, s.code, s.cause
+      SELECT 'overdue', l.action_no, '', l.overdue, NULL FROM live AS l WHERE l.overdue > 0
+      UNION ALL
+      SELECT 'kept', e.action_no, pg_catalog.concat(e.code, e.cause), e.number, NULL
+        FROM taskq._ended() AS e WHERE $2 AND e.number > 0
       UNION ALL
       SELECT 'tries', NULL, a.outcome, pg_catalog.count(*), NULL
         FROM taskq.attempt AS a WHERE $2 GROUP BY a.outcome
@@ -150,19 +150,19 @@ impl Metrics {
             self.gauge("overdue_tasks", "Tasks in progress whose deadline has passed.")
                 .add([("action", name)], 0.0);
         }
-        for count in counts.iter().filter(|c| c.kind == "live" || c.kind == "kept") {
+        for count in counts.iter().filter(|c| matches!(c.kind.as_str(), "live" | "overdue" | "kept")) {
             let Some(name) = count.action_no.and_then(|n| actions.get(&n)) else { continue };
             let number = count.number as f64;
+            if count.kind == "overdue" {
+                self.gauge("overdue_tasks", "").add([("action", name)], number);
+                continue;
+            }
             let state = match (count.kind.as_str(), count.what.as_str()) {
                 ("kept", what) if what.starts_with('c') => "completed",
                 ("kept", _) => "aborted",
-                (_, "overdue") => "in-progress",
                 (_, what) => what,
             };
             self.gauge("tasks", "").add([("action", name), ("state", state)], number);
-            if count.what == "overdue" {
-                self.gauge("overdue_tasks", "").add([("action", name)], number);
-            }
             if state == "ready"
                 && let Some(first) = count.first
             {

@@ -1,0 +1,82 @@
+-- taskq: how many tasks there are. Functions and not views, so that the settings of the session that asks (statistics of an
+-- empty queue, jit) make no other plan of it. Each looks with the snapshot of the query that asks.
+
+-- What has not settled: read from the narrow tables only, each once. What may be ready is looked up, for its workgroup, only
+-- as long as any workgroup is held back. `first`: the first task of these, which was inserted first.
+CREATE FUNCTION taskq._live()
+    RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_seqscan = on SET enable_hashagg = on SET enable_sort = off
+    BEGIN ATOMIC
+        SELECT x.action_no, CASE x.kind WHEN 1 THEN 'in-progress' WHEN 2 THEN 'scheduled' WHEN 3 THEN 'ready' ELSE 'blocked' END,
+               sum(x.number)::bigint, min(x.first), sum(x.overdue)::bigint
+          FROM (SELECT r.action_no,
+                       CASE WHEN r.nonce <> 0 THEN 1
+                            WHEN r.gated
+                                 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                           WHERE t.task_no = r.task_no OFFSET 0) AS t
+                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            ELSE 3 END AS kind,
+                       count(*) AS number,
+                       min(r.task_no) AS first,
+                       count(*) FILTER (WHERE r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock())) AS overdue
+                  FROM taskq.run AS r GROUP BY 1, 2
+                UNION ALL
+                SELECT d.action_no,
+                       CASE WHEN d.due > (SELECT taskq.clock()) THEN 2
+                            WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                           WHERE t.task_no = d.task_no OFFSET 0) AS t
+                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            ELSE 3 END,
+                       count(*), min(d.task_no), 0
+                  FROM taskq.scheduled AS d GROUP BY 1, 2
+                UNION ALL
+                SELECT k.action_no,
+                       CASE WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                           WHERE t.task_no = k.task_no OFFSET 0) AS t
+                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            ELSE 3 END,
+                       count(*), min(k.task_no), 0
+                  FROM taskq.parked AS k GROUP BY 1, 2
+                UNION ALL
+                SELECT b.action_no, 4, count(*), min(b.task_no), 0
+                  FROM taskq.blocked AS b GROUP BY 1) AS x
+         GROUP BY x.action_no, x.kind;
+    END;
+COMMENT ON FUNCTION taskq._live IS 'internal: how many tasks have not settled, by number of the action and state';
+
+-- What has settled: the tallies of what is sealed, and what is not, along the index: see src/store/ends.rs. (Where
+-- there is no row of `seal`, nothing is sealed.) `recent`: how many of them settled in the last minute, of what is sealed to ten
+-- seconds, whether they are kept or not.
+CREATE FUNCTION taskq._ended()
+    RETURNS TABLE (action_no integer, code "char", cause "char", number bigint, recent bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
+    SET enable_sort = off
+    BEGIN ATOMIC
+        SELECT x.action_no, x.code, x.cause, sum(x.number)::bigint, sum(x.recent)::bigint
+          FROM (SELECT y.action_no, y.code, y.cause,
+                       sum(y.number) FILTER (WHERE y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')) AS number,
+                       sum(CASE WHEN y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')
+                                THEN y.ended ELSE y.ended - y.number END)
+                           FILTER (WHERE y.span > (SELECT taskq.clock()) - interval '1 minute') AS recent
+                  FROM taskq.end_tally AS y GROUP BY y.action_no, y.code, y.cause
+                UNION ALL
+                -- What is left of a replaced task is not a task.
+                SELECT s.action_no, s.code, s.cause, count(*),
+                       count(*) FILTER (WHERE s.settled_at > (SELECT taskq.clock()) - interval '1 minute')
+                  FROM taskq.settled AS s
+                 WHERE s.settled_at >= COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity') AND s.cause <> 'r'
+                 GROUP BY s.action_no, s.code, s.cause) AS x
+         GROUP BY x.action_no, x.code, x.cause
+        HAVING sum(x.number) <> 0 OR sum(x.recent) <> 0;
+    END;
+COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by number of the action, code and cause';

@@ -1,0 +1,259 @@
+//! Sealing what has settled: see [`ends`](crate::store::ends) for what that is good for.
+//!
+//! **When a second may be sealed.** A *mark* is a time T, and the next transaction id X, read in this order. Who has an id from
+//! X on has got it after T was read, reads the clock after that, and settles at T or later. So once a snapshot's xmin
+//! is X or beyond, it sees all rows that settled before T, or they will never be. A transaction that keeps its id for long
+//! keeps the mark waiting: more is counted row by row then, and nothing is wrong.
+//!
+//! One step, in one statement with one snapshot, counts what settled since the last one, up to the mark or up to
+//! [`MOST`] rows; takes along the corrections of these seconds; and makes the next mark. The row of `seal` is locked
+//! (SKIP LOCKED) before, so that there is one at a time.
+//!
+//! **A clock that has been put back** is noticed by a mark that lies ahead. Then nothing is sealed any more, and everything is
+//! counted row by row until the past is sealed again, step by step. Those who remove rows while that begins may take for sealed what is not
+//! any more. So the first mark is made by another transaction, later: who has an id from there on has looked at
+//! `seal` after that.
+//!
+//! Nothing of this is dumped: what is restored is sealed anew.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys::{BOOLOID, INT4OID, INT8OID, TIMESTAMPTZOID};
+
+use crate::pg::clock::{self, Time};
+use crate::pg::session::{in_transaction_block, is_own, is_read_committed, next_transaction_id};
+use crate::pg::statement::{Looked, Statement, args};
+
+/// How many rows a step counts at most, but for a second that has more.
+const MOST: i32 = 20_000;
+
+/// How old a mark gets before somebody seals who has other things to do, in microseconds.
+pub(crate) const PATIENCE: i64 = 10_000_000;
+
+/// For how long nothing can be sealed until tallies are folded all the same, in microseconds.
+const LONG: i64 = 60_000_000;
+
+static LOOK: Statement =
+    Statement::new(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e", &[]);
+static LOCK: Statement = Statement::new(
+    c"SELECT FROM taskq.seal e
+       WHERE e.until = $1 AND e.mark_at IS NOT DISTINCT FROM $2 AND e.mark_xid IS NOT DISTINCT FROM $3
+         FOR UPDATE SKIP LOCKED",
+    &[TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID],
+);
+static MARK: Statement =
+    Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2", &[TIMESTAMPTZOID, INT8OID]);
+
+/// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is told. `ended` is also
+/// what went before it was sealed. What settled before $7 is not told apart by time any more.
+static SEAL: Statement = Statement::new(
+    c"WITH part AS MATERIALIZED (
+        SELECT s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s
+         WHERE s.settled_at >= $1 AND s.settled_at < $2 ORDER BY s.settled_at LIMIT $3),
+      bounds AS MATERIALIZED (
+        SELECT pg_catalog.count(*) < $3 OR $3 IS NULL AS whole,
+               pg_catalog.date_bin('1 second', pg_catalog.min(p.settled_at), '2000-01-01') AS first,
+               pg_catalog.date_bin('1 second', pg_catalog.max(p.settled_at), '2000-01-01') AS last
+          FROM part AS p),
+      cut AS MATERIALIZED (
+        SELECT CASE WHEN b.whole THEN $2 ELSE b.last END AS until, b.whole FROM bounds AS b
+         WHERE b.whole OR b.first < b.last),
+      taken AS (
+        DELETE FROM taskq.end_tally t
+         WHERE t.span >= $1 AND t.span < (SELECT c.until FROM cut AS c)
+        RETURNING t.span, t.action_no, t.code, t.cause, t.number, t.ended),
+      sealed AS (
+        INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
+        SELECT x.span, x.action_no, x.code, x.cause, pg_catalog.sum(x.number), pg_catalog.sum(x.ended)
+          FROM (SELECT CASE WHEN p.settled_at < $7 THEN '-infinity'
+                            ELSE pg_catalog.date_bin('10 seconds', p.settled_at, '2000-01-01') END AS span,
+                       p.action_no, p.code, p.cause, 1 AS number, 1 AS ended
+                  FROM part AS p WHERE p.settled_at < (SELECT c.until FROM cut AS c) AND p.cause <> 'r'
+                UNION ALL
+                SELECT pg_catalog.date_bin('10 seconds', t.span, '2000-01-01'), t.action_no, t.code, t.cause,
+                       0, CASE WHEN t.span = '-infinity' THEN 0 ELSE t.ended - t.number END
+                  FROM taken AS t) AS x
+         GROUP BY x.span, x.action_no, x.code, x.cause
+        HAVING pg_catalog.sum(x.number) <> 0 OR pg_catalog.sum(x.ended) <> 0),
+      moved AS (
+        UPDATE taskq.seal e
+           SET until = c.until, mark_at = CASE WHEN $6 AND c.whole THEN $4 ELSE e.mark_at END,
+               mark_xid = CASE WHEN $6 AND c.whole THEN $5 ELSE e.mark_xid END
+          FROM cut AS c)
+      SELECT c.until, c.whole, b.first FROM bounds AS b LEFT JOIN cut AS c ON true",
+    &[TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID, TIMESTAMPTZOID, INT8OID, BOOLOID, TIMESTAMPTZOID],
+);
+
+/// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become minutes, and the
+/// rest one row per action, code and cause. Only rows that this changes are touched.
+static FOLD: Statement = Statement::new(
+    c"WITH rows AS MATERIALIZED (
+        SELECT x.ctid AS version, x.place, x.place <> x.span OR pg_catalog.count(*)
+                   OVER (PARTITION BY x.place, x.action_no, x.code, x.cause) > 1 AS changes
+          FROM (SELECT t.ctid, t.span, t.action_no, t.code, t.cause,
+                       CASE WHEN t.span < $2 THEN '-infinity'
+                            ELSE pg_catalog.date_bin('1 minute', t.span, '2000-01-01') END AS place
+                  FROM taskq.end_tally t WHERE t.span < $1) AS x),
+      taken AS (
+        DELETE FROM taskq.end_tally d
+         WHERE d.ctid = ANY (ARRAY(SELECT r.version FROM rows AS r WHERE r.changes))
+        RETURNING CASE WHEN d.span < $2 THEN '-infinity'
+                       ELSE pg_catalog.date_bin('1 minute', d.span, '2000-01-01') END AS span,
+                  d.action_no, d.code, d.cause, d.number, d.ended)
+      INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
+      SELECT t.span, t.action_no, t.code, t.cause, pg_catalog.sum(t.number),
+             CASE WHEN t.span = '-infinity' THEN 0 ELSE pg_catalog.sum(t.ended) END
+        FROM taken AS t
+       GROUP BY t.span, t.action_no, t.code, t.cause
+      HAVING pg_catalog.sum(t.number) <> 0 OR pg_catalog.sum(t.ended) <> 0 AND t.span > '-infinity'",
+    &[TIMESTAMPTZOID, TIMESTAMPTZOID],
+);
+/// Nothing is sealed any more. What there is in `end_tally` means nothing then, and is taken along as its spans are sealed again.
+static BEGIN_ANEW: Statement =
+    Statement::new(c"UPDATE taskq.seal e SET until = '-infinity', mark_at = NULL, mark_xid = NULL", &[]);
+
+/// What there is to do.
+enum Work {
+    Nothing,
+    Mark,
+    /// The mark has been reached.
+    Seal,
+    Fold,
+    BeginAnew,
+}
+
+/// What is known of sealing.
+struct State {
+    until: Time,
+    mark: Option<(Time, i64)>,
+    /// This transaction has written it: what others look at has not changed yet.
+    own: bool,
+}
+
+impl State {
+    /// What to do at this time with marks that are older than this, for a snapshot with this xmin.
+    fn work(&self, now: Time, patience: i64, xmin: u64) -> Work {
+        let next = next_transaction_id();
+        match self.mark {
+            Some((at, _)) if now < at => Work::BeginAnew,
+            None if self.own => Work::Nothing,
+            None => Work::Mark,
+            // Of another cluster, or of ids that have been reset.
+            Some((_, xid)) if xid.unsigned_abs() > next => Work::Mark,
+            Some((at, xid)) if at.until(now) >= patience && xmin >= xid.unsigned_abs() => Work::Seal,
+            // Corrections add up meanwhile.
+            Some((at, _)) if at.until(now) >= LONG => Work::Fold,
+            Some(_) => Work::Nothing,
+        }
+    }
+}
+
+/// Seals what may be sealed, in one step; marks have to be so old. Whether there is more.
+///
+/// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error, nor in a transaction that may
+/// stay open: nobody else could seal meanwhile.
+pub(super) fn step(patience: i64) -> bool {
+    if !is_read_committed() || in_transaction_block() {
+        return false;
+    }
+    let now = clock::wall();
+    let (states, Looked { xmin, .. }) = LOOK.look(args![], |row| State {
+        until: row.need(1),
+        mark: row.get(2).zip(row.get(3)),
+        own: is_own(row.need(4)),
+    });
+    let Some(state) = states.into_iter().next() else { return false };
+    let work = state.work(now, patience, xmin);
+    if matches!(work, Work::Nothing) {
+        return false;
+    }
+    let (mark_at, mark_xid) = state.mark.unzip();
+    if LOCK.execute(args![state.until, mark_at, mark_xid]) == 0 {
+        return false;
+    }
+    // In this order: see above. From here on it is the time by which everybody with an id from there on settles.
+    let at = clock::wall();
+    let next = next_transaction_id().cast_signed();
+    match work {
+        Work::Nothing => false,
+        Work::Mark => {
+            MARK.execute(args![at, next]);
+            false
+        }
+        Work::BeginAnew => {
+            BEGIN_ANEW.execute(args![]);
+            false
+        }
+        Work::Seal => seal(&state, (at, next)),
+        Work::Fold => {
+            fold(state.until);
+            false
+        }
+    }
+}
+
+/// Seals up to the mark that is in the state; returns whether there is more.
+fn seal(state: &State, next: (Time, i64)) -> bool {
+    let Some((mark, _)) = state.mark else { return false };
+    let goal = whole_second(mark).max(state.until);
+    let long_ago = minutes_before(goal, 60);
+    let run = |until: Time, most: Option<i32>, renews: bool| {
+        SEAL.first(args![state.until, until, most, next.0, next.1, renews, long_ago], |row| {
+            (row.get::<Time>(1), row.get::<bool>(2), row.get::<Time>(3))
+        })
+    };
+    let (until, whole) = match run(goal, Some(MOST), true) {
+        Some((Some(until), whole, _)) => (until, whole == Some(true)),
+        // So many in one second: it is sealed as a whole.
+        Some((None, _, Some(first))) => {
+            let end = Time(first.0.saturating_add(1_000_000)).min(goal);
+            run(end, None, end == goal);
+            (end, end == goal)
+        }
+        _ => return false,
+    };
+    if minute(until) != minute(state.until) {
+        fold(until);
+    }
+    !whole
+}
+
+fn fold(until: Time) {
+    FOLD.execute(args![minutes_before(until, 2), minutes_before(until, 60)]);
+}
+
+/// The minute that is so many before that of a time.
+fn minutes_before(time: Time, minutes: i64) -> Time {
+    Time(minute(time).saturating_sub(minutes).saturating_mul(60_000_000))
+}
+
+fn minute(time: Time) -> i64 {
+    time.0.div_euclid(60_000_000)
+}
+
+fn whole_second(time: Time) -> Time {
+    Time(time.0.div_euclid(1_000_000).saturating_mul(1_000_000))
+}
+
+thread_local! {
+    /// When this backend looks again whether something may be sealed.
+    static NEXT_LOOK: Cell<(Time, Time)> = const { Cell::new((Time::BEGINNING, Time::BEGINNING)) };
+}
+
+/// A step at the end of a call that was granted something, now and then.
+pub(crate) fn keep_up() {
+    let now = clock::wall();
+    let (looked, next) = NEXT_LOOK.get();
+    if looked <= now && now < next {
+        return;
+    }
+    let more = step(PATIENCE);
+    // At once where there is more; a clock that goes back ends the pause.
+    let pause = if more { PATIENCE / 100 } else { PATIENCE };
+    NEXT_LOOK.set((now, Time(now.0.saturating_add(pause))));
+}
+
+/// Has everything sealed anew.
+pub(crate) fn begin_anew() {
+    BEGIN_ANEW.execute(args![]);
+}
