@@ -48,6 +48,20 @@ mod tests {
     }
 
     #[pg_test]
+    fn a_tally_that_is_not_that_of_the_rows_is_found() {
+        damaged(
+            "INSERT INTO taskq.end_tally SELECT '-infinity', t.action_no, 'c', 'w', 1, 0 FROM taskq.task AS t WHERE t.id = 'done';
+             UPDATE taskq.seal SET until = now() - interval '1 hour'",
+            "wrong tally of an action",
+        );
+    }
+
+    #[pg_test]
+    fn a_counter_of_another_action_is_found() {
+        damaged("UPDATE taskq.blocked SET action_no = action_no + 1", "blocked: counter of another action");
+    }
+
+    #[pg_test]
     fn a_task_in_no_place_is_found() {
         damaged("DELETE FROM taskq.run WHERE task_no = number_of('ready')", "ready: task is in 0 places");
     }

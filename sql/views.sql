@@ -138,7 +138,7 @@ SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, CO
   FROM taskq._ended() AS e;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state';
 
--- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 8 MB (some 50,000
+-- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 2 MB (some 15,000
 -- tasks), of more a part of the pages.
 CREATE VIEW taskq.stats AS
 SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, n.aborted, n.oldest_ready,
@@ -167,7 +167,7 @@ SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, 
                     percentile_cont('{0.5,0.99}'::double precision[])
                         WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at)) AS running
                FROM taskq.settled AS s
-                    TABLESAMPLE SYSTEM (LEAST(100, 100 * 8e6 / GREATEST(pg_relation_size('taskq.settled'), 1)))
+                    TABLESAMPLE SYSTEM (LEAST(100, 100 * 2e6 / GREATEST(pg_relation_size('taskq.settled'), 1)))
                     REPEATABLE (1)
                JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
               CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = s.action_no OFFSET 0) AS a

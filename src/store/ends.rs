@@ -19,12 +19,10 @@
 //! second was over, or the clock has been put back, which the seal notices, and begins anew. With the clock that a
 //! test has set (`taskq.now`) nothing of this is so: then the rows come with corrections that add them ([`out_of_time`]).
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use crate::guc;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// The second of a time, as SQL; corrections are of one.
 macro_rules! second {
@@ -63,18 +61,17 @@ pub(crate) fn settling(since: Time) -> Time {
     clock::now().max(since)
 }
 
-static OUT_OF_TIME: Statement = Statement::new(
+static OUT_OF_TIME: Statement<&[i64]> = Statement::typed(
     c"INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
       SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS span, s.action_no, s.code, s.cause,
              pg_catalog.count(*), pg_catalog.count(*)
         FROM taskq.settled s WHERE s.task_no = ANY ($1) AND s.cause <> 'r'
        GROUP BY 1, s.action_no, s.code, s.cause",
-    &[INT8ARRAYOID],
 );
 
 /// These tasks have settled. By another clock than the server's, that may be in a second that is sealed.
 pub(crate) fn out_of_time(task_nos: impl FnOnce() -> Vec<i64>) {
     if guc::fake_now().is_some() {
-        OUT_OF_TIME.execute(args![task_nos()]);
+        OUT_OF_TIME.execute(task_nos());
     }
 }

@@ -18,11 +18,9 @@
 
 use std::cell::Cell;
 
-use pgrx::pg_sys::{BOOLOID, INT4OID, INT8OID, TIMESTAMPTZOID};
-
 use crate::pg::clock::{self, Time};
 use crate::pg::session::{in_transaction_block, is_own, is_read_committed, next_transaction_id};
-use crate::pg::statement::{Looked, Statement, args};
+use crate::pg::statement::{Looked, Statement, record};
 
 /// How many rows a step counts at most, but for a second that has more.
 const MOST: i32 = 20_000;
@@ -33,20 +31,19 @@ pub(crate) const PATIENCE: i64 = 10_000_000;
 /// For how long nothing can be sealed until tallies are folded all the same, in microseconds.
 const LONG: i64 = 60_000_000;
 
-static LOOK: Statement =
-    Statement::new(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e", &[]);
-static LOCK: Statement = Statement::new(
+static LOOK: Statement<(), State> =
+    Statement::typed(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e");
+static LOCK: Statement<(Time, Time, i64)> = Statement::typed(
     c"SELECT FROM taskq.seal e
        WHERE e.until = $1 AND e.mark_at IS NOT DISTINCT FROM $2 AND e.mark_xid IS NOT DISTINCT FROM $3
          FOR UPDATE SKIP LOCKED",
-    &[TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID],
 );
-static MARK: Statement =
-    Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2", &[TIMESTAMPTZOID, INT8OID]);
+static MARK: Statement<(Time, i64)> =
+    Statement::typed(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
 
 /// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is told. `ended` is also
 /// what went before it was sealed. What settled before $7 is not told apart by time any more.
-static SEAL: Statement = Statement::new(
+static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::typed(
     c"WITH part AS MATERIALIZED (
         SELECT s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s
          WHERE s.settled_at >= $1 AND s.settled_at < $2 ORDER BY s.settled_at LIMIT $3),
@@ -81,12 +78,11 @@ static SEAL: Statement = Statement::new(
                mark_xid = CASE WHEN $6 AND c.whole THEN $5 ELSE e.mark_xid END
           FROM cut AS c)
       SELECT c.until, c.whole, b.first FROM bounds AS b LEFT JOIN cut AS c ON true",
-    &[TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID, TIMESTAMPTZOID, INT8OID, BOOLOID, TIMESTAMPTZOID],
 );
 
 /// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become minutes, and the
 /// rest one row per action, code and cause. Only rows that this changes are touched.
-static FOLD: Statement = Statement::new(
+static FOLD: Statement<(Time, Time)> = Statement::typed(
     c"WITH rows AS MATERIALIZED (
         SELECT x.ctid AS version, x.place, x.place <> x.span OR pg_catalog.count(*)
                    OVER (PARTITION BY x.place, x.action_no, x.code, x.cause) > 1 AS changes
@@ -106,11 +102,10 @@ static FOLD: Statement = Statement::new(
         FROM taken AS t
        GROUP BY t.span, t.action_no, t.code, t.cause
       HAVING pg_catalog.sum(t.number) <> 0 OR pg_catalog.sum(t.ended) <> 0 AND t.span > '-infinity'",
-    &[TIMESTAMPTZOID, TIMESTAMPTZOID],
 );
 /// Nothing is sealed any more. What there is in `end_tally` means nothing then, and is taken along as its spans are sealed again.
-static BEGIN_ANEW: Statement =
-    Statement::new(c"UPDATE taskq.seal e SET until = '-infinity', mark_at = NULL, mark_xid = NULL", &[]);
+static BEGIN_ANEW: Statement<()> =
+    Statement::typed(c"UPDATE taskq.seal e SET until = '-infinity', mark_at = NULL, mark_xid = NULL");
 
 /// What there is to do.
 enum Work {
@@ -122,21 +117,37 @@ enum Work {
     BeginAnew,
 }
 
-/// What is known of sealing.
-struct State {
-    until: Time,
-    mark: Option<(Time, i64)>,
-    /// This transaction has written it: what others look at has not changed yet.
-    own: bool,
+record! {
+    /// What is known of sealing.
+    struct State {
+        until: Time,
+        mark_at: Option<Time>,
+        mark_xid: Option<i64>,
+        /// The transaction that has written it.
+        writer: i64,
+    }
+}
+
+record! {
+    /// What a step has come to.
+    struct Sealed {
+        /// Up to when it has sealed; nothing if there are too many rows in one second.
+        until: Option<Time>,
+        /// All that was asked for.
+        whole: Option<bool>,
+        /// The second of the first row.
+        first: Option<Time>,
+    }
 }
 
 impl State {
     /// What to do at this time with marks that are older than this, for a snapshot with this xmin.
     fn work(&self, now: Time, patience: i64, xmin: u64) -> Work {
         let next = next_transaction_id();
-        match self.mark {
+        match self.mark_at.zip(self.mark_xid) {
             Some((at, _)) if now < at => Work::BeginAnew,
-            None if self.own => Work::Nothing,
+            // This transaction has begun anew: others do not know yet.
+            None if is_own(self.writer) => Work::Nothing,
             None => Work::Mark,
             // Of another cluster, or of ids that have been reset.
             Some((_, xid)) if xid.unsigned_abs() > next => Work::Mark,
@@ -157,18 +168,13 @@ pub(super) fn step(patience: i64) -> bool {
         return false;
     }
     let now = clock::wall();
-    let (states, Looked { xmin, .. }) = LOOK.look(args![], |row| State {
-        until: row.need(1),
-        mark: row.get(2).zip(row.get(3)),
-        own: is_own(row.need(4)),
-    });
+    let (states, Looked { xmin, .. }) = LOOK.look(());
     let Some(state) = states.into_iter().next() else { return false };
     let work = state.work(now, patience, xmin);
     if matches!(work, Work::Nothing) {
         return false;
     }
-    let (mark_at, mark_xid) = state.mark.unzip();
-    if LOCK.execute(args![state.until, mark_at, mark_xid]) == 0 {
+    if LOCK.execute((state.until, state.mark_at, state.mark_xid)) == 0 {
         return false;
     }
     // In this order: see above. From here on it is the time by which everybody with an id from there on settles.
@@ -177,11 +183,11 @@ pub(super) fn step(patience: i64) -> bool {
     match work {
         Work::Nothing => false,
         Work::Mark => {
-            MARK.execute(args![at, next]);
+            MARK.execute((at, next));
             false
         }
         Work::BeginAnew => {
-            BEGIN_ANEW.execute(args![]);
+            BEGIN_ANEW.execute(());
             false
         }
         Work::Seal => seal(&state, (at, next)),
@@ -194,18 +200,16 @@ pub(super) fn step(patience: i64) -> bool {
 
 /// Seals up to the mark that is in the state; returns whether there is more.
 fn seal(state: &State, next: (Time, i64)) -> bool {
-    let Some((mark, _)) = state.mark else { return false };
+    let Some(mark) = state.mark_at else { return false };
     let goal = whole_second(mark).max(state.until);
     let long_ago = minutes_before(goal, 60);
     let run = |until: Time, most: Option<i32>, renews: bool| {
-        SEAL.first(args![state.until, until, most, next.0, next.1, renews, long_ago], |row| {
-            (row.get::<Time>(1), row.get::<bool>(2), row.get::<Time>(3))
-        })
+        SEAL.first((state.until, until, most, next.0, next.1, renews, long_ago))
     };
     let (until, whole) = match run(goal, Some(MOST), true) {
-        Some((Some(until), whole, _)) => (until, whole == Some(true)),
+        Some(Sealed { until: Some(until), whole, .. }) => (until, whole == Some(true)),
         // So many in one second: it is sealed as a whole.
-        Some((None, _, Some(first))) => {
+        Some(Sealed { first: Some(first), .. }) => {
             let end = Time(first.0.saturating_add(1_000_000)).min(goal);
             run(end, None, end == goal);
             (end, end == goal)
@@ -219,7 +223,7 @@ fn seal(state: &State, next: (Time, i64)) -> bool {
 }
 
 fn fold(until: Time) {
-    FOLD.execute(args![minutes_before(until, 2), minutes_before(until, 60)]);
+    FOLD.execute((minutes_before(until, 2), minutes_before(until, 60)));
 }
 
 /// The minute that is so many before that of a time.
@@ -255,5 +259,5 @@ pub(crate) fn keep_up() {
 
 /// Has everything sealed anew.
 pub(crate) fn begin_anew() {
-    BEGIN_ANEW.execute(args![]);
+    BEGIN_ANEW.execute(());
 }
