@@ -19,6 +19,7 @@ use crate::error::{Refusal, Result, or_throw};
 use crate::pg::caller::{AsOwner, Role, rights_version};
 use crate::pg::session::keeping_no_locks;
 use crate::pg::statement::Statement;
+use crate::store::numbers;
 
 /// What is done with tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,4 +208,14 @@ pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = i64>)
     let task_nos: Vec<i64> = task_nos.into_iter().collect();
     let actions: Vec<String> = ACTIONS_OF.query(task_nos);
     check_actions(doing, actions.iter().map(String::as_str))
+}
+
+/// The same of tasks by their ids, before anything else is said of them: the state of a task that the caller has nothing
+/// to do with is no concern of his.
+pub(crate) fn check_named<'a>(doing: Doing, ids: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    if allowed(doing).is_none() {
+        return Ok(());
+    }
+    let ids: Vec<&str> = ids.into_iter().collect();
+    check_tasks(doing, numbers::by_id(&ids).into_values())
 }

@@ -4,6 +4,7 @@
 use crate::error::{Refusal, shortened};
 use crate::pg::clock::{self, Time};
 use crate::pg::statement::{Statement, record};
+use crate::rights::{self, Doing};
 
 record! {
     struct Row {
@@ -61,7 +62,8 @@ fn standing(id: &str) -> Option<Standing> {
 pub(super) fn exists(id: &str, more: usize) -> Refusal {
     let others =
         if more > 0 { format!(" {more} more tasks of this call exist already.") } else { String::new() };
-    match standing(id) {
+    let his = rights::check_named(Doing::Insert, [id]).is_ok();
+    match standing(id).filter(|_| his) {
         Some(Standing { sentence, settled: true }) => Refusal::exists(
             id,
             &format!("{sentence}{others}"),

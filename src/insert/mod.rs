@@ -118,6 +118,12 @@ pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Strin
 /// so the keys of one that may do so are locked before it begins.
 fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
+    let named = specs.iter().flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after));
+    let replaced = specs.iter().filter(|_| options.on_conflict == OnConflict::Replace);
+    rights::check_named(
+        Doing::Insert,
+        named.map(|other| other.id.as_str()).chain(replaced.filter_map(|spec| spec.id.as_deref())),
+    )?;
     if options.on_conflict == OnConflict::Replace {
         // Whether those with a unique key are replaced at all is not known yet.
         let plain = specs.iter().filter(|spec| spec.unique.is_none());

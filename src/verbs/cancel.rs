@@ -51,6 +51,8 @@ static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), i64> = Statem
 /// good for nothing from then on.
 fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     if let Some(ids) = filter.only_ids()? {
+        // Also of those that are settled, and before anybody is waited for.
+        rights::check_named(Doing::Change, ids.iter().copied())?;
         return restartable(|| {
             let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
             rights::check_tasks(Doing::Change, rows.keys().copied())?;

@@ -105,6 +105,7 @@ fn update(ids: &[&str], change: &Change, now: Time) -> Result<i64> {
     // A look without locks: what is in progress is refused at once, and not when whoever has locked it lets it go.
     let found = numbers::by_id(ids);
     refuse_missing(ids, &found)?;
+    rights::check_tasks(Doing::Change, found.values().copied())?;
     refuse_begun(ids, &found)?;
     let (found, rows) = live::lock_by_id(ids, Firmness::Change);
     refuse_missing(ids, &found)?;

@@ -184,6 +184,86 @@ fn an_inserter_inserts_and_nothing_else() {
     boss.run(&format!("SELECT taskq.revoke_inserter('{}'); DROP ROLE \"{0}\"", wide.name));
 }
 
+/// What a call answers about a task of others is the same whatever has become of that task: it is denied before its state
+/// is looked at, and an id that is taken is just that. On wrong code one refusal says who has the task in progress, or a call is
+/// denied for live tasks only.
+#[test]
+fn no_answer_tells_the_state_of_a_task_of_others() {
+    let role = Role::new("narrow");
+    let db = Db::new();
+    let mut boss = db.connect();
+    let states = ["ready", "in-progress", "completed", "aborted", "blocked", "scheduled"];
+    let end = |boss: &mut Session, code: &str| boss.perform("theirs", code);
+    boss.insert(json!([{"id": "t2", "action": "theirs"}, {"id": "t3", "action": "theirs"}])).unwrap();
+    assert_eq!([end(&mut boss, "completed"), end(&mut boss, "aborted")], ["t2", "t3"]);
+    boss.insert(json!([{"id": "t1", "action": "theirs"}])).unwrap();
+    boss.own("ann", 1, &["theirs"]).unwrap();
+    boss.insert(json!([
+        {"id": "t0", "action": "theirs"}, {"id": "t4", "action": "theirs", "depends_on": ["t0"]},
+        {"id": "t5", "action": "theirs", "delay": "1 hour"}, {"id": "o", "action": "ours"},
+    ]))
+    .unwrap();
+    for (n, state) in states.iter().enumerate() {
+        assert_eq!(boss.state(&format!("t{n}")), *state);
+    }
+    let calls = [
+        "SELECT taskq.insert_task('$', 'ours')",
+        "SELECT taskq.insert_task('$', 'ours', on_conflict => 'skip')",
+        "SELECT taskq.insert_many('ours', '{a}', '{$}')",
+        "SELECT taskq.insert_task(NULL, 'ours', depends_on => '{$}')",
+        "SELECT taskq.insert_task(NULL, 'ours', to_signal_after => '{$}')",
+        r#"SELECT taskq.insert_tasks('[{"action": "ours", "to_signal_after": ["$"], "depends_on": ["$"]}]')"#,
+        r#"SELECT taskq.insert_tasks('[{"id": "$", "action": "ours"}, {"action": "ours", "depends_on": ["$"]}]', on_conflict => 'skip')"#,
+        r#"SELECT taskq.insert_tasks_report('[{"id": "$", "action": "ours"}]', on_conflict => 'replace')"#,
+        r#"SELECT taskq.replace_tasks('[{"id": "$", "action": "ours"}]')"#,
+        r#"SELECT taskq.replace_tasks('[{"id": "$", "action": "ours", "unique_by": "k"}]')"#,
+        "SELECT taskq.update_tasks('{$}', priority => 1)",
+        "SELECT taskq.cancel_tasks('{$}')",
+        "SELECT taskq.delete_tasks('{$}')",
+        "SELECT taskq.complete_task('$')",
+        "SELECT taskq.retry_tasks('{$}')",
+        "SELECT taskq.add_dependencies('{o}'::text[], '{$}'::text[])",
+        "SELECT taskq.add_dependencies('{$}'::text[], '{o}'::text[])",
+        "SELECT taskq.wait_for_task('$', '0')",
+        "SELECT taskq.return_task('$', gen_random_uuid())",
+        "SELECT taskq.report_status('$', gen_random_uuid(), 'x')",
+        "SELECT owned FROM taskq.extend_tasks_ownership('w', '{$}', ARRAY[gen_random_uuid()], '1 hour')",
+    ];
+    for part in ["inserter", "producer", "worker"] {
+        narrowed(&mut boss, part, &role, "{ours}");
+        let mut session = db.connect_as(&role.name);
+        for call in calls {
+            let mut answer = |id: &str| {
+                session.run("BEGIN");
+                let answer = match session.simple_query(&call.replace('$', id)) {
+                    Ok(rows) => format!("{rows:?}"),
+                    Err(error) => {
+                        let error = error.as_db_error().unwrap();
+                        format!(
+                            "{:?} {} {:?} {:?}",
+                            error.code(),
+                            error.message(),
+                            error.detail(),
+                            error.hint()
+                        )
+                    }
+                };
+                session.run("ROLLBACK");
+                answer.replace(id, "$")
+            };
+            let first = answer("t0");
+            for (n, state) in states.iter().enumerate() {
+                assert_eq!(answer(&format!("t{n}")), first, "{part}: {call}, {state}");
+            }
+        }
+        boss.run(&format!("SELECT taskq.revoke_{part}('{}')", role.name));
+    }
+    // Of its own it is told.
+    narrowed(&mut boss, "inserter", &role, "{ours}");
+    let error = db.connect_as(&role.name).insert(json!([{"id": "o", "action": "ours"}])).unwrap_err();
+    assert_eq!(error.as_db_error().unwrap().detail(), Some("It is ready."));
+}
+
 /// Dependents, schedules, deadlines: what a call sets off is not its caller's doing.
 #[test]
 fn what_follows_by_itself_is_not_narrowed() {
