@@ -12,13 +12,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args, sql};
+use crate::pg::statement::{Statement, sql};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::attempts;
@@ -38,39 +36,36 @@ pub(crate) enum Unrevivable {
     Refuse,
 }
 
-static ABORTED: Statement = Statement::new(
+static ABORTED: Statement<&[i64], i64> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY ($1) AND s.code = 'a'
          AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)",
-    &[INT8ARRAYOID],
 );
-static ABORTED_WITH: Statement = Statement::new(
+static ABORTED_WITH: Statement<&[i64], i64> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY (ARRAY(SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)))
          AND s.code = 'a' AND s.cause = 'd'",
-    &[INT8ARRAYOID],
 );
 
 /// Those of the settled tasks that a statement finds, locked for a change. What was in the way may have changed them:
 /// the statement is asked again.
-fn hold(which: &'static Statement, task_nos: &[i64]) -> Vec<i64> {
-    let found: Vec<i64> = which.query(args![task_nos], |row| row.need(1));
+fn hold(which: &'static Statement<&'static [i64], i64>, task_nos: &[i64]) -> Vec<i64> {
+    let found: Vec<i64> = which.query(task_nos);
     if found.is_empty() {
         return found;
     }
     let held = live::hold_outcomes(&found, Firmness::Change);
-    let mut still: Vec<i64> = which.query(args![task_nos], |row| row.need(1));
+    let mut still: Vec<i64> = which.query(task_nos);
     still.retain(|task_no| held.contains_key(task_no));
     still
 }
 
-static LOST: Statement = Statement::new(
+static LOST: Statement<&[i64], (i64, i64)> = Statement::new(
     c"SELECT d.run_no, d.after_no
         FROM taskq.dependency d
         JOIN taskq.settled s ON s.task_no = d.after_no
        WHERE d.run_no = ANY ($1)
          AND ((d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c'))",
-    &[INT8ARRAYOID],
 );
 
 /// Revives the tasks and returns how many tasks came back.
@@ -104,7 +99,7 @@ fn with_downstream(asked: &[i64], now: Time) -> HashSet<i64> {
     let mut frontier: Vec<i64> = asked.to_vec();
     while !frontier.is_empty() {
         check_for_interrupts();
-        let dependents: Vec<i64> = DEPENDENTS.query(args![frontier.as_slice()], |row| row.need(2));
+        let dependents: Vec<i64> = DEPENDENTS.map(frontier.as_slice(), |(_, run)| run);
         if !dependents.is_empty() {
             lock_for_change(&dependents);
             fold::of(&dependents, now);
@@ -117,7 +112,7 @@ fn with_downstream(asked: &[i64], now: Time) -> HashSet<i64> {
 /// Those of the tasks whose lost dependencies are all among them.
 fn without_lost(mut revived: HashSet<i64>, asked: &[i64], unrevivable: Unrevivable) -> Result<HashSet<i64>> {
     let task_nos: Vec<i64> = revived.iter().copied().collect();
-    let lost: Vec<(i64, i64)> = LOST.query(args![task_nos], |row| (row.need(1), row.need(2)));
+    let lost: Vec<(i64, i64)> = LOST.query(task_nos);
     let mut dependents: HashMap<i64, Vec<i64>> = HashMap::new();
     let mut gone: Vec<(i64, i64)> = Vec::new();
     for (run, after) in lost {
@@ -150,11 +145,10 @@ fn unrevivable_refusal(run: i64, after: i64) -> Refusal {
     )
 }
 
-static NEIGHBOURS: Statement = Statement::new(
+static NEIGHBOURS: Statement<&[i64], i64> = Statement::new(
     c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION
       SELECT d.after_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
-    &[INT8ARRAYOID],
 );
 
 /// Locks the live rows of all that these tasks wait for and all that wait for them, in one go.
@@ -162,27 +156,23 @@ static NEIGHBOURS: Statement = Statement::new(
 /// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
 /// seen to have, or it finds the revived tasks waiting when it does.
 pub(crate) fn lock_neighbours(task_nos: &[i64]) {
-    let neighbours: Vec<i64> = NEIGHBOURS.query(args![task_nos], |row| row.need(1));
+    let neighbours: Vec<i64> = NEIGHBOURS.query(task_nos);
     if !neighbours.is_empty() {
         lock_for_change(&neighbours);
     }
 }
 
-static DEPENDENTS: Statement = Statement::new(
-    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
-    &[INT8ARRAYOID],
-);
-static FORGET_EDGES: Statement = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)",
-    &[INT8ARRAYOID, INT8ARRAYOID],
-);
+static DEPENDENTS: Statement<&[i64], (i64, i64)> =
+    Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
+static FORGET_EDGES: Statement<(&[i64], &[i64])> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");
 
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
 pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
     let outcomes = live::outcomes(task_nos);
     let edges: Vec<(i64, i64)> = DEPENDENTS
-        .query(args![task_nos], |row| (row.need(1), row.need(2)))
+        .query(task_nos)
         .into_iter()
         .filter(|(after, run)| outcomes.contains_key(after) && !others.contains(run))
         .collect();
@@ -213,33 +203,27 @@ pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
     add_waits(&waits, &rows);
     if !in_progress.is_empty() {
         live::lock_edges_of(&in_progress);
-        FORGET_EDGES.execute(args![settled, in_progress]);
+        FORGET_EDGES.execute((settled, in_progress));
     }
 }
 
-static REMOVE: Statement = Statement::new(
-    sql!(
-        "WITH gone AS (
+static REMOVE: Statement<&[i64], (i64, i32, i8, bool)> = Statement::new(sql!(
+    "WITH gone AS (
         DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
         RETURNING s.task_no, s.dependencies, s.grouped, s.settled_at, s.action_no, s.code, s.cause),
       ",
-        uncounted!("gone"),
-        "
+    uncounted!("gone"),
+    "
       SELECT g.task_no, g.dependencies, g.code, g.grouped FROM gone AS g"
-    ),
-    &[INT8ARRAYOID],
-);
-static STANDING: Statement = Statement::new(
+));
+static STANDING: Statement<&[i64], (i64, i8, Option<i8>, i64)> = Statement::new(
     c"SELECT d.run_no, d.condition, s.code, d.after_no
         FROM taskq.dependency d
         LEFT JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
        WHERE d.run_no = ANY ($1)",
-    &[INT8ARRAYOID],
 );
-static SPONTANEOUS: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous",
-    &[INT8ARRAYOID],
-);
+static SPONTANEOUS: Statement<&[i64], i64> =
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous");
 
 /// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
 /// dependency which stays as it is aborts at once. The caller holds their neighbours.
@@ -250,9 +234,9 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
     fold::forget(task_nos);
     let mut totals = live_totals.clone();
     let mut grouped = Vec::new();
-    for (task_no, dependencies, code, has_group) in REMOVE.query(args![task_nos], |row| {
-        (row.need::<i64>(1), row.need::<i32>(2), row.need::<i8>(3), row.need::<bool>(4))
-    }) {
+    for (task_no, dependencies, code, has_group) in
+        REMOVE.map(task_nos, |(task_no, dependencies, code, grouped)| (task_no, dependencies, code, grouped))
+    {
         totals.insert(task_no, dependencies);
         if has_group {
             grouped.push((task_no, Outcome::from_stored(code)));
@@ -264,8 +248,8 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
         .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
         .collect();
     let mut lost: HashMap<i64, (i64, Condition)> = HashMap::new();
-    for (run, condition, code, after) in STANDING.query(args![task_nos], |row| {
-        (row.need::<i64>(1), Condition::from_stored(row.need(2)), row.get::<i8>(3), row.need::<i64>(4))
+    for (run, condition, code, after) in STANDING.map(task_nos, |(run_no, condition, code, after_no)| {
+        (run_no, Condition::from_stored(condition), code, after_no)
     }) {
         let wait = waits.entry(run).or_default();
         match code.map(Outcome::from_stored) {
@@ -278,8 +262,7 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
             }
         }
     }
-    let spontaneous: HashSet<i64> =
-        SPONTANEOUS.query(args![task_nos], |row| row.need(1)).into_iter().collect();
+    let spontaneous: HashSet<i64> = SPONTANEOUS.query(task_nos).into_iter().collect();
     let (mut blocked, mut freed, mut endings) = (Vec::new(), Vec::new(), Vec::new());
     for task_no in task_nos {
         let wait = waits[task_no];

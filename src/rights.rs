@@ -103,22 +103,24 @@ pub(crate) fn whoever_calls<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-static PARTS: Statement<Oid, i32> =
-    Statement::typed(c"SELECT pg_catalog.has_function_privilege($1, 'taskq._is_inserter()', 'EXECUTE')::integer
+static PARTS: Statement<Oid, i32> = Statement::new(
+    c"SELECT pg_catalog.has_function_privilege($1, 'taskq._is_inserter()', 'EXECUTE')::integer
              + pg_catalog.has_function_privilege($1, 'taskq._is_producer()', 'EXECUTE')::integer * 2
              + pg_catalog.has_function_privilege($1, 'taskq._is_worker()', 'EXECUTE')::integer * 4
              + pg_catalog.has_function_privilege($1, 'taskq._is_operator()', 'EXECUTE')::integer * 8
              + pg_catalog.has_function_privilege($1, 'taskq._is_monitor()', 'EXECUTE')::integer * 16
              + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_inserter()', 'EXECUTE')::integer * 32
              + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_producer()', 'EXECUTE')::integer * 64
-             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_worker()', 'EXECUTE')::integer * 128");
+             + pg_catalog.has_function_privilege($1, 'taskq._is_narrowed_worker()', 'EXECUTE')::integer * 128",
+);
 
 /// The actions of narrowed parts that a role has, itself or as a member of another, and that were not taken back.
-static ACTIONS: Statement<Oid, (i32, String)> =
-    Statement::typed(c"SELECT CASE p.part WHEN 'inserter' THEN 1 WHEN 'producer' THEN 2 ELSE 4 END, p.action
+static ACTIONS: Statement<Oid, (i32, String)> = Statement::new(
+    c"SELECT CASE p.part WHEN 'inserter' THEN 1 WHEN 'producer' THEN 2 ELSE 4 END, p.action
         FROM taskq.part_action p
        WHERE pg_catalog.pg_has_role($1, p.role::pg_catalog.oid, 'USAGE')
-         AND pg_catalog.has_function_privilege(p.role::pg_catalog.oid, 'taskq._is_narrowed_' || p.part || '()', 'EXECUTE')");
+         AND pg_catalog.has_function_privilege(p.role::pg_catalog.oid, 'taskq._is_narrowed_' || p.part || '()', 'EXECUTE')",
+);
 
 /// Of which parts what a role does is narrowed: what a part contains that is not narrowed is not narrowed, whatever the
 /// others say. (A superuser has every part, narrowed and whole.)
@@ -193,7 +195,7 @@ pub(crate) fn check_replacing() -> Result<()> {
     }
 }
 
-static ACTIONS_OF: Statement<&[i64], String> = Statement::typed(
+static ACTIONS_OF: Statement<&[i64], String> = Statement::new(
     c"SELECT DISTINCT a.name
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t

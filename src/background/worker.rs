@@ -25,8 +25,8 @@ const LONGEST: i64 = 60_000_000;
 const PREPARED: i64 = 5_000_000;
 
 /// Through SQL, for the owner's rights and the search path that come with the functions.
-static STEP: Statement<&str, bool> = Statement::typed(c"SELECT taskq._upkeep($1)");
-static NEXT: Statement<(), Option<Time>> = Statement::typed(c"SELECT taskq._next_upkeep()");
+static STEP: Statement<&str, bool> = Statement::new(c"SELECT taskq._upkeep($1)");
+static NEXT: Statement<(), Option<Time>> = Statement::new(c"SELECT taskq._next_upkeep()");
 
 /// What it knows of one kind of upkeep.
 #[derive(Clone, Copy)]

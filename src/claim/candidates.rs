@@ -5,10 +5,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::turns::Turn;
 use super::{lanes, marks};
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID};
 
 use crate::flow::actions::Action;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// An entry that may be next.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ impl Source<'_> {
 }
 
 /// The next entries of several actions, in order, without locks, leaving lanes out.
-static PEEK: Statement = Statement::new(
+static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[i64]), (i64, i32, i32, i64)> = Statement::new(
     c"SELECT p.task_no, p.action_no, p.priority, p.position
         FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
        CROSS JOIN LATERAL (
@@ -52,19 +51,14 @@ static PEEK: Statement = Statement::new(
               LIMIT $1) AS p
        ORDER BY p.priority DESC, p.position
        LIMIT $1",
-    &[INT4OID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID],
 );
 
 /// The next `depth` entries of several actions that are in no lanes, from a position on.
 fn peek(action_nos: &[i32], depth: i32, from: i64) -> Vec<Candidate> {
-    PEEK.query(&[args![depth], &marks::ranges_from(action_nos, from).args()[..]].concat(), |row| Candidate {
-        task_no: row.need(1),
-        action_no: row.need(2),
-        priority: row.need(3),
-        position: row.need(4),
-        lane: 0,
-        group: None,
-        turn: None,
+    let ranges = marks::ranges_from(action_nos, from);
+    let (action_nos, highest, lowest, starts) = ranges.columns();
+    PEEK.map((depth, action_nos, highest, lowest, starts), |(task_no, action_no, priority, position)| {
+        Candidate { task_no, action_no, priority, position, lane: 0, group: None, turn: None }
     })
 }
 

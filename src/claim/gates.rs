@@ -15,14 +15,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pgrx::pg_sys::{TEXTARRAYOID, TIMESTAMPTZOID};
-
 use super::sweep::{Found, Stretch};
 use super::{Claim, Grant, HasSlot, merge};
 use crate::flow::actions::Action;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::settle::riders;
 use crate::store::aside;
 use crate::store::merge_key::MergeKey;
@@ -42,26 +40,24 @@ enum Way {
 const AGAIN: i64 = 1_000_000;
 
 /// What is set for groups: whether they are paused, and have limits of their own.
-static GROUPS: Statement = Statement::new(
+static GROUPS: Statement<&[&str], (String, bool, bool)> = Statement::new(
     c"SELECT g.group_id, g.paused, g.max_concurrency IS NOT NULL FROM taskq.task_group g
        WHERE g.group_id = ANY ($1) AND (g.paused OR g.max_concurrency IS NOT NULL)",
-    &[TEXTARRAYOID],
 );
-static STILL_PAUSED: Statement<&[&str], String> = Statement::typed(
+static STILL_PAUSED: Statement<&[&str], String> = Statement::new(
     c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused
        ORDER BY g.group_id FOR SHARE SKIP LOCKED",
 );
-static HELD_BACK: Statement = Statement::new(
+static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
-    &[TEXTARRAYOID, TIMESTAMPTZOID],
 );
 static LOCK: Statement<&[i64], i64> =
-    Statement::typed(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
-static REMOVE: Statement<&[i64]> = Statement::typed(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
+    Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
+static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
 /// attach dependencies are not in the way.
-static GIVE_TO_LANES: Statement<&[i64]> = Statement::typed(
+static GIVE_TO_LANES: Statement<&[i64]> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
              deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
@@ -85,7 +81,7 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
     let held_back: HashMap<String, Time> = if workgroups.is_empty() {
         HashMap::new()
     } else {
-        HELD_BACK.query(args![workgroups, claim.now], |r| (r.need(1), r.need(2))).into_iter().collect()
+        HELD_BACK.query((workgroups, claim.now)).into_iter().collect()
     };
     let soon = Time(claim.now.0 + AGAIN);
     claim.found.paused.extend(paused.iter().cloned());
@@ -131,9 +127,7 @@ impl Groups {
         if groups.is_empty() {
             return Groups::default();
         }
-        let read = |groups: &[String]| -> Vec<(String, bool, bool)> {
-            GROUPS.query(args![groups.to_vec()], |r| (r.need(1), r.need(2), r.need(3)))
-        };
+        let read = |groups: &[String]| GROUPS.query(groups.to_vec());
         let mut set = read(&groups);
         let paused: Vec<String> =
             set.iter().filter(|(_, paused, _)| *paused).map(|(g, ..)| g.clone()).collect();

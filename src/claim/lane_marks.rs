@@ -10,17 +10,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
-
 use super::marks;
 use crate::pg::session;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::store::costly;
 use crate::store::known_lanes;
 
 /// The first grantable entry of each lane: jumps from one that has something behind the common position ($2) to the next,
 /// then the excepted ones ($3 to $5). $1 action.
-static LOOK: Statement = Statement::new(
+static LOOK: Statement<(i32, i64, &[i32], &[i64], &[i64]), (i32, i64, i64)> = Statement::new(
     c"WITH RECURSIVE found(priority, lane, position) AS (
         (SELECT r.priority, r.lane, r.position FROM taskq.run r
           WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.position >= $2
@@ -46,7 +44,6 @@ static LOOK: Statement = Statement::new(
                             WHERE r.action_no = $1 AND r.priority = k.priority AND r.lane = k.lane AND r.lane <> 0
                               AND r.grantable AND r.position >= k.start
                             ORDER BY r.position LIMIT 1) AS r",
-    &[INT4OID, INT8OID, INT4ARRAYOID, INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// A claim has read so many pages to choose among entries in lanes of an action, where `few` would have been cheap.
@@ -63,11 +60,12 @@ pub(super) fn has_cost(action_no: i32, pages: u64, few: usize) {
         return;
     }
     let mut firsts: BTreeMap<(Reverse<i32>, i64), i64> = BTreeMap::new();
-    let (_, looked) = LOOK.look(&[args![action_no], &known.args()[..]].concat(), |row| {
-        let position: i64 = row.need(3);
-        let first = firsts.entry((Reverse(row.need(1)), row.need(2))).or_insert(position);
-        *first = position.min(*first);
-    });
+    let (rest, priorities, lanes, starts) = known.columns();
+    let looked =
+        LOOK.look_each((action_no, rest, priorities, lanes, starts), |(priority, lane, position)| {
+            let first = firsts.entry((Reverse(priority), lane)).or_insert(position);
+            *first = position.min(*first);
+        });
     marks::has_cost(looked.pages);
     known_lanes::remember(action_no, bound, firsts);
 }

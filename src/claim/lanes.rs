@@ -10,14 +10,12 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
-
 use super::candidates::{Candidate, Source};
 use super::lane_marks;
 use super::turns::{self, Lane, Turn};
 use crate::flow::actions::Action;
 use crate::pg::session::{assign_transaction_id, random_62_bits};
-use crate::pg::statement::{Looked, Statement, args};
+use crate::pg::statement::{Looked, Statement};
 use crate::store::known_lanes::{self, Known};
 use crate::store::slot::full_lanes;
 use crate::wake;
@@ -25,7 +23,7 @@ use crate::wake;
 /// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
 /// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts, $5 to $8 what is known
 /// ([`known_lanes`]).
-static TOP: Statement = Statement::new(
+static TOP: Statement<(i32, &[i64], i64, bool, i64, &[i32], &[i64], &[i64]), Option<i32>> = Statement::new(
     c"WITH RECURSIVE lanes(priority, lane) AS (
         (SELECT r.priority, r.lane FROM taskq.run r
           WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3 AND r.position >= $5
@@ -54,13 +52,14 @@ static TOP: Statement = Statement::new(
              (SELECT r.priority FROM taskq.run r
                WHERE $4 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $3
                ORDER BY r.priority DESC, r.position LIMIT 1))",
-    &[INT4OID, INT8ARRAYOID, INT8OID, BOOLOID, INT8OID, INT4ARRAYOID, INT8ARRAYOID, INT8ARRAYOID],
 );
+
+type Ring = (i32, i32, &'static [i64], i64, i64, i32, i32, i32, i64, &'static [i64], &'static [i64]);
 
 /// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
 /// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`known_lanes`]): the ring goes to the next
 /// excepted lane, or to one before that which has something behind the common position.
-static STRETCH: Statement = Statement::new(
+static STRETCH: Statement<Ring, (i64, i32, i64, i64, Option<String>)> = Statement::new(
     c"WITH RECURSIVE ring(lane, start, at) AS (
         ((SELECT r.lane, $9, 1 FROM taskq.run r
            WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable AND r.position >= $9
@@ -97,23 +96,10 @@ static STRETCH: Statement = Statement::new(
                               AND r.grantable AND r.position >= l.start
                             ORDER BY r.position LIMIT l.weight * $7::bigint + $8) AS e
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = e.task_no OFFSET 0) AS t",
-    &[
-        INT4OID,
-        INT4OID,
-        INT8ARRAYOID,
-        INT8OID,
-        INT8OID,
-        INT4OID,
-        INT4OID,
-        INT4OID,
-        INT8OID,
-        INT8ARRAYOID,
-        INT8ARRAYOID,
-    ],
 );
 
 /// The first $3 entries of lane 0. $1 action, $2 priority.
-static WITHOUT_LANE: Statement<(i32, i32, i32), (i64, i64)> = Statement::typed(
+static WITHOUT_LANE: Statement<(i32, i32, i32), (i64, i64)> = Statement::new(
     c"SELECT r.task_no, r.position FROM taskq.run r
        WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
        ORDER BY r.position LIMIT $3",
@@ -155,8 +141,8 @@ pub(super) fn next(
 
 /// The highest priority below another one that has an entry in a lane that is not full.
 fn top(action_no: i32, known: &Known, full: Vec<i64>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
-    let args = [args![action_no, full, below, lane_zero], &known.args()[..]].concat();
-    let (rows, looked) = TOP.look(&args, |row| row.get(1));
+    let (rest, priorities, lanes, starts) = known.columns();
+    let (rows, looked) = TOP.look((action_no, full, below, lane_zero, rest, priorities, lanes, starts));
     (rows.into_iter().next().flatten(), looked)
 }
 
@@ -285,23 +271,30 @@ impl Level<'_> {
         let mut rows = 0;
         let mut cut = false;
         let (excepted, starts) = self.known.excepted(self.priority, from, to);
-        let known = args![self.known.rest, excepted, starts];
-        let args =
-            [args![action_no, self.priority, full, from, to, lanes, rounds, spare], &known[..]].concat();
-        let (_, looked) = STRETCH.look(&args, |row| {
-            let lane: i64 = row.need(1);
+        let ring = (
+            action_no,
+            self.priority,
+            full,
+            from,
+            to,
+            lanes,
+            rounds,
+            spare,
+            self.known.rest,
+            excepted,
+            starts,
+        );
+        let looked = STRETCH.look_each(ring, |(lane, weight, task_no, position, group)| {
             self.cost.met.set(self.cost.met.get() + 1);
             if found.last().is_none_or(|last| last.lane != lane) {
-                let weight: i32 = row.need(2);
                 found.push(Lane { lane, weight: weight as u32, entries: Default::default() });
                 rows = 0;
             }
             rows += 1;
             let Some(last) = found.last_mut() else { return };
             cut |= rows >= i64::from(last.weight) * i64::from(rounds) + i64::from(spare);
-            let task_no: i64 = row.need(3);
             if !self.passed.contains_key(&task_no) {
-                last.entries.push_back(self.candidate(task_no, row.need(4), lane, row.get(5)));
+                last.entries.push_back(self.candidate(task_no, position, lane, group));
             }
         });
         self.cost.add(&looked);
@@ -349,8 +342,8 @@ fn as_limit(n: usize) -> i32 {
 /// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
 /// waiting for anybody: all of a group if $3, else those whose group has a limit of its own. A new position: an
 /// insertion in between, at an old one, could be overlooked by somebody who has passed that already.
-static MOVE: Statement<(i32, i32, bool)> =
-    Statement::typed(c"WITH seen AS MATERIALIZED (
+static MOVE: Statement<(i32, i32, bool)> = Statement::new(
+    c"WITH seen AS MATERIALIZED (
         SELECT c.task_no, c.priority, c.position, t.group_id
           FROM (SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
                  WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable
@@ -369,7 +362,8 @@ static MOVE: Statement<(i32, i32, bool)> =
         FROM (SELECT o.task_no, o.lane,
                      pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
                 FROM (SELECT l.task_no, l.lane FROM locked AS l ORDER BY l.priority DESC, l.position) AS o) AS m
-       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0");
+       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
+);
 
 /// Moves up to `most` entries of an action into the lanes of their groups; returns how many.
 pub(super) fn move_in(action: &Action, most: usize) -> usize {

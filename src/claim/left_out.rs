@@ -66,7 +66,7 @@ record! {
 }
 
 /// What keeps entries back, if anything does: the same questions as the [gates](super::gates) ask, in the same order.
-static JUDGE: Statement<(&[i64], Time), Judged> = Statement::typed(
+static JUDGE: Statement<(&[i64], Time), Judged> = Statement::new(
     c"SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, t.name,
              EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = t.group_id AND g.paused OFFSET 0),
              (SELECT w.not_before FROM taskq.workgroup w WHERE w.name = t.workgroup AND w.not_before > $2),
@@ -79,11 +79,11 @@ static JUDGE: Statement<(&[i64], Time), Judged> = Statement::typed(
                             WHERE t.task_no = u.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
 );
 static PAUSED: Statement<&[&str], String> =
-    Statement::typed(c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused");
-static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::typed(
+    Statement::new(c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused");
+static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
 );
-static BUSY: Statement<(&[&str], &[&str], &[&str]), MergeKey> = Statement::typed(
+static BUSY: Statement<(&[&str], &[&str], &[&str]), MergeKey> = Statement::new(
     c"SELECT u.action, u.group_id, u.key FROM unnest($1, $2, $3) AS u(action, group_id, key)
        WHERE EXISTS (SELECT FROM taskq.merge_key m
                       WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key

@@ -23,7 +23,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::Grant;
-use crate::pg::statement::Arg;
 use crate::pg::{clock, session};
 use crate::store::decided::{Decided, Look};
 use crate::store::known_lanes;
@@ -274,13 +273,8 @@ impl Ranges {
     }
 
     /// For `unnest(…) AS a(action_no, highest, lowest, start)`.
-    pub(crate) fn args(&self) -> [Arg; 4] {
-        [
-            Arg::new(self.action_nos.as_slice()),
-            Arg::new(self.highest.as_slice()),
-            Arg::new(self.lowest.as_slice()),
-            Arg::new(self.starts.as_slice()),
-        ]
+    pub(crate) fn columns(&self) -> (&[i32], &[i32], &[i32], &[i64]) {
+        (&self.action_nos, &self.highest, &self.lowest, &self.starts)
     }
 
     fn add(&mut self, action_no: i32, highest: i64, lowest: i64, start: i64) {

@@ -20,7 +20,7 @@ use crate::settle::riders;
 use crate::store::merge_key::{self, MergeKey};
 use crate::wake;
 
-static LOCK_ITS_KEY: Statement<(i64, i32)> = Statement::typed(
+static LOCK_ITS_KEY: Statement<(i64, i32)> = Statement::new(
     c"SELECT FROM (SELECT a.name, COALESCE(t.group_id, '') AS group_id, t.merge_key
                      FROM taskq.task t, taskq.action a
                     WHERE t.task_no = $1 AND a.action_no = $2 OFFSET 0) AS t

@@ -9,12 +9,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{INT4OID, INT8OID};
-
 use super::{Claim, MOST_MOVES};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
@@ -47,8 +45,18 @@ pub(super) struct Found {
     looks: u32,
 }
 
+record! {
+    /// An entry further on.
+    struct Ahead {
+        task_no: i64,
+        group: Option<String>,
+        workgroup: Option<String>,
+        merge_key: Option<String>,
+    }
+}
+
 /// $1 action, $2 priority, $3 lane, $4 how many.
-static AHEAD: Statement = Statement::new(
+static AHEAD: Statement<(i32, i32, i64, i32), Ahead> = Statement::new(
     c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
         FROM (SELECT r.task_no, r.gated FROM taskq.run r
                WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
@@ -56,25 +64,23 @@ static AHEAD: Statement = Statement::new(
        CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
        WHERE c.gated AND $3 = 0",
-    &[INT4OID, INT4OID, INT8OID, INT4OID],
 );
-static AHEAD_IN_LANE: Statement = Statement::new(
+static AHEAD_IN_LANE: Statement<(i32, i32, i64, i32), Ahead> = Statement::new(
     c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
         FROM (SELECT r.task_no FROM taskq.run r
                WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = $3 AND r.lane <> 0 AND r.grantable
                ORDER BY r.position LIMIT $4) AS c
        CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t",
-    &[INT4OID, INT4OID, INT8OID, INT4OID],
 );
 /// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
 /// still return, and those that somebody attaches a dependency to, are set aside where they are.
-static LOCK: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::typed(
+static LOCK: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::new(
     c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
 );
-static REMOVE: Statement<&[i64]> = Statement::typed(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
+static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// Moves what stands behind the entries that were turned away since the last time and is kept back as they are.
 pub(super) fn sweep(claim: &mut Claim) {
@@ -95,8 +101,8 @@ pub(super) fn sweep(claim: &mut Claim) {
 fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
     let ahead = if stretch.lane == 0 { &AHEAD } else { &AHEAD_IN_LANE };
     let ways: HashMap<i64, Way> = ahead
-        .query(args![stretch.action_no, stretch.priority, stretch.lane, most as i32], |row| {
-            Some((row.need::<i64>(1), found.way(row, action)?))
+        .map((stretch.action_no, stretch.priority, stretch.lane, most as i32), |entry| {
+            Some((entry.task_no, found.way(&entry, action)?))
         })
         .into_iter()
         .flatten()
@@ -143,19 +149,19 @@ enum Way {
 
 impl Found {
     /// What keeps an entry back, if one of the reasons found does; in the order in which the gates ask.
-    fn way(&self, row: Row, action: &str) -> Option<Way> {
-        let group: Option<String> = row.get(2);
-        if let Some(group) = group.as_ref().filter(|g| self.paused.contains(*g)) {
+    fn way(&self, entry: &Ahead, action: &str) -> Option<Way> {
+        let group = entry.group.as_ref();
+        if let Some(group) = group.filter(|g| self.paused.contains(*g)) {
             return Some(Way::Park(Reason::Group(group.clone())));
         }
-        if let Some((group, due)) = group.as_ref().and_then(|g| self.changing.get_key_value(g)) {
+        if let Some((group, due)) = group.and_then(|g| self.changing.get_key_value(g)) {
             return Some(Way::Schedule(aside::group(group), *due));
         }
-        let workgroup: Option<String> = row.get(3);
-        if let Some((name, due)) = workgroup.and_then(|w| self.held_back.get_key_value(&w)) {
+        let workgroup = entry.workgroup.as_ref();
+        if let Some((name, due)) = workgroup.and_then(|w| self.held_back.get_key_value(w)) {
             return Some(Way::Schedule(aside::workgroup(name), *due));
         }
-        let key = MergeKey::of(action, group.as_deref(), row.get::<String>(4).as_deref())?;
+        let key = MergeKey::of(action, group.map(String::as_str), entry.merge_key.as_deref())?;
         self.busy.contains(&key).then_some(Way::Park(Reason::Key(key)))
     }
 }

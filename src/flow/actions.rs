@@ -116,7 +116,7 @@ pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
         .min()
 }
 
-static BACKOFFS: Statement<&[i64], (i64, JsonText)> = Statement::typed(
+static BACKOFFS: Statement<&[i64], (i64, JsonText)> = Statement::new(
     c"SELECT t.task_no, COALESCE(t.backoff, s.backoff)
         FROM taskq.task t
         JOIN taskq.action a ON a.action_no = t.action_no
@@ -153,7 +153,7 @@ pub(crate) struct TryLimits {
     pub(crate) max_timeouts: Option<i32>,
 }
 
-static TRY_LIMITS: Statement<&[i64], (i64, Option<i32>, Option<i32>)> = Statement::typed(
+static TRY_LIMITS: Statement<&[i64], (i64, Option<i32>, Option<i32>)> = Statement::new(
     c"SELECT t.task_no, COALESCE(t.max_tries, s.max_tries),
              CASE s.on_timeout WHEN 'abort' THEN 1 ELSE s.max_timeouts END
         FROM taskq.task t

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::pg::statement::Statement;
 
-static LIMITS: Statement<&[&str], (String, i32)> = Statement::typed(
+static LIMITS: Statement<&[&str], (String, i32)> = Statement::new(
     c"SELECT g.group_id, g.max_concurrency FROM taskq.task_group g
        WHERE g.group_id = ANY ($1) AND g.max_concurrency IS NOT NULL",
 );

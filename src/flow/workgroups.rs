@@ -10,7 +10,7 @@ use crate::pg::statement::Statement;
 use crate::store::workgroup;
 
 static OF_TASKS: Statement<&[i64], (i64, Option<String>)> =
-    Statement::typed(c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)");
+    Statement::new(c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)");
 
 /// A task that is being returned, its id, and for how long its workgroup is to be held back.
 pub(crate) struct Delayed<'a> {

@@ -38,7 +38,7 @@ pub(crate) fn refusal(path: &[i64], ids: &HashMap<i64, String>) -> Refusal {
 }
 
 /// Only tasks that are blocked pass anything on: a settled one blocks nobody any more.
-static DOWNSTREAM: Statement<&[i64], (i64, i64)> = Statement::typed(
+static DOWNSTREAM: Statement<&[i64], (i64, i64)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.after_no = ANY ($1)
          AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0)",

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pgrx::pg_sys::{CHARARRAYOID, INT4ARRAYOID, INT4OID, INT8ARRAYOID, TIMESTAMPTZARRAYOID};
-
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args, sparse};
+use crate::pg::statement::{Statement, sparse};
 use crate::state::{Condition, Outcome};
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
@@ -212,9 +210,8 @@ fn cannot_wait(id: &str, state: &str) -> Refusal {
     Refusal::state(id, state, "cannot be made to wait", hint)
 }
 
-static STORE: Statement = Statement::new(
+static STORE: Statement<(&[i64], &[i64], &[i8])> = Statement::new(
     c"INSERT INTO taskq.dependency (after_no, run_no, condition) SELECT * FROM unnest($1, $2, $3)",
-    &[INT8ARRAYOID, INT8ARRAYOID, CHARARRAYOID],
 );
 
 /// Stores edges that are not stored yet.
@@ -224,11 +221,11 @@ pub(crate) fn store(set: &EdgeSet) {
     }
     let mut edges: Vec<&Edge> = set.edges.iter().collect();
     edges.sort_unstable_by_key(|e| (e.after, e.run));
-    STORE.execute(args![
+    STORE.execute((
         edges.iter().map(|e| e.after).collect::<Vec<_>>(),
         edges.iter().map(|e| e.run).collect::<Vec<_>>(),
         edges.iter().map(|e| e.condition.stored()).collect::<Vec<_>>(),
-    ]);
+    ));
 }
 
 /// Makes stored tasks wait for the new tasks that point at them.
@@ -256,43 +253,30 @@ pub(crate) struct Waits {
     pub(crate) failed: i32,
 }
 
-static RAISE: Statement = Statement::new(
+static RAISE: Statement<(&[i64], i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b
          SET remaining = b.remaining + $2, dependencies = b.dependencies + $3, failures = b.failures + $4
        WHERE b.task_no = ANY ($1)",
-    &[INT8ARRAYOID, INT4OID, INT4OID, INT4OID],
 );
-static RECOUNT_RUN: Statement = Statement::new(
+static RECOUNT_RUN: Statement<(&[i64], i32, i32)> = Statement::new(
     c"UPDATE taskq.run r SET dependencies = r.dependencies + $2, failures = r.failures + $3
        WHERE r.task_no = ANY ($1)",
-    &[INT8ARRAYOID, INT4OID, INT4OID],
 );
-static RECOUNT_SCHEDULED: Statement = Statement::new(
+static RECOUNT_SCHEDULED: Statement<(&[i64], i32, i32)> = Statement::new(
     c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
        WHERE s.task_no = ANY ($1)",
-    &[INT8ARRAYOID, INT4OID, INT4OID],
 );
-static RECOUNT_PARKED: Statement = Statement::new(
+static RECOUNT_PARKED: Statement<(&[i64], i32, i32)> = Statement::new(
     c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
        WHERE p.task_no = ANY ($1)",
-    &[INT8ARRAYOID, INT4OID, INT4OID],
 );
 /// The action is looked up where it is not known.
-static BLOCK: Statement = Statement::new(
+static BLOCK: Statement<(&[i64], &[i32], &[i32], &[i32], &[i32], &[Time], &[i32])> = Statement::new(
     c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before, action_no)
       SELECT u.task_no, u.remaining, u.failures, u.dependencies, u.tries, u.not_before,
              COALESCE(u.action_no, (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no))
         FROM unnest($1, $2, $3, $4, $5, $6, $7)
              AS u(task_no, remaining, failures, dependencies, tries, not_before, action_no)",
-    &[
-        INT8ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        TIMESTAMPTZARRAYOID,
-        INT4ARRAYOID,
-    ],
 );
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
@@ -314,20 +298,20 @@ pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>)
         }
     }
     for (wait, task_nos) in raised {
-        RAISE.execute(args![task_nos, wait.unsettled, wait.all, wait.failed]);
+        RAISE.execute((task_nos, wait.unsettled, wait.all, wait.failed));
     }
     for (wait, task_nos) in recounted_run {
-        RECOUNT_RUN.execute(args![task_nos, wait.all, wait.failed]);
+        RECOUNT_RUN.execute((task_nos, wait.all, wait.failed));
     }
     for (wait, task_nos) in recounted_scheduled {
-        RECOUNT_SCHEDULED.execute(args![task_nos, wait.all, wait.failed]);
+        RECOUNT_SCHEDULED.execute((task_nos, wait.all, wait.failed));
     }
     for (wait, task_nos) in recounted_parked {
-        RECOUNT_PARKED.execute(args![task_nos, wait.all, wait.failed]);
+        RECOUNT_PARKED.execute((task_nos, wait.all, wait.failed));
     }
     if !moved.is_empty() {
         live::remove(moved.iter().map(|(row, _)| *row));
-        BLOCK.execute(args![
+        BLOCK.execute((
             moved.iter().map(|(row, _)| row.task_no).collect::<Vec<_>>(),
             moved.iter().map(|(_, wait)| wait.unsettled).collect::<Vec<_>>(),
             moved.iter().map(|(row, wait)| row.failures + wait.failed).collect::<Vec<_>>(),
@@ -339,7 +323,7 @@ pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>)
                 _ => None,
             })),
             Vec::<Option<i32>>::new(),
-        ]);
+        ));
     }
 }
 
@@ -348,7 +332,7 @@ pub(crate) fn block_new(rows: &[(i64, Option<i32>, Waits)]) {
     if rows.is_empty() {
         return;
     }
-    BLOCK.execute(args![
+    BLOCK.execute((
         rows.iter().map(|(task_no, ..)| *task_no).collect::<Vec<_>>(),
         rows.iter().map(|(.., wait)| wait.unsettled).collect::<Vec<_>>(),
         rows.iter().map(|(.., wait)| wait.failed).collect::<Vec<_>>(),
@@ -356,5 +340,5 @@ pub(crate) fn block_new(rows: &[(i64, Option<i32>, Waits)]) {
         vec![0i32; rows.len()],
         Vec::<Option<Time>>::new(),
         sparse(rows.iter().map(|(_, action_no, _)| *action_no)),
-    ]);
+    ));
 }

@@ -21,7 +21,7 @@ record! {
 }
 
 /// A refusal is not in a hurry: the view knows what the state is.
-static STANDING: Statement<&str, Row> = Statement::typed(
+static STANDING: Statement<&str, Row> = Statement::new(
     c"SELECT v.state, v.actor_id, v.settled_at, (s.expires_at = 'infinity') AS for_ever,
              pg_catalog.date_trunc('second', NULLIF(s.expires_at, 'infinity'))::pg_catalog.text,
              pg_catalog.date_trunc('second', NULLIF(v.not_before, 'infinity'))::pg_catalog.text

@@ -1,14 +1,13 @@
 //! Where each new task belongs: blocked, scheduled, ready, or settled from the start.
 
+use pgrx::datum::Interval;
 use std::collections::{BTreeSet, HashMap, HashSet};
-
-use pgrx::pg_sys::{BOOLARRAYOID, INT4ARRAYOID, INT8ARRAYOID, INTERVALARRAYOID, TEXTARRAYOID};
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::flow::group_settings;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args, sparse};
+use crate::pg::statement::{Statement, sparse};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::notify::notify_ready;
@@ -97,9 +96,15 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
     standings
 }
 
+/// Number, action, priority, failures, dependencies, max_duration, gated; group of the lane, group and key of the merge key.
+#[rustfmt::skip]
+type Columns = (
+    &'static [i64], &'static [i32], &'static [i32], &'static [i32], &'static [i32], &'static [Interval], &'static [bool],
+    &'static [&'static str], &'static [&'static str], &'static [&'static str],
+);
 /// A new task's position is its number: both come from the same sequence, taken in this call after the
 /// transaction had its id.
-static INSERT_READY: Statement = Statement::new(
+static INSERT_READY: Statement<Columns> = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
       SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
@@ -108,18 +113,6 @@ static INSERT_READY: Statement = Statement::new(
              CASE WHEN u.key IS NOT NULL THEN taskq._key_hash(u.key_group, u.key) END
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
              AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of, key_group, key)",
-    &[
-        INT8ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INTERVALARRAYOID,
-        BOOLARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-    ],
 );
 
 fn insert_ready(ready: &[(&NewTask, Waits)]) {
@@ -134,7 +127,7 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
     if !notified.is_empty() {
         notify_ready(&notified);
     }
-    INSERT_READY.execute(args![
+    INSERT_READY.execute((
         ready.iter().map(|(t, _)| t.task_no).collect::<Vec<_>>(),
         action_nos,
         sparse(ready.iter().map(|(t, _)| Some(t.spec.priority).filter(|priority| *priority != 0))),
@@ -145,7 +138,7 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
         lanes(ready),
         sparse(ready.iter().map(|(t, _)| t.spec.group.as_deref().filter(|_| t.spec.merge_key.is_some()))),
         sparse(ready.iter().map(|(t, _)| t.spec.merge_key.as_deref())),
-    ]);
+    ));
 }
 
 /// The groups into whose lanes the tasks belong, as far as this transaction can see; a claim asks again.

@@ -24,7 +24,7 @@ type Tasks = (
 ///
 /// An id that exists, or that another transaction has inserted and then commits, is passed over: the
 /// unique index makes us wait for that transaction's end.
-static INSERT: Statement<Tasks> = Statement::typed(
+static INSERT: Statement<Tasks> = Statement::new(
     c"INSERT INTO taskq.task (task_no, action_no, priority, max_tries, spontaneous, post_result, inserted_at,
                               not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
                               merge_key, seed, unique_key, unique_until, unique_states,

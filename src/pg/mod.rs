@@ -4,6 +4,7 @@
 // The only place where it is allowed (see lib.rs).
 #![allow(unsafe_code)]
 
+pub(crate) mod arg;
 pub(crate) mod board;
 pub(crate) mod caller;
 pub(crate) mod clock;

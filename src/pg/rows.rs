@@ -12,7 +12,7 @@ use pgrx::pgrx_sql_entity_graph::metadata::{
 };
 use pgrx::{IntoDatum, pg_sys};
 
-use super::statement::Arg;
+use super::arg::Arg;
 
 /// One row: its columns in order.
 pub(crate) trait Columns {

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, TIMESTAMPTZOID};
 
 use super::{Codes, Entry, Return, take};
 use crate::error::Result;
 use crate::insert::{OnConflict, Options, insert, lock_for_change};
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::settle::{Ending, deltas, propagate_deltas, store_all};
 use crate::spec::{Reference, TaskSpec, check_interval};
 use crate::state::{Cause, Condition};
@@ -46,13 +45,11 @@ impl Children {
     }
 }
 
-static DEPENDENTS: Statement = Statement::new(
+static DEPENDENTS: Statement<&[i64], (i64, i64, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
-    &[INT8ARRAYOID],
 );
-static POSTPONE: Statement = Statement::new(
+static POSTPONE: Statement<(&[i64], Time)> = Statement::new(
     c"UPDATE taskq.blocked b SET not_before = GREATEST(b.not_before, $2) WHERE b.task_no = ANY ($1)",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// Settles the tasks whose returns bring children.
@@ -87,7 +84,7 @@ pub(super) fn settle_with(
         let dependents = dependents.get(&ending.task_no).unwrap_or(&none);
         let due = children.delay.map(|delay| now.plus(delay));
         if let Some(due) = due {
-            POSTPONE.execute(args![dependents.keys().copied().collect::<Vec<_>>(), due]);
+            POSTPONE.execute((dependents.keys().copied().collect::<Vec<_>>(), due));
         }
         for mut task in children.tasks.iter().cloned() {
             if children.block {
@@ -136,7 +133,7 @@ fn blocked_dependents(parents: impl Iterator<Item = i64>) -> HashMap<i64, BTreeM
         return HashMap::new();
     }
     let edges: Vec<(i64, i64, Condition)> = DEPENDENTS
-        .query(args![parents], |row| (row.need(1), row.need(2), Condition::from_stored(row.need(3))));
+        .map(parents, |(after_no, run_no, condition)| (after_no, run_no, Condition::from_stored(condition)));
     let rows: HashMap<i64, Live> = lock_for_change(&edges.iter().map(|(_, run, _)| *run).collect::<Vec<_>>());
     let mut dependents: HashMap<i64, BTreeMap<i64, Condition>> = HashMap::new();
     for (after, run, condition) in edges {

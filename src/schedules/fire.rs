@@ -47,18 +47,17 @@ record! {
 }
 
 /// A schedule that is being looked after by somebody else is passed over.
-static DUE: Statement<(Time, i32), Due> = Statement::typed(
+static DUE: Statement<(Time, i32), Due> = Statement::new(
     c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
              s.max_backfill
         FROM taskq.schedule s WHERE s.next_at <= $1
        ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
 );
 static NEXT: Statement<(), Time> =
-    Statement::typed(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
+    Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
 
-static NEXT_AFTER: Statement<Time, Time> = Statement::typed(
-    c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1",
-);
+static NEXT_AFTER: Statement<Time, Time> =
+    Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1");
 
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
@@ -179,7 +178,7 @@ enum Started {
 }
 
 /// Settled tasks among these that nobody is removing or retrying.
-static ENDED: Statement<&[i64], i64> = Statement::typed(
+static ENDED: Statement<&[i64], i64> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
 );
 
@@ -213,7 +212,7 @@ fn is_free(task_no: i64) -> bool {
 }
 
 /// Rows of the previous run that nobody else has locked.
-static FREE: Statement<i64, (i32, Option<i32>)> = Statement::typed(
+static FREE: Statement<i64, (i32, Option<i32>)> = Statement::new(
     c"WITH r AS MATERIALIZED (SELECT r.action_no, r.grantable FROM taskq.run r
                                WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
            b AS MATERIALIZED (SELECT FROM taskq.blocked b WHERE b.task_no = $1 FOR UPDATE SKIP LOCKED),
@@ -275,7 +274,7 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
 static LOCK: Statement<&str, JsonText> =
-    Statement::typed(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
+    Statement::new(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
 
 /// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
 /// before.

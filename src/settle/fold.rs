@@ -3,39 +3,32 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, INT8OID};
-
 use super::signal::{Delta, Deltas, apply};
 use super::{propagate, store, unsent};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::store::touched::{self, Touch};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.
-static NEXT: Statement = Statement::new(
+static NEXT: Statement<(i64, i32), i64> = Statement::new(
     c"WITH RECURSIVE waiting AS (
         (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
         UNION ALL
         SELECT (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > w.run_no ORDER BY s.run_no LIMIT 1)
           FROM waiting AS w WHERE w.run_no IS NOT NULL)
       SELECT w.run_no FROM waiting AS w WHERE w.run_no IS NOT NULL LIMIT $2",
-    &[INT8OID, INT4OID],
 );
-static OF: Statement = Statement::new(
+static OF: Statement<&[i64], i64> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.signal s WHERE s.run_no = u.task_no OFFSET 0)",
-    &[INT8ARRAYOID],
 );
-static LOCK: Statement = Statement::new(
-    c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID],
-);
-static TAKE: Statement = Statement::new(
+static LOCK: Statement<&[i64], i64> =
+    Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
+static TAKE: Statement<&[i64], (i64, i32, i32, i32, Option<String>)> = Statement::new(
     c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
       RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status",
-    &[INT8ARRAYOID],
 );
 
 /// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
@@ -43,17 +36,15 @@ static TAKE: Statement = Statement::new(
 /// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
 /// was sent in an earlier life of the task, since whoever sent it had seen the counter. (Asked one after the other, a
 /// retry and a new signal could come in between, and that one would be lost.)
-static SWEEP: Statement = Statement::new(
+static SWEEP: Statement<&[i64]> = Statement::new(
     c"DELETE FROM taskq.signal d
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid FROM taskq.signal s
                 WHERE s.run_no = ANY ($1)
                   AND NOT EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = s.run_no OFFSET 0)
                   FOR UPDATE SKIP LOCKED))",
-    &[INT8ARRAYOID],
 );
-static FORGET: Statement =
-    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)", &[INT8ARRAYOID]);
+static FORGET: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
 thread_local! {
     /// Up to which task [`some`] has come. Those whose counters are locked for long must not keep it from the others.
@@ -114,9 +105,8 @@ pub(crate) fn due(limit: usize, now: Time) -> bool {
     fold(due, now)
 }
 
-static OF_ACTIONS: Statement = Statement::new(
+static OF_ACTIONS: Statement<(&[i64], &[i32]), i64> = Statement::new(
     c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.action_no = ANY ($2)",
-    &[INT8ARRAYOID, INT4ARRAYOID],
 );
 
 /// The same of tasks of these actions. For calls that undo it if they have no use for it: nobody may rely on those to
@@ -125,19 +115,19 @@ pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
     let from = AT.get();
     let waiting = next(from, FEW);
     AT.set(if waiting.len() < FEW as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
-    let waiting: Vec<i64> = OF_ACTIONS.query(args![waiting, action_nos], |row| row.need(1));
+    let waiting: Vec<i64> = OF_ACTIONS.query((waiting, action_nos));
     let mut due = unsent::look(&waiting).all_sent;
     due.truncate(limit);
     fold(due, now)
 }
 
 fn next(from: i64, limit: i32) -> Vec<i64> {
-    NEXT.query(args![from, limit], |row| row.need(1))
+    NEXT.query((from, limit))
 }
 
 /// Folds the deferred signals of these tasks; returns whether it changed anything.
 pub(crate) fn of(task_nos: &[i64], now: Time) -> bool {
-    let waiting: Vec<i64> = OF.query(args![task_nos], |row| row.need(1));
+    let waiting: Vec<i64> = OF.query(task_nos);
     fold(waiting, now)
 }
 
@@ -145,7 +135,7 @@ pub(crate) fn of(task_nos: &[i64], now: Time) -> bool {
 /// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
 /// they wait for, and so waited for whoever was sending one.
 pub(crate) fn forget(task_nos: &[i64]) {
-    FORGET.execute(args![task_nos]);
+    FORGET.execute(task_nos);
 }
 
 fn fold(waiting: Vec<i64>, now: Time) -> bool {
@@ -155,7 +145,7 @@ fn fold(waiting: Vec<i64>, now: Time) -> bool {
     let Counted { locked, changed } = try_lock_and_count(&waiting, now);
     let locked: HashSet<i64> = locked.into_iter().collect();
     let others: Vec<i64> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
-    let swept = !others.is_empty() && SWEEP.execute(args![others]) > 0;
+    let swept = !others.is_empty() && SWEEP.execute(others) > 0;
     changed || swept
 }
 
@@ -170,18 +160,15 @@ pub(super) struct Counted {
 pub(super) fn try_lock_and_count(task_nos: &[i64], now: Time) -> Counted {
     // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
     // and those committed before the lock was had are seen.
-    let locked: Vec<i64> = LOCK.query(args![task_nos], |row| row.need(1));
+    let locked: Vec<i64> = LOCK.query(task_nos);
     if locked.is_empty() {
         return Counted { locked, changed: false };
     }
     // Whoever sends a signal meanwhile finds the counter locked, and leaves the last look to us.
     touched::look_again(&locked, Touch::Locked);
     let mut deltas = Deltas::new();
-    for (run_no, signal) in TAKE.query(args![locked.as_slice()], |row| {
-        (
-            row.need::<i64>(1),
-            Delta { satisfied: row.need(2), failed: row.need(3), lost: row.need(4), lost_status: row.get(5) },
-        )
+    for (run_no, signal) in TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status)| {
+        (run_no, Delta { satisfied, failed, lost, lost_status })
     }) {
         let delta = deltas.entry(run_no).or_default();
         delta.satisfied += signal.satisfied;

@@ -15,7 +15,7 @@ use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::Freed;
 
 /// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
-static RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)> = Statement::typed(
+static RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -30,7 +30,7 @@ static RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)>
       SELECT r.leader_no, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
 );
 /// The others stay where they are, under their leaders and no token.
-static RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::typed(
+static RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)

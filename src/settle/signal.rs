@@ -9,14 +9,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pgrx::pg_sys::{INT4ARRAYOID, INT4OID, INT8ARRAYOID, TEXTARRAYOID};
-
 use super::store::Ending;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome, Signal};
 use crate::store::dependency;
-use crate::store::live::{Live, Place};
+use crate::store::live::{InBlocked, Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
 use crate::store::touched::{self, Touch};
@@ -72,30 +70,24 @@ pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
     deltas
 }
 
-static LOCK: Statement = Statement::new(
+static LOCK: Statement<&[i64], InBlocked> = Statement::new(
     c"SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
         FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID],
 );
 /// Which of the tasks have a counter.
-static STILL_BLOCKED: Statement =
-    Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)", &[INT8ARRAYOID]);
-static APPEND: Statement = Statement::new(
+static STILL_BLOCKED: Statement<&[i64], i64> =
+    Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
+static APPEND: Statement<(&[i64], &[i32], &[i32], &[i32], &[&str])> = Statement::new(
     c"INSERT INTO taskq.signal (run_no, satisfied, failed, lost, lost_status)
       SELECT * FROM unnest($1, $2, $3, $4, $5)",
-    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, TEXTARRAYOID],
 );
-static COUNT_DOWN: Statement = Statement::new(
+static COUNT_DOWN: Statement<(&[i64], i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b SET remaining = b.remaining - $2, failures = b.failures + $3
        WHERE b.task_no = ANY ($1)",
-    &[INT8ARRAYOID, INT4OID, INT4OID],
 );
-static REMOVE: Statement =
-    Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)", &[INT8ARRAYOID]);
-static SPONTANEOUS: Statement = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous",
-    &[INT8ARRAYOID],
-);
+static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
+static SPONTANEOUS: Statement<&[i64], i64> =
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous");
 
 /// Counts what can be counted now, defers the rest, and returns the tasks that end by it.
 pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
@@ -103,7 +95,7 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
         return Vec::new();
     }
     let waiting: Vec<i64> = deltas.keys().copied().collect();
-    let counters: Vec<Live> = LOCK.query(args![waiting.as_slice()], Live::in_blocked);
+    let counters: Vec<Live> = LOCK.map(waiting.as_slice(), |InBlocked(counter)| counter);
     if counters.len() < waiting.len() {
         defer(&deltas, &counters);
     }
@@ -115,18 +107,18 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
 fn defer(deltas: &Deltas, locked: &[Live]) {
     let locked: std::collections::HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
     let missing: Vec<i64> = deltas.keys().copied().filter(|n| !locked.contains(n)).collect();
-    let busy: Vec<i64> = STILL_BLOCKED.query(args![missing], |row| row.need(1));
+    let busy: Vec<i64> = STILL_BLOCKED.query(missing);
     if busy.is_empty() {
         return;
     }
     let of = |value: fn(&Delta) -> i32| busy.iter().map(|n| value(&deltas[n])).collect::<Vec<_>>();
-    APPEND.execute(args![
+    APPEND.execute((
         busy.as_slice(),
         of(|d| d.satisfied),
         of(|d| d.failed),
         of(|d| d.lost),
         busy.iter().map(|n| deltas[n].lost_status.clone()).collect::<Vec<_>>(),
-    ]);
+    ));
     touched::look_again(&busy, Touch::LeftSignal);
 }
 
@@ -150,7 +142,7 @@ fn count(deltas: &Deltas, counters: Vec<Live>, now: Time) -> Vec<Ending> {
 
     // Tasks that have the same to count, and most have, share a statement.
     for ((counted, failed), task_nos) in left {
-        COUNT_DOWN.execute(args![task_nos.as_slice(), counted, failed]);
+        COUNT_DOWN.execute((task_nos.as_slice(), counted, failed));
         touched::look_again(&task_nos, Touch::Locked);
     }
 
@@ -158,7 +150,7 @@ fn count(deltas: &Deltas, counters: Vec<Live>, now: Time) -> Vec<Ending> {
     if over.is_empty() {
         return Vec::new();
     }
-    REMOVE.execute(args![over]);
+    REMOVE.execute(over);
     let mut endings: Vec<Ending> = lost
         .iter()
         .map(|counter| {
@@ -176,8 +168,7 @@ pub(crate) fn release_or_complete(done: Vec<Live>, now: Time) -> Vec<Ending> {
         return Vec::new();
     }
     let task_nos: Vec<i64> = done.iter().map(|c| c.task_no).collect();
-    let spontaneous: std::collections::HashSet<i64> =
-        SPONTANEOUS.query(args![task_nos], |row| row.need(1)).into_iter().collect();
+    let spontaneous: std::collections::HashSet<i64> = SPONTANEOUS.query(task_nos).into_iter().collect();
     let (complete, released): (Vec<Live>, Vec<Live>) =
         done.into_iter().partition(|c| spontaneous.contains(&c.task_no));
     ready::release(

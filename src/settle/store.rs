@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{INT8ARRAYOID, TEXTOID};
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::pg::table::{Key, Look, insert, look};
 use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
@@ -173,17 +172,16 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     }
 }
 
-static NOTIFY: Statement = Statement::new(
+static NOTIFY: Statement<(&[i64], &str)> = Statement::new(
     c"SELECT pg_catalog.pg_notify(taskq.task_channel(t.id),
                                   pg_catalog.json_build_object('task_id', t.id, 'status_code', $2)::text)
              IS NULL
         FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.post_result",
-    &[INT8ARRAYOID, TEXTOID],
 );
 
 /// Sends the notifications of those of the tasks that were inserted with `post_result`.
 pub(crate) fn notify(task_nos: &[i64], outcome: Outcome) {
     if !task_nos.is_empty() {
-        NOTIFY.execute(args![task_nos, outcome.name()]);
+        NOTIFY.execute((task_nos, outcome.name()));
     }
 }

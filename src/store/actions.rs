@@ -8,7 +8,7 @@ use crate::wake;
 
 /// Not in an order: to have one by an index, each action there is would be compared with each of the names.
 static NUMBERS: Statement<&[&str], i32> =
-    Statement::typed(c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1)");
+    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($1)");
 
 /// All numbers that stand for any of the names, in ascending order.
 pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
@@ -18,19 +18,19 @@ pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
     numbers
 }
 
-static LOOK_UP: Statement<&[&str], (String, i32, bool, bool)> = Statement::typed(
+static LOOK_UP: Statement<&[&str], (String, i32, bool, bool)> = Statement::new(
     c"SELECT a.name, pg_catalog.min(a.action_no),
              COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false),
              COALESCE((SELECT s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s
                         WHERE s.name = a.name), false)
         FROM taskq.action a WHERE a.name = ANY ($1) AND NOT a.forgotten GROUP BY a.name",
 );
-static INTERN: Statement<&str, i32> = Statement::typed(
+static INTERN: Statement<&str, i32> = Statement::new(
     c"INSERT INTO taskq.action (action_no, name)
       VALUES (pg_catalog.nextval('taskq.action_no_seq'::pg_catalog.regclass), $1) RETURNING action_no",
 );
 
-static SETTINGS: Statement<&str, (bool, bool)> = Statement::typed(
+static SETTINGS: Statement<&str, (bool, bool)> = Statement::new(
     c"SELECT s.notify, s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s WHERE s.name = $1",
 );
 
@@ -69,4 +69,4 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
 }
 
 pub(crate) static FORGET: Statement<&[i32]> =
-    Statement::typed(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");
+    Statement::new(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");

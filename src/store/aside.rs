@@ -17,13 +17,11 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::INT8ARRAYOID;
-
 use super::ready;
 use crate::pg::clock::{self, Time};
 use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, sql};
 use crate::store::lease;
 use crate::store::merge_key::MergeKey;
 use crate::store::ready::Freed;
@@ -55,7 +53,7 @@ pub(crate) fn rides(leader: i64) -> i64 {
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
-static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::typed(
+static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -79,7 +77,7 @@ pub(crate) fn set_taken(entries: &[(i64, i64, Option<Time>)]) {
 }
 
 /// Entries that nobody has taken, as far as nobody has locked them for a change.
-static SET: Statement = Statement::new(
+static SET: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
          CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
@@ -88,7 +86,6 @@ static SET: Statement = Statement::new(
       UPDATE taskq.run r SET grantable = false, aside = m.aside
         FROM met AS m WHERE r.task_no = m.task_no AND r.grantable
       RETURNING r.task_no, r.nonce",
-    &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// Sets aside entries that are grantable; returns how many. What somebody is changing is left to him.
@@ -98,7 +95,7 @@ pub(crate) fn set(entries: &[(i64, i64, Option<Time>)]) -> usize {
     }
     assign_transaction_id();
     let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(i64, i64)> = SET.query(args![task_nos, reasons], |row| (row.need(1), row.need(2)));
+    let set: Vec<(i64, i64)> = SET.query((task_nos, reasons));
     look_at(&set, entries);
     set.len()
 }
@@ -115,9 +112,8 @@ fn look_at(set: &[(i64, i64)], entries: &[(i64, i64, Option<Time>)]) {
 
 /// Back at the end of their priority, in their order. With their token, if they had one.
 macro_rules! release {
-    ($which:literal, $($type:expr),+) => {
-        Statement::new(
-            crate::pg::statement::sql!(
+    ($which:literal) => {
+        Statement::new(sql!(
                 "WITH free AS MATERIALIZED (
                    SELECT r.task_no, r.priority, r.position FROM taskq.run r WHERE ", $which, "
                       FOR NO KEY UPDATE SKIP LOCKED)
@@ -127,14 +123,12 @@ macro_rules! release {
                            FROM (SELECT f.task_no FROM free AS f ORDER BY f.priority DESC, f.position) AS o) AS f
                   WHERE r.task_no = f.task_no
                  RETURNING r.action_no"
-            ),
-            &[$($type),+],
-        )
+        ))
     };
 }
-static RELEASE: Statement = release!("r.aside = ANY ($1)", INT8ARRAYOID);
+static RELEASE: Statement<&[i64], i32> = release!("r.aside = ANY ($1)");
 static THERE: Statement<&[i64], (i64, i64)> =
-    Statement::typed(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
+    Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
 /// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
 /// reasons.
@@ -143,7 +137,7 @@ pub(crate) fn release(reasons: &[i64]) {
         return;
     }
     assign_transaction_id();
-    let actions: Vec<i32> = RELEASE.query(args![reasons], |row| row.need(1));
+    let actions: Vec<i32> = RELEASE.query(reasons);
     ready::announce(&actions);
     let left: Vec<(i64, i64)> = THERE.query(reasons);
     again(&left);
@@ -161,16 +155,15 @@ fn again(left: &[(i64, i64)]) {
 const AGAIN: i64 = 1_000_000;
 
 /// A rider is not looked at before its leader has ended.
-static LOOK_AGAIN: Statement = release!(
+static LOOK_AGAIN: Statement<(&[i64], &[i64]), i32> = release!(
     "r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
-       AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
-    INT8ARRAYOID,
-    INT8ARRAYOID
+       AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))"
 );
-static BUSY: Statement<(&[i64], &[i64]), (i64, i64)> =
-    Statement::typed(c"SELECT r.task_no, r.nonce FROM taskq.run r
+static BUSY: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
+    c"SELECT r.task_no, r.nonce FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
-         AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))");
+         AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
+);
 
 /// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
 /// looks whether they may run. Tells whether there were any.
@@ -186,9 +179,7 @@ pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
     assign_transaction_id();
     let (mut actions, mut busy): (Vec<i32>, Vec<(i64, i64)>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in pieces {
-        actions.extend(
-            LOOK_AGAIN.query(args![task_nos.as_slice(), nonces.as_slice()], |row| row.need::<i32>(1)),
-        );
+        actions.extend(LOOK_AGAIN.query((task_nos.as_slice(), nonces.as_slice())));
         busy.extend(BUSY.query((task_nos, nonces)));
     }
     ready::announce(&actions);
@@ -197,7 +188,7 @@ pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
 }
 
 /// Riders are removed once their leader has settled. What somebody holds is not waited for: it is ready again.
-static REMOVE_RIDERS: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::typed(
+static REMOVE_RIDERS: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::new(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)
       DELETE FROM taskq.run r USING free AS f WHERE r.task_no = f.task_no

@@ -12,13 +12,13 @@ macro_rules! the_bucket {
     };
 }
 
-pub(crate) static LOCK: Statement<&str, (f64, Time)> = Statement::typed(sql!(
+pub(crate) static LOCK: Statement<&str, (f64, Time)> = Statement::new(sql!(
     "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
     the_bucket!(),
     " FOR UPDATE SKIP LOCKED"
 ));
 
-pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::typed(sql!(
+pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::new(sql!(
     "UPDATE taskq.bucket b
             SET level = $2, measured_at = $3,
                 position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
@@ -26,7 +26,7 @@ pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::typed(sql!(
     the_bucket!()
 ));
 
-pub(crate) static FILL: Statement<(&str, f64)> = Statement::typed(sql!(
+pub(crate) static FILL: Statement<(&str, f64)> = Statement::new(sql!(
     "UPDATE taskq.bucket b
             SET level = LEAST(b.level, $2),
                 position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
@@ -35,9 +35,9 @@ pub(crate) static FILL: Statement<(&str, f64)> = Statement::typed(sql!(
 ));
 
 pub(crate) static MAKE: Statement<(&str, f64, Time)> =
-    Statement::typed(c"INSERT INTO taskq.bucket (name, level, measured_at) VALUES ($1, $2, $3)");
+    Statement::new(c"INSERT INTO taskq.bucket (name, level, measured_at) VALUES ($1, $2, $3)");
 
-pub(crate) static REMOVE: Statement<&str> = Statement::typed(c"DELETE FROM taskq.bucket b WHERE b.name = $1");
+pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1");
 
 pub(crate) static PEEK: Statement<&str, (f64, Time)> =
-    Statement::typed(sql!("SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ", the_bucket!()));
+    Statement::new(sql!("SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ", the_bucket!()));

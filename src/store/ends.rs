@@ -61,7 +61,7 @@ pub(crate) fn settling(since: Time) -> Time {
     clock::now().max(since)
 }
 
-static OUT_OF_TIME: Statement<&[i64]> = Statement::typed(
+static OUT_OF_TIME: Statement<&[i64]> = Statement::new(
     c"INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
       SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS span, s.action_no, s.code, s.cause,
              pg_catalog.count(*), pg_catalog.count(*)

@@ -9,8 +9,6 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::pg::statement::Arg;
-
 /// Of how many actions something is remembered, and how many lanes of one may be excepted.
 const MOST_ACTIONS: usize = 256;
 const MOST_LANES: usize = 1_024;
@@ -70,13 +68,8 @@ pub(crate) fn forget() {
 
 impl Known {
     /// The common position, and for `unnest(…) AS k(priority, lane, start)`.
-    pub(crate) fn args(&self) -> [Arg; 4] {
-        [
-            Arg::new(self.rest),
-            Arg::new(self.priorities.as_slice()),
-            Arg::new(self.lanes.as_slice()),
-            Arg::new(self.starts.as_slice()),
-        ]
+    pub(crate) fn columns(&self) -> (i64, &[i32], &[i64], &[i64]) {
+        (self.rest, &self.priorities, &self.lanes, &self.starts)
     }
 
     /// The excepted lanes of a priority from one to another, and where they begin.

@@ -52,7 +52,7 @@ impl Record for MergeKey {
 /// [`MergeKey::columns`].
 type Keys = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-static MAKE: Statement<Keys> = Statement::typed(
+static MAKE: Statement<Keys> = Statement::new(
     c"INSERT INTO taskq.merge_key (action, group_id, key)
       SELECT DISTINCT u.action, u.group_id, u.key FROM unnest($1, $2, $3) AS u(action, group_id, key)
        WHERE NOT EXISTS (SELECT FROM taskq.merge_key m
@@ -60,7 +60,7 @@ static MAKE: Statement<Keys> = Statement::typed(
        ORDER BY 1, 2, 3
       ON CONFLICT (action, group_id, key) DO NOTHING",
 );
-static KEEP: Statement<Keys> = Statement::typed(
+static KEEP: Statement<Keys> = Statement::new(
     c"SELECT FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
@@ -80,20 +80,20 @@ pub(crate) fn make_keys(keys: &[MergeKey]) {
 }
 
 /// Of each of the keys, by its place, the holder.
-static LOOK: Statement<Keys, (i32, Option<i64>)> = Statement::typed(
+static LOOK: Statement<Keys, (i32, Option<i64>)> = Statement::new(
     c"SELECT u.n::integer, m.holder_no
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u(action, group_id, key, n)
        CROSS JOIN LATERAL (SELECT m.holder_no FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                               FOR NO KEY UPDATE SKIP LOCKED) AS m",
 );
-static TAKE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::typed(
+static TAKE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = u.task_no
         FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, task_no)
        WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key",
 );
 static MARK: Statement<&[i64]> =
-    Statement::typed(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
+    Statement::new(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
 
 /// Those of the keys that no task has are taken for these; returns them. The others are locked against the end of the
 /// task that has them, or locked by somebody else.
@@ -121,12 +121,12 @@ pub(crate) fn take_alone(key: &MergeKey, task_no: i64) -> bool {
     !take(&BTreeMap::from([(key.clone(), task_no)])).is_empty()
 }
 
-static RELEASE: Statement<&[i64], MergeKey> = Statement::typed(
+static RELEASE: Statement<&[i64], MergeKey> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = NULL WHERE m.holder_no = ANY ($1)
       RETURNING m.action, m.group_id, m.key",
 );
 /// Actions with entries that are ready with these keys: met by claims that could not lock the key, and left.
-static WAITING: Statement<Keys, i32> = Statement::typed(
+static WAITING: Statement<Keys, i32> = Statement::new(
     c"SELECT DISTINCT r.action_no FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
                             WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
@@ -158,7 +158,7 @@ pub(crate) fn given_back(holders: &[i64]) {
     aside::release(&holders.iter().map(|holder| aside::rides(*holder)).collect::<Vec<_>>());
 }
 
-static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::typed(
+static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::new(
     c"SELECT m.action, m.group_id, m.key
         FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT m.action, m.group_id, m.key FROM taskq.merge_key m
@@ -168,7 +168,7 @@ static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::typed(
 );
 /// With a snapshot taken after the rows were locked: whoever was inserting a task with the key held the row
 /// until its commit.
-static TIDY: Statement<Keys> = Statement::typed(
+static TIDY: Statement<Keys> = Statement::new(
     c"DELETE FROM taskq.merge_key m
        USING unnest($1, $2, $3) AS u(action, group_id, key)
        WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::pg::statement::Statement;
 
-static NOTIFY: Statement<&[i32]> = Statement::typed(
+static NOTIFY: Statement<&[i32]> = Statement::new(
     c"SELECT pg_catalog.pg_notify(taskq.action_channel(s.name),
                                   pg_catalog.json_build_object('action', s.name)::text) IS NULL
         FROM taskq.action a

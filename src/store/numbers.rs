@@ -10,7 +10,7 @@ use crate::pg::table::{self, Look};
 use crate::pg::{clock, sequence};
 use crate::token;
 
-static TAKE: Statement<i32, i64> = Statement::typed(
+static TAKE: Statement<i32, i64> = Statement::new(
     c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
         FROM pg_catalog.generate_series(1, $1)",
 );
@@ -44,7 +44,7 @@ pub(crate) fn look(look: &Look) -> decided::Look {
 }
 
 /// Uses the unique index on `id`; takes no lock.
-static BY_ID: Statement<&[&str], (String, i64)> = Statement::typed(
+static BY_ID: Statement<&[&str], (String, i64)> = Statement::new(
     c"SELECT u.id, t.task_no
         FROM pg_catalog.unnest($1) AS u(id)
        CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t",
@@ -59,7 +59,7 @@ pub(crate) fn by_id(ids: &[&str]) -> HashMap<String, i64> {
 }
 
 static IDS: Statement<&[i64], (i64, String)> =
-    Statement::typed(c"SELECT t.task_no, t.id FROM taskq.task t WHERE t.task_no = ANY ($1)");
+    Statement::new(c"SELECT t.task_no, t.id FROM taskq.task t WHERE t.task_no = ANY ($1)");
 
 /// The ids of tasks, by number.
 pub(crate) fn ids(task_nos: &[i64]) -> HashMap<i64, String> {

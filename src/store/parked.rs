@@ -2,13 +2,11 @@
 
 use std::cmp::Reverse;
 
-use pgrx::pg_sys::{CHARARRAYOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
-
 use super::aside;
 use super::merge_key::MergeKey;
 use super::ready::Freed;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 
 /// Why a task is parked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +63,13 @@ pub(crate) struct Parked {
     pub(crate) reason: Reason,
 }
 
-static PARK: Statement = Statement::new(
+/// Number, kind, name, key, action, leader, position, tries, failures, dependencies.
+#[rustfmt::skip]
+type Columns = (
+    &'static [i64], &'static [i8], &'static [&'static str], &'static [&'static str], &'static [&'static str],
+    &'static [i64], &'static [i64], &'static [i32], &'static [i32], &'static [i32],
+);
+static PARK: Statement<Columns> = Statement::new(
     c"INSERT INTO taskq.parked (task_no, kind, name, key, action, leader_no, priority, position, tries, failures,
                                 dependencies, action_no)
       SELECT u.task_no, u.kind, u.name, u.key, u.action, u.leader_no, t.priority, u.position, u.tries, u.failures,
@@ -73,18 +77,6 @@ static PARK: Statement = Statement::new(
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
              AS u(task_no, kind, name, key, action, leader_no, position, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.priority, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
-    &[
-        INT8ARRAYOID,
-        CHARARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        TEXTARRAYOID,
-        INT8ARRAYOID,
-        INT8ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-    ],
 );
 
 /// Parks tasks; the caller has removed their live rows.
@@ -93,7 +85,7 @@ pub(crate) fn park(parked: &[Parked]) {
         return;
     }
     let reasons: Vec<Stored> = parked.iter().map(|p| p.reason.stored()).collect();
-    PARK.execute(args![
+    PARK.execute((
         parked.iter().map(|p| p.freed.task_no).collect::<Vec<_>>(),
         reasons.iter().map(|r| r.kind).collect::<Vec<_>>(),
         reasons.iter().map(|r| r.name).collect::<Vec<_>>(),
@@ -104,10 +96,10 @@ pub(crate) fn park(parked: &[Parked]) {
         parked.iter().map(|p| p.freed.tries).collect::<Vec<_>>(),
         parked.iter().map(|p| p.freed.failures).collect::<Vec<_>>(),
         parked.iter().map(|p| p.freed.dependencies).collect::<Vec<_>>(),
-    ]);
+    ));
 }
 
-static UNDER: Statement<(&[i64], &[&str], &[&str], &[&str]), i64> = Statement::typed(
+static UNDER: Statement<(&[i64], &[&str], &[&str], &[&str]), i64> = Statement::new(
     c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT p.task_no
@@ -117,7 +109,7 @@ static UNDER: Statement<(&[i64], &[&str], &[&str], &[&str]), i64> = Statement::t
                            OFFSET 0) AS p",
 );
 static LOCK: Statement<&[i64]> =
-    Statement::typed(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
+    Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
 
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
@@ -130,13 +122,13 @@ pub(crate) fn lock(leaders: &[i64], keys: &[MergeKey]) {
 }
 
 /// Walks `parked_reason_idx` or `parked_leader_idx`.
-static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, i64, Freed)> = Statement::typed(
+static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, i64, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p
        WHERE p.kind = $1 AND p.kind <> 'm' AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
          AND p.action IS NOT DISTINCT FROM $4
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
-static UNPARK_RIDERS: Statement<i64, (i32, i64, Freed)> = Statement::typed(
+static UNPARK_RIDERS: Statement<i64, (i32, i64, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = $1
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );

@@ -1,10 +1,8 @@
 //! Tasks that nothing blocks any more go into `run`, or into `scheduled` while their time lies ahead.
 
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
-
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Record, Statement, args};
+use crate::pg::statement::{Record, Statement};
 use crate::store::notify::notify_ready;
 use crate::wake;
 
@@ -47,7 +45,7 @@ fn columns(freed: &[Freed]) -> Columns {
 
 /// New rows at the end of their priority; the position is taken after the transaction has its id. Whether a task belongs
 /// into a lane is asked only if it has a group; a claim asks again.
-static TO_RUN: Statement = Statement::new(
+static TO_RUN: Statement<(&[i64], &[i32], &[i32], &[i32]), i32> = Statement::new(
     c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
       SELECT u.task_no, pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass), 0, 0, 'infinity',
@@ -70,7 +68,6 @@ static TO_RUN: Statement = Statement::new(
                                        THEN taskq._key_hash(t.group_id, t.merge_key) END AS key_hash
                              FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING action_no",
-    &[INT8ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID],
 );
 
 /// Makes the tasks ready, in the order given, whatever their `not_before` says.
@@ -80,8 +77,7 @@ pub(crate) fn make_ready(freed: &[Freed]) {
     }
     assign_transaction_id();
     let c = columns(freed);
-    let actions: Vec<i32> =
-        TO_RUN.query(args![c.task_nos, c.tries, c.failures, c.dependencies], |row| row.need(1));
+    let actions: Vec<i32> = TO_RUN.query((c.task_nos, c.tries, c.failures, c.dependencies));
     announce(&actions);
 }
 
@@ -95,14 +91,13 @@ pub(crate) fn announce(action_nos: &[i32]) {
     }
 }
 
-static TO_SCHEDULED: Statement = Statement::new(
+static TO_SCHEDULED: Statement<(&[i64], &[Time], &[i32], &[i32], &[i32], bool), (i32, Time)> = Statement::new(
     c"INSERT INTO taskq.scheduled (task_no, due, action_no, tries, failures, dependencies,
                                    held_back)
       SELECT u.task_no, u.due, t.action_no, u.tries, u.failures, u.dependencies, $6
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, due, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING action_no, due",
-    &[INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, BOOLOID],
 );
 
 /// Sets the tasks aside until they are due.
@@ -122,8 +117,8 @@ fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
     let c = columns(&freed.iter().map(|(f, _)| *f).collect::<Vec<_>>());
     let due: Vec<Time> = freed.iter().map(|(_, due)| *due).collect();
     let added: Vec<(i32, Time)> = TO_SCHEDULED
-        .query(args![c.task_nos, due, c.tries, c.failures, c.dependencies, held_back], |row| {
-            (row.need(1), row.need(2))
+        .map((c.task_nos, due, c.tries, c.failures, c.dependencies, held_back), |(action_no, due)| {
+            (action_no, due)
         });
     if let Some(first) = freed.iter().map(|(_, due)| *due).min() {
         wake::due(first);
@@ -134,10 +129,9 @@ fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
     }
 }
 
-static TIMES: Statement = Statement::new(
+static TIMES: Statement<(&[i64], Time), (i64, Time)> = Statement::new(
     c"SELECT t.task_no, t.not_before FROM taskq.task t
        WHERE t.task_no = ANY ($1) AND t.not_before > $2",
-    &[INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// Makes the tasks ready, or sets them aside where their `not_before` lies ahead.
@@ -146,8 +140,7 @@ pub(crate) fn release(freed: Vec<Freed>, now: Time) {
         return;
     }
     let task_nos: Vec<i64> = freed.iter().map(|f| f.task_no).collect();
-    let mut later: std::collections::HashMap<i64, Time> =
-        TIMES.query(args![task_nos, now], |row| (row.need(1), row.need(2))).into_iter().collect();
+    let mut later: std::collections::HashMap<i64, Time> = TIMES.query((task_nos, now)).into_iter().collect();
     for f in &freed {
         if let Some(time) = f.not_before.filter(|time| *time > now) {
             let due = later.entry(f.task_no).or_insert(time);

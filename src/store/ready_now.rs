@@ -7,7 +7,7 @@ use crate::wake;
 /// The actions of those of the tasks with this value of the column of `task` that are ready.
 macro_rules! ready {
     ($of:literal) => {
-        Statement::typed(sql!(
+        Statement::new(sql!(
             "SELECT DISTINCT r.action_no
                FROM (SELECT t.task_no FROM taskq.task t WHERE t.",
             $of,

@@ -30,7 +30,7 @@ pub(crate) fn any_due(look: &Look, now: Time) -> bool {
 
 /// Waits for whoever is changing the same schedule.
 /// Name, cron, timezone, task, overlap, backfill, next_at, max_backfill.
-pub(crate) static SET: Statement<(&str, &str, &str, JsonText, &str, &str, Time, i32), Time> = Statement::typed(
+pub(crate) static SET: Statement<(&str, &str, &str, JsonText, &str, &str, Time, i32), Time> = Statement::new(
     c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at, max_backfill)
       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
       ON CONFLICT (name) DO UPDATE
@@ -41,22 +41,21 @@ pub(crate) static SET: Statement<(&str, &str, &str, JsonText, &str, &str, Time, 
       RETURNING s.next_at",
 );
 
-pub(crate) static REMOVE: Statement<&str> =
-    Statement::typed(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
+pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
 
 /// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
-pub(crate) static PAUSE: Statement<&str> = Statement::typed(
+pub(crate) static PAUSE: Statement<&str> = Statement::new(
     c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
        WHERE s.name = $1 AND s.paused_next_at IS NULL",
 );
 
-pub(crate) static RESUME: Statement<&str, Time> = Statement::typed(
+pub(crate) static RESUME: Statement<&str, Time> = Statement::new(
     c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
        WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
       RETURNING s.next_at",
 );
 
-pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement::typed(
+pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement::new(
     c"UPDATE taskq.schedule s
          SET next_at = $2, last_at = COALESCE($3, s.last_at), last_task_id = COALESCE($4, s.last_task_id),
              problem = $5
@@ -64,4 +63,4 @@ pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement
 );
 
 pub(crate) static NOTE_RUN: Statement<(&str, Time, &str)> =
-    Statement::typed(c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1");
+    Statement::new(c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1");

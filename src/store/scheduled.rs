@@ -30,7 +30,7 @@ pub(crate) fn first_due(look: &Look, of: impl Iterator<Item = (i32, Time)>, now:
 }
 
 /// Those with a later time of their own keep that.
-pub(crate) static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::typed(
+pub(crate) static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::new(
     c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
                                                         WHERE t.task_no = s.task_no))
        WHERE s.task_no = ANY ($1)
@@ -38,7 +38,7 @@ pub(crate) static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::typ
 );
 
 /// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`, one range per action, earliest first.
-pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed)> = Statement::typed(
+pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid

@@ -3,7 +3,7 @@
 use crate::pg::statement::Statement;
 
 /// Whoever executes a plan locks all tables that it names, also where there is nothing to read.
-static HOLD: Statement<()> = Statement::typed(
+static HOLD: Statement<()> = Statement::new(
     c"          SELECT FROM taskq.action WHERE false
       UNION ALL SELECT FROM taskq.action_setting WHERE false
       UNION ALL SELECT FROM taskq.task WHERE false

@@ -33,7 +33,7 @@ impl Change {
     }
 }
 
-static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], Time)> = Statement::typed(
+static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], Time)> = Statement::new(
     c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
       SELECT u.group_id, false, u.tasks, u.completed, u.aborted, '-infinity',
              CASE WHEN u.tasks > 0 THEN $5 ELSE 'infinity' END, '-infinity'
@@ -41,7 +41,7 @@ static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], Time)> = Statement::t
 );
 
 /// By the groups of tasks, which have to be looked up; those without one are left out.
-static APPEND_FOR: Statement<(&[i64], &[i64], &[i64], bool, Time), String> = Statement::typed(
+static APPEND_FOR: Statement<(&[i64], &[i64], &[i64], bool, Time), String> = Statement::new(
     c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
       SELECT t.group_id, false, 0, pg_catalog.sum(u.completed), pg_catalog.sum(u.aborted),
              CASE WHEN $4 THEN pg_catalog.date_bin('10 seconds', $5, '2000-01-01') ELSE '-infinity' END,
@@ -138,8 +138,8 @@ const MOST: i32 = 2000;
 const RECENT: i64 = 600_000_000;
 
 /// Takes rows that nobody else holds, and puts their sums in their place.
-static FOLD: Statement<(&str, i32, Time), i64> =
-    Statement::typed(c"WITH taken AS (
+static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
+    c"WITH taken AS (
         DELETE FROM taskq.group_tally d
          WHERE d.ctid = ANY (ARRAY(
                  SELECT g.ctid FROM taskq.group_tally g
@@ -157,7 +157,8 @@ static FOLD: Statement<(&str, i32, Time), i64> =
                                                   OR pg_catalog.sum(a.aborted) <> 0)
          GROUP BY t.span
         HAVING pg_catalog.sum(t.tasks) <> 0 OR pg_catalog.sum(t.completed) <> 0 OR pg_catalog.sum(t.aborted) <> 0)
-      SELECT pg_catalog.count(*) FROM taken");
+      SELECT pg_catalog.count(*) FROM taken",
+);
 
 /// Folds what there is of these groups; returns how many rows that took.
 ///
@@ -171,7 +172,7 @@ fn fold(groups: &BTreeSet<String>, now: Time) -> i64 {
     groups.iter().filter_map(taken).sum()
 }
 
-static UNFOLDED: Statement<i32, String> = Statement::typed(
+static UNFOLDED: Statement<i32, String> = Statement::new(
     c"SELECT x.group_id
         FROM (SELECT g.group_id FROM taskq.group_tally g WHERE NOT g.folded
                ORDER BY g.group_id LIMIT $1) AS x

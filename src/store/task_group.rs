@@ -4,17 +4,17 @@ use crate::pg::statement::Statement;
 
 /// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
 /// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.
-pub(crate) static SET_PAUSED: Statement<(&str, bool)> = Statement::typed(
+pub(crate) static SET_PAUSED: Statement<(&str, bool)> = Statement::new(
     c"INSERT INTO taskq.task_group AS g (group_id, paused) VALUES ($1, $2)
       ON CONFLICT (group_id) DO UPDATE SET paused = EXCLUDED.paused WHERE g.paused <> EXCLUDED.paused",
 );
 
 /// What was set for the group goes with it.
 pub(crate) static REMOVE: Statement<&str> =
-    Statement::typed(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
+    Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
 
 /// The row is changed first, so that whoever sets the same group comes after this call.
-pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::typed(
+pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::new(
     c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
       ON CONFLICT (group_id) DO UPDATE
          SET max_concurrency = COALESCE($2, CASE WHEN 'max_concurrency' = ANY ($4) THEN NULL

@@ -9,7 +9,7 @@ use crate::pg::statement::Statement;
 pub(crate) type Key = (String, String);
 
 /// The WHERE makes a row that is there already locked, and not written.
-static LOCK: Statement<(&[&str], &[&str], &[i64], Time), i64> = Statement::typed(
+static LOCK: Statement<(&[&str], &[&str], &[i64], Time), i64> = Statement::new(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, since)
       SELECT u.action, u.key, u.task_no, $4 FROM unnest($1, $2, $3) AS u(action, key, task_no)
       ON CONFLICT (action, key) DO UPDATE SET task_no = k.task_no WHERE false
@@ -37,7 +37,7 @@ pub(crate) struct Pointer<'a> {
     pub(crate) not_before: Option<Time>,
 }
 
-static POINT: Statement<(&[&str], &[&str], &[i64], &[i64], &[Time], &[Time])> = Statement::typed(
+static POINT: Statement<(&[&str], &[&str], &[i64], &[i64], &[Time], &[Time])> = Statement::new(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, behind_no, since, not_before)
       SELECT u.action, u.key, u.task_no, u.behind_no, u.since, u.not_before
         FROM unnest($1, $2, $3, $4, $5, $6) AS u(action, key, task_no, behind_no, since, not_before)
@@ -62,7 +62,7 @@ pub(crate) fn point(pointers: &[Pointer]) {
     ));
 }
 
-static RELEASE: Statement<(&[&str], &[&str], &[i64])> = Statement::typed(
+static RELEASE: Statement<(&[&str], &[&str], &[i64])> = Statement::new(
     c"DELETE FROM taskq.unique_key d
        WHERE d.ctid = ANY (ARRAY(
                SELECT k.ctid FROM unnest($1, $2, $3) AS u(action, key, task_no)
@@ -91,7 +91,7 @@ pub(crate) fn forget(gone: &[(Key, i64)]) {
 /// Rows behind a key that point to tasks that are gone, among the next so many. A number that is gone stays
 /// gone; and a row that is seen here was made together with its task, which an insertion under way would not
 /// have done yet: not to be called by one.
-static LEFT_BEHIND: Statement<(&str, &str), (String, String, i64)> = Statement::typed(
+static LEFT_BEHIND: Statement<(&str, &str), (String, String, i64)> = Statement::new(
     c"SELECT k.action, k.key, k.task_no
         FROM (SELECT k.action, k.key, k.task_no FROM taskq.unique_key k
                WHERE (k.action, k.key) > ($1, $2) ORDER BY k.action, k.key LIMIT 20) AS k

@@ -8,17 +8,17 @@
 
 use std::collections::HashSet;
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, INT8OID, ItemPointerData, TIMESTAMPTZOID};
+use pgrx::pg_sys::ItemPointerData;
 
 use super::holders;
 use crate::flow::actions::try_limits;
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, check_for_interrupts};
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::lease::{append, tidy};
-use crate::store::live::Live;
+use crate::store::live::{InRun, Live};
 use crate::store::slot;
 use crate::store::{aside, attempts, merge_key, ready};
 use crate::token::{in_pieces, nonce};
@@ -36,8 +36,9 @@ struct Elapsed {
 }
 
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, and asks the tasks. Locks nothing.
-static LOOK: Statement = Statement::new(
-    c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
+static LOOK: Statement<(Time, Time, i64, i32), (ItemPointerData, Time, i64, i64, Vec<i64>, Vec<i64>)> =
+    Statement::new(
+        c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
              ARRAY(SELECT r.task_no
                      FROM unnest(l.keeper_no || l.others) AS n(task_no)
                     CROSS JOIN LATERAL (
@@ -53,8 +54,7 @@ static LOOK: Statement = Statement::new(
         FROM taskq.lease l
        WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
        ORDER BY l.deadline, l.keeper_no LIMIT $4",
-    &[TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID],
-);
+    );
 
 /// How many leases one statement looks at, and one call.
 const WINDOW: usize = 200;
@@ -66,14 +66,17 @@ fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
     (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
-        let window: Vec<Elapsed> = LOOK.query(args![now, deadline, keeper, WINDOW as i32], |row| Elapsed {
-            row: row.need(1),
-            deadline: row.need(2),
-            keeper: row.need(3),
-            base: row.need(4),
-            overdue: row.need(5),
-            aside: row.need(6),
-        });
+        let window: Vec<Elapsed> = LOOK.map(
+            (now, deadline, keeper, WINDOW as i32),
+            |(row, deadline, keeper, base, overdue, aside)| Elapsed {
+                row,
+                deadline,
+                keeper,
+                base,
+                overdue,
+                aside,
+            },
+        );
         from = window.last().filter(|_| window.len() == WINDOW).map(|l| (l.deadline, l.keeper));
         Some(window)
     })
@@ -194,18 +197,16 @@ impl Elapsed {
 }
 
 /// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
-static LOCK: Statement = Statement::new(
+static LOCK: Statement<(&[i64], &[i64], Time), InRun> = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
          FOR UPDATE SKIP LOCKED",
-    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
-static KEYED: Statement = Statement::new(
+static KEYED: Statement<(&[i64], &[i64], Time), i64> = Statement::new(
     c"SELECT r.task_no FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
-    &[INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID],
 );
 
 /// Locks those of the tasks that are still overdue and in nobody else's hands, with all that the end of their tries
@@ -216,10 +217,8 @@ fn lock(held: &[(i64, i64)], now: Time) -> Vec<Live> {
     }
     let (mut keyed, mut locked): (Vec<i64>, Vec<Live>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in in_pieces(held.iter().copied()) {
-        keyed.extend(
-            KEYED.query(args![task_nos.as_slice(), nonces.as_slice(), now], |row| row.need::<i64>(1)),
-        );
-        locked.extend(LOCK.query(args![task_nos, nonces, now], Live::in_run));
+        keyed.extend(KEYED.query((task_nos.as_slice(), nonces.as_slice(), now)));
+        locked.extend(LOCK.map((task_nos, nonces, now), |InRun(live)| live));
     }
     if !keyed.is_empty() {
         locked.extend(holders::lock(keyed, now));
@@ -227,16 +226,14 @@ fn lock(held: &[(i64, i64)], now: Time) -> Vec<Live> {
     locked
 }
 
-static REQUEUE: Statement = Statement::new(
+static REQUEUE: Statement<&[i64], i32> = Statement::new(
     c"UPDATE taskq.run r
          SET grantable = true, limited = false, keyed = false,
              position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE r.task_no = ANY ($1)
       RETURNING r.action_no",
-    &[INT8ARRAYOID],
 );
-static REMOVE: Statement =
-    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)", &[INT8ARRAYOID]);
+static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// The try of each has ended: on to the next one, or to an abort if that was the last. Tells whether there were any.
 fn end_tries(locked: Vec<Live>, now: Time) -> bool {
@@ -263,10 +260,10 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
         let holders: Vec<i64> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
         merge_key::given_back(&holders);
         let left: Vec<i64> = left.iter().map(|l| l.task_no).collect();
-        ready::announce(&REQUEUE.query(args![left], |row| row.need(1)));
+        ready::announce(&REQUEUE.query(left));
     }
     if !exhausted.is_empty() {
-        REMOVE.execute(args![exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>()]);
+        REMOVE.execute(exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>());
         settle(
             exhausted.iter().map(|l| Ending::abort(l, Cause::Deadline, Some(timed_out(l)))).collect(),
             now,

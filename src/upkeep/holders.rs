@@ -13,19 +13,19 @@ use crate::pg::statement::Statement;
 use crate::store::live::{InRun, Live};
 use crate::store::merge_key::MergeKey;
 
-static RUN: Statement<(&[i64], Time), InRun> = Statement::typed(
+static RUN: Statement<(&[i64], Time), InRun> = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $2 AND r.keyed
          FOR UPDATE SKIP LOCKED",
 );
-static KEYS: Statement<&[i64], (i64, MergeKey)> = Statement::typed(
+static KEYS: Statement<&[i64], (i64, MergeKey)> = Statement::new(
     c"SELECT m.holder_no, m.action, m.group_id, m.key FROM taskq.merge_key m WHERE m.holder_no = ANY ($1)
          FOR NO KEY UPDATE SKIP LOCKED",
 );
 /// What is parked on behalf of each holder. Nothing comes to it any more: that takes the row of the key, or the task.
-static PARKED: Statement<(&[i64], &[&str], &[&str], &[&str]), (i64, i64)> = Statement::typed(
+static PARKED: Statement<(&[i64], &[&str], &[&str], &[&str]), (i64, i64)> = Statement::new(
     c"SELECT p.leader_no, p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT u.holder_no, p.task_no
@@ -34,9 +34,8 @@ static PARKED: Statement<(&[i64], &[&str], &[&str], &[&str]), (i64, i64)> = Stat
                             WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
                            OFFSET 0) AS p",
 );
-static LOCK_PARKED: Statement<&[i64], i64> = Statement::typed(
-    c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED",
-);
+static LOCK_PARKED: Statement<&[i64], i64> =
+    Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
 /// How often those are left out that cannot be had, before all are left alone.
 const ROUNDS: usize = 3;

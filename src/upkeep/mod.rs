@@ -15,14 +15,13 @@ pub(crate) mod steps;
 
 use elapsed::Looker;
 use low_ends::{Found, Starts};
-use pgrx::pg_sys::{BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID};
 
 use crate::claim::marks;
 use crate::claim::marks::Seen;
 use crate::flow::actions::Action;
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::pg::table;
 use crate::schedules;
 use crate::settle::fold;
@@ -176,8 +175,9 @@ pub(crate) fn fold_due(now: Time) -> bool {
 
 /// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
 /// look by himself before: actions with scheduled tasks, and 0 for deadlines and schedules.
-static LEFT_BEHIND: Statement = Statement::new(
-    c"SELECT a.action_no
+static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[i64], &[Time], Time), i32> =
+    Statement::new(
+        c"SELECT a.action_no
         FROM unnest($4, $5, $6, $7) AS a(action_no, highest, lowest, start)
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.lane = 0
                               AND r.grantable
@@ -195,18 +195,7 @@ static LEFT_BEHIND: Statement = Statement::new(
       (SELECT 0 FROM taskq.lease l WHERE l.deadline >= $9 AND l.deadline < $3 ORDER BY l.deadline LIMIT 1)
        UNION ALL
       (SELECT 0 FROM taskq.schedule s WHERE s.next_at < $3 ORDER BY s.next_at LIMIT 1)",
-    &[
-        INT4ARRAYOID,
-        BOOLOID,
-        TIMESTAMPTZOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT4ARRAYOID,
-        INT8ARRAYOID,
-        TIMESTAMPTZARRAYOID,
-        TIMESTAMPTZOID,
-    ],
-);
+    );
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
 /// something that is due before any sleeper looks again by himself (`later`, with the time it is now); 0 stands for what
@@ -217,13 +206,14 @@ pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) 
         return Vec::new();
     }
     let horizon = later.map(|now| Time(now.0 + wake::longest_sleep().as_micros() as i64));
-    let ranges = marks::ranges_of_look(action_nos).args();
+    let ranges = marks::ranges_of_look(action_nos);
+    let (of, highest, lowest, from) = ranges.columns();
     let starts = match later {
         Some(now) => low_ends::starts(action_nos, now),
         None => Starts::beginning(action_nos.len()),
     };
-    let starts = args![starts.scheduled, starts.lease];
-    LEFT_BEHIND.query(&[args![action_nos, ready, horizon], &ranges[..], starts].concat(), |row| row.need(1))
+    let (due, lease) = (starts.scheduled, starts.lease);
+    LEFT_BEHIND.query((action_nos, ready, horizon, of, highest, lowest, from, due, lease))
 }
 
 /// Notes whether a look that has found nothing leaves out tasks that are ready as far as a snapshot can tell: others hold
@@ -237,7 +227,7 @@ pub(crate) fn note_passed_over(actions: &[Action]) {
 
 /// Leases from $2 to $3: further on there may be many dead entries, of tasks that came back in time. What is before $4
 /// and $5 is dead.
-static NEXT: Statement = Statement::new(
+static NEXT: Statement<(&[i32], Time, Time, Time, &[Time]), Option<Time>> = Statement::new(
     c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l
                      WHERE l.deadline > $2 AND l.deadline >= $4 AND l.deadline <= $3
                      ORDER BY l.deadline LIMIT 1),
@@ -246,7 +236,6 @@ static NEXT: Statement = Statement::new(
                      CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s
                                           WHERE s.action_no = a.action_no AND s.due > $2 AND s.due >= a.start
                                           ORDER BY s.due LIMIT 1) AS s))",
-    &[INT4ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZARRAYOID],
 );
 
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
@@ -259,9 +248,7 @@ pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> 
     let now = clock::now();
     let until = Time(now.0.saturating_add(AHEAD));
     let starts = low_ends::starts(action_nos, now);
-    let due: Option<Time> = NEXT
-        .first(args![action_nos, from, until, starts.lease, starts.scheduled], |row| row.get(1))
-        .flatten();
+    let due: Option<Time> = NEXT.first((action_nos, from, until, starts.lease, starts.scheduled)).flatten();
     due.into_iter().chain(schedules::next_after(from)).min()
 }
 

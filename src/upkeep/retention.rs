@@ -4,12 +4,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID, TIMESTAMPTZOID};
-
 use super::{STEP, low_ends};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::in_transaction_block;
-use crate::pg::statement::{Statement, args, sql};
+use crate::pg::statement::{Statement, sql};
 use crate::state::Outcome;
 use crate::store::ends::uncounted;
 use crate::store::merge_key::{self, MergeKey};
@@ -17,34 +15,32 @@ use crate::store::slot;
 use crate::store::{attempts, before_commit, live, progress, tally, unique_key};
 
 /// Walks `settled_expires_idx`.
-static EXPIRED: Statement = Statement::new(
+static EXPIRED: Statement<(Time, i32, Time), (i64, i8)> = Statement::new(
     c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at >= $3 AND s.expires_at <= $1
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-    &[TIMESTAMPTZOID, INT4OID, TIMESTAMPTZOID],
 );
-static REMOVE_SETTLED: Statement = Statement::new(
-    sql!(
-        "WITH gone AS (
+static REMOVE_SETTLED: Statement<&[i64]> = Statement::new(sql!(
+    "WITH gone AS (
         DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
         RETURNING s.settled_at, s.action_no, s.code, s.cause),
       ",
-        uncounted!("gone"),
-        "
+    uncounted!("gone"),
+    "
       SELECT"
-    ),
-    &[INT8ARRAYOID],
-);
-static REMOVE_EDGES_AFTER: Statement =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)", &[INT8ARRAYOID]);
-static REMOVE_EDGES_RUN: Statement =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
+));
+static REMOVE_EDGES_AFTER: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
+static REMOVE_EDGES_RUN: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
 /// The action is looked up only for those that have a key.
-static REMOVE_TASKS: Statement = Statement::new(
+static REMOVE_TASKS: Statement<
+    &[i64],
+    (i64, Option<String>, Option<String>, Option<String>, Option<String>),
+> = Statement::new(
     c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
       RETURNING t.task_no, t.group_id, t.merge_key, t.unique_key,
                 CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
-    &[INT8ARRAYOID],
 );
 
 /// What tasks that have gone held.
@@ -73,19 +69,18 @@ pub(crate) fn remove_tasks(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: 
 pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
     let mut gone =
         Gone { count: 0, grouped: Vec::new(), merge_keys: BTreeSet::new(), unique_keys: Vec::new() };
-    REMOVE_TASKS.query(args![task_nos], |row| {
+    REMOVE_TASKS.map(task_nos, |(task_no, group_id, merge_key, unique_key, action)| {
         gone.count += 1;
-        let group: Option<String> = row.get(2);
-        let action: Option<String> = row.get(5);
-        let merge_key: Option<String> = row.get(3);
+        let group: Option<String> = group_id;
+        let merge_key: Option<String> = merge_key;
         gone.merge_keys.extend(
             action.as_deref().and_then(|action| MergeKey::of(action, group.as_deref(), merge_key.as_deref())),
         );
         if let Some(group) = group {
-            gone.grouped.push((row.need(1), group));
+            gone.grouped.push((task_no, group));
         }
-        if let (Some(key), Some(action)) = (row.get::<String>(4), action) {
-            gone.unique_keys.push(((action, key), row.need::<i64>(1)));
+        if let (Some(key), Some(action)) = (unique_key, action) {
+            gone.unique_keys.push(((action, key), task_no));
         }
     });
     unique_key::forget(&gone.unique_keys);
@@ -127,9 +122,7 @@ pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> usize {
 /// dependency that somebody else is removing is left for later.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
     let mut ends: HashMap<i64, Outcome> = EXPIRED
-        .query(args![now, bound.min(MOST) as i32, start], |row| {
-            (row.need(1), Outcome::from_stored(row.need(2)))
-        })
+        .map((now, bound.min(MOST) as i32, start), |(task_no, code)| (task_no, Outcome::from_stored(code)))
         .into_iter()
         .collect();
     if ends.is_empty() {
@@ -142,10 +135,10 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
     }
     let task_nos: Vec<i64> = ends.keys().copied().collect();
     if edges.any {
-        REMOVE_EDGES_AFTER.execute(args![task_nos.as_slice()]);
-        REMOVE_EDGES_RUN.execute(args![task_nos.as_slice()]);
+        REMOVE_EDGES_AFTER.execute(task_nos.as_slice());
+        REMOVE_EDGES_RUN.execute(task_nos.as_slice());
     }
-    REMOVE_SETTLED.execute(args![task_nos.as_slice()]);
+    REMOVE_SETTLED.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
     remove_tasks(&task_nos, &ends, now);

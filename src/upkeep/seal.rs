@@ -32,18 +32,17 @@ pub(crate) const PATIENCE: i64 = 10_000_000;
 const LONG: i64 = 60_000_000;
 
 static LOOK: Statement<(), State> =
-    Statement::typed(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e");
-static LOCK: Statement<(Time, Time, i64)> = Statement::typed(
+    Statement::new(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e");
+static LOCK: Statement<(Time, Time, i64)> = Statement::new(
     c"SELECT FROM taskq.seal e
        WHERE e.until = $1 AND e.mark_at IS NOT DISTINCT FROM $2 AND e.mark_xid IS NOT DISTINCT FROM $3
          FOR UPDATE SKIP LOCKED",
 );
-static MARK: Statement<(Time, i64)> =
-    Statement::typed(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
+static MARK: Statement<(Time, i64)> = Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
 
 /// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is told. `ended` is also
 /// what went before it was sealed. What settled before $7 is not told apart by time any more.
-static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::typed(
+static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::new(
     c"WITH part AS MATERIALIZED (
         SELECT s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s
          WHERE s.settled_at >= $1 AND s.settled_at < $2 ORDER BY s.settled_at LIMIT $3),
@@ -82,7 +81,7 @@ static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = State
 
 /// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become minutes, and the
 /// rest one row per action, code and cause. Only rows that this changes are touched.
-static FOLD: Statement<(Time, Time)> = Statement::typed(
+static FOLD: Statement<(Time, Time)> = Statement::new(
     c"WITH rows AS MATERIALIZED (
         SELECT x.ctid AS version, x.place, x.place <> x.span OR pg_catalog.count(*)
                    OVER (PARTITION BY x.place, x.action_no, x.code, x.cause) > 1 AS changes
@@ -105,7 +104,7 @@ static FOLD: Statement<(Time, Time)> = Statement::typed(
 );
 /// Nothing is sealed any more. What there is in `end_tally` means nothing then, and is taken along as its spans are sealed again.
 static BEGIN_ANEW: Statement<()> =
-    Statement::typed(c"UPDATE taskq.seal e SET until = '-infinity', mark_at = NULL, mark_xid = NULL");
+    Statement::new(c"UPDATE taskq.seal e SET until = '-infinity', mark_at = NULL, mark_xid = NULL");
 
 /// What there is to do.
 enum Work {

@@ -1,13 +1,11 @@
 //! Upkeep for quiet times, when nobody claims tasks: step by step, each kind by itself.
 
-use pgrx::pg_sys::TIMESTAMPTZOID;
-
 use super::elapsed::Looker;
 use super::{STEP, due, elapsed, retention, seal};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
 use crate::store::tally;
@@ -26,7 +24,7 @@ pub(crate) struct Step {
 }
 
 /// Actions that have something due: from one to the next along the index, not by way of all actions.
-static DUE_ACTIONS: Statement = Statement::new(
+static DUE_ACTIONS: Statement<Time, i32> = Statement::new(
     c"WITH RECURSIVE actions AS (
         (SELECT s.action_no FROM taskq.scheduled s ORDER BY s.action_no LIMIT 1)
         UNION ALL
@@ -35,7 +33,6 @@ static DUE_ACTIONS: Statement = Statement::new(
           FROM actions AS a WHERE a.action_no IS NOT NULL)
       SELECT a.action_no FROM actions AS a
        WHERE EXISTS (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no AND s.due <= $1 OFFSET 0)",
-    &[TIMESTAMPTZOID],
 );
 
 /// A bounded step of one kind. What other transactions hold is left to them. Marks for sealing have to be so old.
@@ -49,7 +46,7 @@ pub(crate) fn step(kind: &str, patience: i64, now: Time) -> Result<Step> {
             Step { done, more: done && looked.more }
         }
         "due tasks" => {
-            let action_nos: Vec<i32> = DUE_ACTIONS.query(args![now], |row| row.need(1));
+            let action_nos: Vec<i32> = DUE_ACTIONS.query(now);
             if action_nos.is_empty() {
                 return Ok(until_done(false));
             }
@@ -71,7 +68,7 @@ pub(crate) fn step(kind: &str, patience: i64, now: Time) -> Result<Step> {
 }
 
 /// Low ends of indexes; of `scheduled`, that of each action. Deferred signals should not be there at all.
-static NEXT: Statement = Statement::new(
+static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
     c"WITH RECURSIVE actions AS (
         (SELECT s.action_no, s.due FROM taskq.scheduled s ORDER BY s.action_no, s.due LIMIT 1)
         UNION ALL
@@ -82,13 +79,12 @@ static NEXT: Statement = Statement::new(
       SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline <= $2 ORDER BY l.deadline LIMIT 1),
                    (SELECT pg_catalog.min(a.due) FROM actions AS a),
                    CASE WHEN EXISTS (SELECT FROM taskq.signal) THEN $1 END)",
-    &[TIMESTAMPTZOID, TIMESTAMPTZOID],
 );
 
 /// When something will be due, retention aside, if nobody commits anything. Of deadlines, only those before the worker
 /// looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = Time(now.0.saturating_add(i64::from(guc::maintenance_interval()) * 1_000));
-    let due: Option<Time> = NEXT.first(args![now, latest], |row| row.get(1)).flatten();
+    let due: Option<Time> = NEXT.first((now, latest)).flatten();
     due.into_iter().chain(schedules::next_at()).min()
 }

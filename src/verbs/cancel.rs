@@ -31,7 +31,7 @@ fn taskq_cancel_tasks(
 }
 
 /// Walks all that is not settled; those that were inserted first come first.
-static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), i64> = Statement::typed_each_time(sql!(
+static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), i64> = Statement::planned_each_time(sql!(
     "SELECT t.task_no
            FROM (SELECT r.task_no FROM taskq.run r
                  UNION ALL SELECT b.task_no FROM taskq.blocked b

@@ -30,10 +30,10 @@ fn taskq_delay_workgroup(
 }
 
 static BEFORE: Statement<&str, Time> =
-    Statement::typed(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
+    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
 /// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
 /// see `store::order`.
-static SET_ASIDE: Statement<(&str, Time), i64> = Statement::typed(
+static SET_ASIDE: Statement<(&str, Time), i64> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
          AND s.held_back AND s.due > $2

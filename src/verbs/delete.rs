@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::datum::TimestampWithTimeZone;
-use pgrx::pg_sys::{INT4OID, INT8ARRAYOID};
 use pgrx::prelude::*;
 
-use super::filter::{self, Filter, on_ends, on_tasks};
+use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args, sql};
+use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{fold, propagate, release_or_complete, store};
 use crate::state::Outcome;
@@ -49,8 +48,7 @@ fn taskq_delete_tasks(
         match filter.only_ids()? {
             Some(ids) => restartable(|| delete(&ids, clock::now())),
             None => {
-                let matching: Vec<(i64, bool)> =
-                    MATCHING.query(&filter.args(), |row| (row.need(1), row.need(2)));
+                let matching: Vec<(i64, bool)> = MATCHING.query(filter.given());
                 rights::check_tasks(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
                 restartable(|| Ok(delete_matching(&matching, clock::now())))
             }
@@ -59,7 +57,7 @@ fn taskq_delete_tasks(
 }
 
 /// Walks all tasks that nobody owns, and tells which are settled; those that were inserted first come first.
-static MATCHING: Statement = Statement::planned_each_time(
+static MATCHING: Statement<Filters, (i64, bool)> = Statement::planned_each_time(
     sql!(
         "SELECT t.task_no, s.task_no IS NOT NULL
            FROM taskq.task t
@@ -73,7 +71,6 @@ static MATCHING: Statement = Statement::planned_each_time(
           ORDER BY t.task_no
           LIMIT $8"
     ),
-    filter::TYPES,
 );
 
 /// Deletes what a filter has found, but for what has begun, or come back to life, since.
@@ -127,20 +124,17 @@ pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, no
     deleted
 }
 
-static REMOVE_SETTLED: Statement = Statement::new(
-    sql!(
-        "WITH gone AS (
+static REMOVE_SETTLED: Statement<&[i64], (i64, i8)> = Statement::new(sql!(
+    "WITH gone AS (
         DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
         RETURNING s.task_no, s.settled_at, s.action_no, s.code, s.cause),
       ",
-        uncounted!("gone"),
-        "
+    uncounted!("gone"),
+    "
       SELECT g.task_no, g.code FROM gone AS g"
-    ),
-    &[INT8ARRAYOID],
-);
-static REMOVE_EDGES_RUN: Statement =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)", &[INT8ARRAYOID]);
+));
+static REMOVE_EDGES_RUN: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
 
 /// Removes the rows of one wave; how many tasks there were.
 fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
@@ -148,36 +142,33 @@ fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
     let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
     merge_key::given_back(&holders);
     let ends = REMOVE_SETTLED
-        .query(args![wave], |row| (row.need(1), Outcome::from_stored(row.need(2))))
+        .map(wave, |(task_no, code)| (task_no, Outcome::from_stored(code)))
         .into_iter()
         .collect();
     progress::forget(wave);
     attempts::forget(wave);
     live::lock_edges_of(wave);
-    REMOVE_EDGES_RUN.execute(args![wave]);
+    REMOVE_EDGES_RUN.execute(wave);
     for task_no in wave {
         wake::settled(*task_no);
     }
     remove_tasks(wave, &ends, now)
 }
 
-static REMOVE_EDGES_AFTER: Statement = Statement::new(
+static REMOVE_EDGES_AFTER: Statement<&[i64], (i64, i64)> = Statement::new(
     c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",
-    &[INT8ARRAYOID],
 );
-static LOWER: Statement = Statement::new(
+static LOWER: Statement<(&[i64], i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b
          SET remaining = b.remaining - $2, dependencies = b.dependencies - $3, failures = b.failures - $4
        WHERE b.task_no = ANY ($1)",
-    &[INT8ARRAYOID, INT4OID, INT4OID, INT4OID],
 );
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
 /// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
 fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<Live> {
     let mut losses: BTreeMap<i64, Waits> = BTreeMap::new();
-    for (after, run) in REMOVE_EDGES_AFTER.query(args![wave], |row| (row.need::<i64>(1), row.need::<i64>(2)))
-    {
+    for (after, run) in REMOVE_EDGES_AFTER.query(wave) {
         let loss = losses.entry(run).or_default();
         loss.all += 1;
         match outcomes.get(&after) {
@@ -213,7 +204,7 @@ fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<
         }
     }
     for (loss, task_nos) in lowered {
-        LOWER.execute(args![task_nos, loss.unsettled, loss.all, loss.failed]);
+        LOWER.execute((task_nos, loss.unsettled, loss.all, loss.failed));
     }
     live::remove(&free);
     for row in &mut free {

@@ -69,7 +69,7 @@ fn taskq_add_dependencies(
 }
 
 /// Every stored edge between the given ends, with its condition.
-static STORED: Statement<&[i64], (i64, i64, i8)> = Statement::typed(
+static STORED: Statement<&[i64], (i64, i64, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
 

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 
 use pgrx::datum::{Interval, Uuid};
-use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use super::args::pairs;
 use crate::error::{Refusal, Result, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::rows::Rows;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
@@ -32,12 +31,12 @@ fn taskq_extend_tasks_ownership(
 
 /// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
 /// whose deadline has passed.
-static LOCK: Statement<(&[i64], &[i64])> = Statement::typed(
+static LOCK: Statement<(&[i64], &[i64])> = Statement::new(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
        ORDER BY r.task_no FOR NO KEY UPDATE",
 );
 /// With the deadlines that were: a look at the rows, which locks them, has these.
-static EXTEND: Statement<(&[i64], &[i64], Time, &str), (i64, i64, Time)> = Statement::typed(
+static EXTEND: Statement<(&[i64], &[i64], Time, &str), (i64, i64, Time)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
         FROM (SELECT o.task_no, o.deadline FROM taskq.run o
                WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
@@ -103,8 +102,24 @@ fn extend(
         .collect())
 }
 
+record! {
+    /// A row of [`LATE`].
+    struct InQueue {
+        task_no: i64,
+        nonce: i64,
+        action: String,
+        /// Limits: of the action, of each group of it, of the group.
+        of_action: Option<i32>,
+        merge_key: Option<String>,
+        /// Empty: none.
+        group: String,
+        per_group: Option<i32>,
+        of_group: Option<i32>,
+    }
+}
+
 /// Tasks back in the queue because their deadline passed, and granted to nobody since.
-static LATE: Statement = Statement::new(
+static LATE: Statement<(&[i64], &[i64]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
         FROM taskq.run r
@@ -113,9 +128,8 @@ static LATE: Statement = Statement::new(
         LEFT JOIN taskq.action_setting s ON s.name = a.name
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND (r.grantable OR r.aside IS NOT NULL)
        ORDER BY r.task_no FOR NO KEY UPDATE OF r",
-    &[INT8ARRAYOID, INT8ARRAYOID],
 );
-static HOLD: Statement<(i64, Time, &str, bool)> = Statement::typed(
+static HOLD: Statement<(i64, Time, &str, bool)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
        WHERE r.task_no = $1",
 );
@@ -123,26 +137,8 @@ static HOLD: Statement<(i64, Time, &str, bool)> = Statement::typed(
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
 fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)> {
-    let read = |row: Row| {
-        let (action, group): (String, String) = (row.need(3), row.need(6));
-        let of_group = |limit: fn(&str, &str) -> Limit| (!group.is_empty()).then(|| limit(&action, &group));
-        let limits = [
-            (Some(Limit::of_action(&action)), row.get(4)),
-            (of_group(Limit::per_group), row.get(7)),
-            (of_group(|_, group| Limit::of_group(group)), row.get(8)),
-        ];
-        Late {
-            task_no: row.need(1),
-            nonce: row.need(2),
-            key: MergeKey::of(&action, Some(&group), row.get::<String>(5).as_deref()),
-            asks: limits
-                .into_iter()
-                .filter_map(|(limit, most)| Some(Ask { limit: limit?, most: most?, wanted: 1 }))
-                .collect(),
-        }
-    };
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
-    let look = |(task_nos, nonces)| LATE.query(args![task_nos, nonces], read);
+    let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), Late::from);
     let rows: Vec<Late> = pieces.into_iter().flat_map(look).collect();
     // Others may have found a slot locked that is not used in the end, or could not make one meanwhile.
     rows.iter().flat_map(|late| &late.asks).for_each(|ask| slot::wake(&ask.limit));
@@ -168,6 +164,27 @@ struct Late {
     nonce: i64,
     key: Option<MergeKey>,
     asks: Vec<Ask>,
+}
+
+impl From<InQueue> for Late {
+    fn from(row: InQueue) -> Late {
+        let InQueue { action, group, .. } = &row;
+        let of_group = |limit: fn(&str, &str) -> Limit| (!group.is_empty()).then(|| limit(action, group));
+        let limits = [
+            (Some(Limit::of_action(action)), row.of_action),
+            (of_group(Limit::per_group), row.per_group),
+            (of_group(|_, group| Limit::of_group(group)), row.of_group),
+        ];
+        Late {
+            task_no: row.task_no,
+            nonce: row.nonce,
+            key: MergeKey::of(action, Some(group), row.merge_key.as_deref()),
+            asks: limits
+                .into_iter()
+                .filter_map(|(limit, most)| Some(Ask { limit: limit?, most: most?, wanted: 1 }))
+                .collect(),
+        }
+    }
 }
 
 impl Late {

@@ -2,11 +2,10 @@
 //! `delete_tasks`.
 
 use pgrx::datum::TimestampWithTimeZone;
-use pgrx::pg_sys::{CHARARRAYOID, INT4OID, Oid, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
 
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
-use crate::pg::statement::{Arg, args};
+use crate::pg::statement::Given;
 use crate::state::Cause;
 use crate::words::words;
 
@@ -29,18 +28,18 @@ macro_rules! on_ends {
 }
 pub(super) use {on_ends, on_tasks};
 
-/// The types of the arguments of a statement that finds what a filter is about: [`Filter::args`]. $4 is the pattern of
-/// the status, $8 the limit.
-pub(super) const TYPES: &[Oid] = &[
-    TEXTARRAYOID,
-    TEXTARRAYOID,
-    TEXTARRAYOID,
-    TEXTOID,
-    CHARARRAYOID,
-    TIMESTAMPTZOID,
-    TIMESTAMPTZOID,
-    INT4OID,
-];
+/// What a statement takes that finds what a filter is about, see [`Filter::given`]: ids, actions, groups, $4 the pattern of
+/// the status, causes, since and until when they settled, how many at most.
+pub(super) type Filters = (
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static str,
+    &'static [i8],
+    Time,
+    Time,
+    i32,
+);
 
 /// What is `None` does not filter.
 #[derive(Default)]
@@ -82,11 +81,9 @@ impl<'a> Filter<'a> {
         })
     }
 
-    /// For a statement with [`TYPES`].
-    pub(super) fn args(self) -> [Arg; 8] {
+    pub(super) fn given(self) -> impl Given<Filters> {
         let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = self;
-        let args: &[Arg; 8] = args![task_ids, actions, groups, status_like, causes, since, until, max_tasks];
-        *args
+        (task_ids, actions, groups, status_like, causes, since, until, max_tasks)
     }
 
     /// Whether it asks for more of a task than its id.

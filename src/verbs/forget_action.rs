@@ -12,20 +12,20 @@ use crate::pg::statement::Statement;
 use crate::store::actions;
 use crate::store::slot;
 
-static NUMBERS: Statement<&str, i32> = Statement::typed(
+static NUMBERS: Statement<&str, i32> = Statement::new(
     c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten
        ORDER BY a.action_no FOR UPDATE",
 );
 static IS_SET: Statement<&str, bool> =
-    Statement::typed(c"SELECT true FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE");
+    Statement::new(c"SELECT true FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE");
 
 /// Looks through all tasks: there is no index on their actions, and nobody forgets names often.
 static TASK: Statement<&[i32], String> =
-    Statement::typed_each_time(c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1");
-static SCHEDULE: Statement<&str, String> = Statement::typed_each_time(
+    Statement::planned_each_time(c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1");
+static SCHEDULE: Statement<&str, String> = Statement::planned_each_time(
     c"SELECT s.name FROM taskq.schedule s WHERE s.task ->> 'action' = $1 ORDER BY s.name LIMIT 1",
 );
-static UNSET: Statement<&str> = Statement::typed(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+static UNSET: Statement<&str> = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
 
 /// `taskq.forget_action(action) -> void`
 #[pg_extern(sql = "")]

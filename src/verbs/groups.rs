@@ -70,7 +70,7 @@ fn taskq_reset_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| known(group_id).and_then(|group| restartable(|| reset(group, clock::now()))))
 }
 
-static KNOWN: Statement<&str, bool> = Statement::typed(
+static KNOWN: Statement<&str, bool> = Statement::new(
     c"SELECT EXISTS (SELECT FROM taskq.task t WHERE t.group_id = $1)
           OR EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = $1)",
 );
@@ -93,7 +93,7 @@ fn members_of_interest(group: &str) -> impl Iterator<Item = i64> {
 }
 
 static MEMBERS: Statement<&str, i64> =
-    Statement::typed(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
 
 fn members(group: &str) -> Vec<i64> {
     MEMBERS.query(group)
@@ -103,7 +103,7 @@ fn set_paused(group: &str, paused: bool) -> bool {
     task_group::SET_PAUSED.execute((group, paused)) > 0
 }
 
-static PENDING: Statement<&str, i64> = Statement::typed(
+static PENDING: Statement<&str, i64> = Statement::new(
     c"SELECT pg_catalog.count(*) FROM taskq.task t
        WHERE t.group_id = $1
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)
@@ -115,7 +115,7 @@ fn pending(group: &str) -> i64 {
 }
 
 static PAUSED: Statement<&str, bool> =
-    Statement::typed(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
+    Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
 /// What was parked under the group comes back to the end of its priority, in its old order.
 fn resume(group: &str) -> i64 {
@@ -132,7 +132,7 @@ fn resume(group: &str) -> i64 {
 }
 
 static LOCK: Statement<&str> =
-    Statement::typed(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
+    Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
 /// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
@@ -166,11 +166,10 @@ fn delete(group: &str) -> Result<i64> {
     Ok(deleted)
 }
 
-static SEEDS: Statement<&str, i64> = Statement::typed(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no",
-);
+static SEEDS: Statement<&str, i64> =
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no");
 static FORGET_REPORTS: Statement<&[i64]> =
-    Statement::typed(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)");
+    Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)");
 
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.

@@ -4,19 +4,19 @@
 use std::cell::Cell;
 
 use pgrx::datum::{AnyElement, Interval};
-use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use crate::claim::left_out::LeftOut;
 use crate::claim::{Grant, Request, claim, lanes};
 use crate::error::{Refusal, Result, required};
 use crate::flow::actions::{self, Action};
+use crate::pg::arg::Arg;
 use crate::pg::board;
 use crate::pg::clock::{self, Time};
 use crate::pg::json::{Json, JsonText};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
-use crate::pg::statement::{Arg, Statement, args};
+use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::commit;
 use crate::spec::check_interval;
@@ -422,7 +422,7 @@ pub(crate) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>>
 /// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;
 /// what is larger is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
 /// 700 kB cannot be more than 200 MB.
-static RESULTS: Statement = Statement::new(
+static RESULTS: Statement<&[i64], (i64, Option<JsonText>)> = Statement::new(
     c"SELECT u.task_no,
              CASE WHEN z.size <= 200000000 THEN COALESCE(r.results, '[]') END
         FROM pg_catalog.unnest($1) AS u(task_no)
@@ -443,7 +443,6 @@ static RESULTS: Statement = Statement::new(
                JOIN taskq.task t ON t.task_no = d.after_no
                JOIN taskq.action a ON a.action_no = t.action_no
               WHERE d.run_no = u.task_no AND z.size <= 200000000 OFFSET 0) AS r ON true",
-    &[INT8ARRAYOID],
 );
 
 fn fetch_results(grants: &mut [Grant]) {
@@ -452,7 +451,7 @@ fn fetch_results(grants: &mut [Grant]) {
     }
     let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
     let mut results: std::collections::HashMap<i64, Option<JsonText>> =
-        RESULTS.query(args![task_nos], |row| (row.need(1), row.get(2))).into_iter().collect();
+        RESULTS.query(task_nos).into_iter().collect();
     for grant in grants {
         grant.results = results.remove(&grant.task_no).flatten();
     }

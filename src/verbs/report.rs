@@ -28,8 +28,8 @@ fn taskq_report_status(
 /// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
 /// processes do not wait for each other's rows but the one in `progress`.
 static HELD: Statement<(i64, i64), bool> =
-    Statement::typed(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
-static REPORT: Statement<(i64, &str, f64, JsonText)> = Statement::typed(
+    Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
+static REPORT: Statement<(i64, &str, f64, JsonText)> = Statement::new(
     c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
       ON CONFLICT (task_no) DO UPDATE
          SET status = COALESCE(EXCLUDED.status, p.status),

@@ -3,7 +3,7 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::filter::{self, Filter, on_ends, on_tasks};
+use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::error::Result;
 use crate::pg::clock;
 use crate::pg::statement::{Statement, sql};
@@ -42,24 +42,21 @@ fn taskq_retry_tasks(
 
 /// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
 /// ended first come first.
-static MATCHING: Statement = Statement::planned_each_time(
-    sql!(
-        "SELECT t.task_no
+static MATCHING: Statement<Filters, i64> = Statement::planned_each_time(sql!(
+    "SELECT t.task_no
            FROM taskq.settled s
            JOIN taskq.task t ON t.task_no OPERATOR(taskq.===) s.task_no
           WHERE s.code = 'a'
             AND ",
-        on_tasks!(),
-        "
+    on_tasks!(),
+    "
             AND ($4 IS NULL OR s.status LIKE $4)
             AND ",
-        on_ends!(),
-        "
+    on_ends!(),
+    "
           ORDER BY s.settled_at, s.task_no
           LIMIT $8"
-    ),
-    filter::TYPES,
-);
+));
 
 /// Given nothing but ids, a task that cannot come back is a refusal; a filter passes it over.
 fn retry(filter: Filter) -> Result<i64> {
@@ -69,7 +66,7 @@ fn retry(filter: Filter) -> Result<i64> {
         rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
         return restartable(|| revive(&task_nos, Unrevivable::Refuse, now));
     }
-    let task_nos: Vec<i64> = MATCHING.query(&filter.args(), |row| row.need(1));
+    let task_nos: Vec<i64> = MATCHING.query(filter.given());
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| revive(&task_nos, Unrevivable::Leave, now))
 }

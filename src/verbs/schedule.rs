@@ -120,9 +120,9 @@ fn taskq_unschedule(name: Option<&str>) {
 }
 
 static KNOWN: Statement<&str, bool> =
-    Statement::typed(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)");
+    Statement::new(c"SELECT EXISTS (SELECT FROM taskq.schedule s WHERE s.name = $1)");
 
-static ACTION: Statement<&str, Option<String>> = Statement::typed(
+static ACTION: Statement<&str, Option<String>> = Statement::new(
     c"SELECT s.task OPERATOR(pg_catalog.->>) 'action' FROM taskq.schedule s WHERE s.name = $1",
 );
 

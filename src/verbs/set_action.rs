@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use pgrx::datum::{AnyElement, Interval};
-use pgrx::pg_sys::{BOOLOID, INT4OID, INTERVALOID, JSONBOID, TEXTARRAYOID, TEXTOID};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
 use crate::flow::rates;
 use crate::pg::json::JsonText;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::pg::throw::notice;
 use crate::spec::backoff::Backoff;
 use crate::spec::{check_interval, check_name};
@@ -144,11 +143,18 @@ struct Settings<'a> {
 
 /// Makes the row if need be; waits for whoever is setting the same action.
 static ENSURE: Statement<&str> =
-    Statement::typed(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
-static LOCK: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::typed(
+    Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
+static LOCK: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::new(
     c"SELECT s.rate_limit, s.rate_period FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE",
 );
-static SET: Statement = Statement::new(
+/// name, max_tries, max_duration, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
+/// max_timeouts, clear; retention_aborted, fair, max_per_group.
+#[rustfmt::skip]
+type Columns = (
+    &'static str, i32, Interval, JsonText, i32, i32, Interval, Interval, bool, &'static str, i32, &'static [&'static str],
+    Interval, bool, i32,
+);
+static SET: Statement<Columns, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
     c"UPDATE taskq.action_setting s
          SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
              max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
@@ -169,23 +175,6 @@ static SET: Statement = Statement::new(
                                                 ELSE s.max_per_group END)
        WHERE s.name = $1
       RETURNING s.max_concurrency, s.rate_limit, s.max_per_group",
-    &[
-        TEXTOID,
-        INT4OID,
-        INTERVALOID,
-        JSONBOID,
-        INT4OID,
-        INT4OID,
-        INTERVALOID,
-        INTERVALOID,
-        BOOLOID,
-        TEXTOID,
-        INT4OID,
-        TEXTARRAYOID,
-        INTERVALOID,
-        BOOLOID,
-        INT4OID,
-    ],
 );
 fn set_action(settings: &Settings) -> Result<()> {
     let name = settings.name;
@@ -198,27 +187,24 @@ fn set_action(settings: &Settings) -> Result<()> {
             "A rate needs both: how many, and over what time.",
         ));
     }
-    let set: Option<[Option<i32>; 3]> = SET.first(
-        args![
-            name,
-            settings.max_tries,
-            settings.max_duration,
-            settings.backoff.clone(),
-            settings.max_concurrency,
-            settings.rate_limit,
-            settings.rate_period,
-            settings.retention,
-            settings.notify,
-            settings.on_timeout,
-            settings.max_timeouts,
-            settings.clear.clone(),
-            settings.retention_aborted,
-            settings.fair,
-            settings.max_per_group,
-        ],
-        |row| [1, 2, 3].map(|n| row.get(n)),
-    );
-    let [max_concurrency, rate_limit, max_per_group] = set.unwrap_or_default();
+    let set = SET.first((
+        name,
+        settings.max_tries,
+        settings.max_duration,
+        settings.backoff.clone(),
+        settings.max_concurrency,
+        settings.rate_limit,
+        settings.rate_period,
+        settings.retention,
+        settings.notify,
+        settings.on_timeout,
+        settings.max_timeouts,
+        settings.clear.clone(),
+        settings.retention_aborted,
+        settings.fair,
+        settings.max_per_group,
+    ));
+    let (max_concurrency, rate_limit, max_per_group) = set.unwrap_or_default();
     if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
         resize_slots(name, max_concurrency);
     }
@@ -250,7 +236,7 @@ fn seat_groups(name: &str, most: i32) {
 }
 
 static SET_PAUSED: Statement<(&str, bool)> =
-    Statement::typed(c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2");
+    Statement::new(c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2");
 
 /// `taskq.pause_action(action) -> boolean`
 #[pg_extern(sql = "")]
@@ -283,7 +269,7 @@ fn taskq_resume_action(action: Option<&str>) -> bool {
     })())
 }
 
-static KNOWN: Statement<&str, bool> = Statement::typed(
+static KNOWN: Statement<&str, bool> = Statement::new(
     c"SELECT EXISTS (SELECT FROM taskq.action_setting s WHERE s.name = $1)
           OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten)",
 );

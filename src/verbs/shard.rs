@@ -34,8 +34,8 @@ fn taskq_shard_of(token: Uuid) -> Option<i32> {
     Token::from_uuid(&token).map(Token::shard)
 }
 
-static HAS_HAD_TASKS: Statement<(), bool> = Statement::typed(c"SELECT EXISTS (SELECT FROM taskq.action)");
-static RESTART: Statement<i64, ()> = Statement::typed(c"SELECT taskq._restart_numbers($1)");
+static HAS_HAD_TASKS: Statement<(), bool> = Statement::new(c"SELECT EXISTS (SELECT FROM taskq.action)");
+static RESTART: Statement<i64, ()> = Statement::new(c"SELECT taskq._restart_numbers($1)");
 
 fn set_shard(n: Option<i32>) -> Result<()> {
     let n = required("n", n)?;

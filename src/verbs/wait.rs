@@ -7,12 +7,13 @@ use pgrx::prelude::*;
 
 use super::pace::{self, Pace, Quiet, staggered};
 use crate::error::{Refusal, Result, required};
+use crate::pg::arg::Arg;
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
-use crate::pg::statement::{Arg, Statement};
+use crate::pg::statement::Statement;
 use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
@@ -205,13 +206,13 @@ impl Columns for End {
     }
 }
 
-static FIND: Statement<&str, (i64, i64)> = Statement::typed(
+static FIND: Statement<&str, (i64, i64)> = Statement::new(
     c"SELECT t.task_no, t.xmin::pg_catalog.text::pg_catalog.int8 FROM taskq.task t WHERE t.id = $1",
 );
-static LOOK: Statement<i64, (i8, Option<String>, Option<JsonText>, Time)> = Statement::typed(
+static LOOK: Statement<i64, (i8, Option<String>, Option<JsonText>, Time)> = Statement::new(
     c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
 );
-static EXISTS: Statement<i64, bool> = Statement::typed(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
+static EXISTS: Statement<i64, bool> = Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
 
 fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
     let id = required("task_id", task_id)?;

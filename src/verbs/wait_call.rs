@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{self, BOOLOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID};
+use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::claim::left_out::LeftOut;
@@ -16,7 +16,7 @@ use crate::flow::actions::{Action, for_claim, next_grant};
 use crate::pg::clock::{self, Time};
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::{actions, numbers, tables};
@@ -28,13 +28,13 @@ use crate::wake;
 procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
 
-static LOOK_AT_TASKS: Statement = Statement::new(c"SELECT taskq._num_settled($1)", &[INT8ARRAYOID]);
-static LOOK_FOR_WORK: Statement =
-    Statement::new(c"SELECT taskq._look_for_work($1, $2, $3)", &[TEXTARRAYOID, BOOLOID, INT4ARRAYOID]);
-static NUMBERS: Statement = Statement::new(c"SELECT taskq._task_channels($1)", &[TEXTARRAYOID]);
-static ACTION_NUMBERS: Statement = Statement::new(c"SELECT taskq._action_channels($1)", &[TEXTARRAYOID]);
-static NEXT_DUE: Statement = Statement::new(c"SELECT taskq._next_due($1)", &[TEXTARRAYOID]);
-static LEFT_BEHIND: Statement = Statement::new(c"SELECT taskq._left_behind($1)", &[INT4ARRAYOID]);
+static LOOK_AT_TASKS: Statement<&[i64], i32> = Statement::new(c"SELECT taskq._num_settled($1)");
+static LOOK_FOR_WORK: Statement<(&[&str], bool, &[i32]), i32> =
+    Statement::new(c"SELECT taskq._look_for_work($1, $2, $3)");
+static NUMBERS: Statement<&[&str], i64> = Statement::new(c"SELECT taskq._task_channels($1)");
+static ACTION_NUMBERS: Statement<&[&str], i32> = Statement::new(c"SELECT taskq._action_channels($1)");
+static NEXT_DUE: Statement<&[&str], Option<Time>> = Statement::new(c"SELECT taskq._next_due($1)");
+static LEFT_BEHIND: Statement<&[i32], i32> = Statement::new(c"SELECT taskq._left_behind($1)");
 
 /// `CALL taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer)`
 fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
@@ -46,8 +46,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
     call.leave_transaction("wait_for_tasks");
     // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
     // takes an id is not the one that is waited for.
-    let numbers: Vec<i64> =
-        session::keeping_no_locks(|| NUMBERS.query(args![ids.clone()], |row| row.need(1)));
+    let numbers: Vec<i64> = session::keeping_no_locks(|| NUMBERS.query(ids.clone()));
     // All are waited for: it is enough to be found under a few that are not over yet, and then under the
     // next few. A lock for each of many tasks would fill the server's lock table.
     let mut left = numbers.as_slice();
@@ -72,8 +71,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
 const MOST_CHANNELS: usize = 16;
 
 fn num_over(numbers: &[i64]) -> usize {
-    session::keeping_no_locks(|| LOOK_AT_TASKS.first(args![numbers], |row| row.need::<i32>(1))).unwrap_or(0)
-        as usize
+    session::keeping_no_locks(|| LOOK_AT_TASKS.first(numbers)).unwrap_or(0) as usize
 }
 
 /// `CALL taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean)`
@@ -116,7 +114,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
                 waiter.leave(found != READY);
                 // What is ready is for the call of own_tasks that follows, which passes on what it leaves.
                 wake::hand_on(&look.numbers, true, || match slept {
-                    true => LEFT_BEHIND.query(args![look.numbers.as_slice()], |row| row.need(1)),
+                    true => LEFT_BEHIND.query(look.numbers.as_slice()),
                     false => vec![],
                 });
                 return call.result(found == READY);
@@ -139,13 +137,11 @@ struct Look {
 
 fn look(waiter: &mut Waiter, names: &[String], look_after: bool) -> Look {
     // It locks the tables first.
-    let numbers: Vec<i32> = ACTION_NUMBERS.query(args![names.to_vec()], |row| row.need(1));
+    let numbers: Vec<i32> = ACTION_NUMBERS.query(names.to_vec());
     waiter.register(wake::channels_for_work(names, &numbers));
-    let found = LOOK_FOR_WORK
-        .first(args![names.to_vec(), look_after, numbers.as_slice()], |row| row.need::<i32>(1))
-        .unwrap_or(NOTHING);
+    let found = LOOK_FOR_WORK.first((names.to_vec(), look_after, numbers.as_slice())).unwrap_or(NOTHING);
     let due = match (found, look_after) {
-        (NOTHING, true) => NEXT_DUE.first(args![names.to_vec()], |row| row.get(1)).flatten(),
+        (NOTHING, true) => NEXT_DUE.first(names.to_vec()).flatten(),
         (NOTHING, false) => Some(clock::now()),
         _ => None,
     };
@@ -197,11 +193,10 @@ fn his(names: Vec<Option<String>>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-static OVER: Statement = Statement::new(
+static OVER: Statement<&[i64], i32> = Statement::new(
     c"SELECT pg_catalog.count(*)::integer FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0)
           OR NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0)",
-    &[INT8ARRAYOID],
 );
 
 /// `taskq._num_settled(task_nos bigint[]) -> integer`: how many of the tasks are over: settled, also by
@@ -209,7 +204,7 @@ static OVER: Statement = Statement::new(
 #[pg_extern(sql = "")]
 fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
     let task_nos: Vec<i64> = task_nos.into_iter().flatten().collect();
-    OVER.first(args![task_nos], |row| row.need(1)).unwrap_or(0)
+    OVER.first(task_nos).unwrap_or(0)
 }
 
 /// `taskq._look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer`: what own_tasks would

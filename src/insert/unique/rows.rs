@@ -23,7 +23,7 @@ record! {
 /// Where tasks that keys point to are, in one snapshot: two rows for a key, for the task inserted last with it and for
 /// the one behind which that came, each empty behind the key's own columns if there is none. States are the bits of
 /// [`State`].
-static LOOK: Statement<(&[&str], &[&str], Time), (String, String, i64, Time, Option<Time>, Pointed)> = Statement::typed(
+static LOOK: Statement<(&[&str], &[&str], Time), (String, String, i64, Time, Option<Time>, Pointed)> = Statement::new(
     c"SELECT u.action, u.key, k.task_no, k.since, k.not_before,
              t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back
         FROM unnest($1, $2) AS u(action, key)

@@ -23,7 +23,6 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use pgrx::IntoDatum;
 use pgrx::pg_sys;
 
 use super::planner::{self, Settings};
@@ -32,32 +31,6 @@ use columns::{Checked, Header};
 pub(crate) use columns::{Column, FromRow, Record};
 use params::Value;
 pub(crate) use params::{Given, Params};
-
-/// One argument of a statement, or one column of a result, with its type. To be used before the memory context goes in
-/// which it was made.
-#[derive(Clone, Copy)]
-pub(crate) struct Arg {
-    /// `None` for NULL.
-    pub(super) datum: Option<pg_sys::Datum>,
-    /// Asked only where the answer is not known: the type of an array has to be looked up.
-    type_oid: fn() -> pg_sys::Oid,
-}
-
-impl Arg {
-    pub(crate) fn new<T: IntoDatum>(value: T) -> Self {
-        Arg { datum: value.into_datum(), type_oid: T::type_oid }
-    }
-
-    pub(super) fn type_oid(self) -> pg_sys::Oid {
-        (self.type_oid)()
-    }
-}
-
-/// Turns Rust values into the argument list of a [`Statement`].
-macro_rules! args {
-    ($($value:expr),* $(,)?) => { &[$($crate::pg::statement::Arg::new($value)),*] };
-}
-pub(crate) use args;
 
 /// The text of a statement in several parts, of which some are written once for several statements.
 macro_rules! sql {
@@ -98,11 +71,8 @@ pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T
     if values.iter().any(Option::is_some) { values } else { Vec::new() }
 }
 
-/// A list of arguments, as the compiler cannot compare them: what is left of statements without types.
-pub(crate) struct Untyped;
-
 /// A statement that takes `P` and returns rows of `R`, with its plan once it has one.
-pub(crate) struct Statement<P = Untyped, R = ()> {
+pub(crate) struct Statement<P, R = ()> {
     prepared: Prepared,
     types: PhantomData<fn(P) -> R>,
 }
@@ -112,8 +82,6 @@ pub(crate) struct Prepared {
     sql: &'static std::ffi::CStr,
     types: &'static [pg_sys::Oid],
     plan: AtomicPtr<pg_sys::_SPI_plan>,
-    /// Where the types of the last arguments come from, if they were found to be right.
-    checked: AtomicPtr<Vec<usize>>,
     /// Which of its generations we have made: Postgres counts how often a plan was made.
     generation: AtomicI32,
     keep: bool,
@@ -121,16 +89,16 @@ pub(crate) struct Prepared {
 
 impl<P: Params, R: FromRow> Statement<P, R> {
     /// A statement that will be planned on first use.
-    pub(crate) const fn typed(sql: &'static std::ffi::CStr) -> Self {
-        Statement { prepared: Prepared::new(sql, P::OIDS, true), types: PhantomData }
+    pub(crate) const fn new(sql: &'static std::ffi::CStr) -> Self {
+        Statement { prepared: Prepared::of(sql, P::OIDS, true), types: PhantomData }
     }
 
     /// A statement that is planned at each call, for its arguments and with whatever the planner has: for what may
     /// read whole tables, where the best plan is another one as they grow. The sizes of tables are looked up when it
     /// is planned, statistics may be those of an empty queue: so its joins have to go by indexes, or be written in a
     /// way that leaves no choice.
-    pub(crate) const fn typed_each_time(sql: &'static std::ffi::CStr) -> Self {
-        Statement { prepared: Prepared::new(sql, P::OIDS, false), types: PhantomData }
+    pub(crate) const fn planned_each_time(sql: &'static std::ffi::CStr) -> Self {
+        Statement { prepared: Prepared::of(sql, P::OIDS, false), types: PhantomData }
     }
 
     /// Runs the statement and returns how many rows it touched.
@@ -159,6 +127,12 @@ impl<P: Params, R: FromRow> Statement<P, R> {
         (done.rows, Looked { xmin: session::with_epoch(done.xmin), pages: done.pages })
     }
 
+    /// The same, handing on its rows one by one.
+    pub(crate) fn look_each(&'static self, given: impl Given<P>, each: impl FnMut(R)) -> Looked {
+        let done = self.run(given, each);
+        Looked { xmin: session::with_epoch(done.xmin), pages: done.pages }
+    }
+
     fn run<T>(&'static self, given: impl Given<P>, mut map: impl FnMut(R) -> T) -> Done<T> {
         self.prepared.run(given.values().as_ref(), |header| {
             R::check(header, 1);
@@ -167,59 +141,10 @@ impl<P: Params, R: FromRow> Statement<P, R> {
     }
 }
 
-impl Statement {
-    /// A statement that will be planned on first use.
-    pub(crate) const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid]) -> Self {
-        Statement { prepared: Prepared::new(sql, types, true), types: PhantomData }
-    }
-
-    /// As `typed_each_time`.
-    pub(crate) const fn planned_each_time(
-        sql: &'static std::ffi::CStr,
-        types: &'static [pg_sys::Oid],
-    ) -> Self {
-        Statement { prepared: Prepared::new(sql, types, false), types: PhantomData }
-    }
-
-    /// Runs the statement and returns how many rows it touched.
-    pub(crate) fn execute(&'static self, args: &[Arg]) -> u64 {
-        self.run(args, |_| ()).count
-    }
-
-    /// Runs the statement and maps each row of its result.
-    pub(crate) fn query<T>(&'static self, args: &[Arg], map: impl FnMut(Row) -> T) -> Vec<T> {
-        self.run(args, map).rows
-    }
-
-    /// Runs the statement and maps the first row of its result, if there is one.
-    pub(crate) fn first<T>(&'static self, args: &[Arg], map: impl FnMut(Row) -> T) -> Option<T> {
-        self.query(args, map).into_iter().next()
-    }
-
-    /// Runs the statement, maps each row of its result, and tells with what snapshot and at what cost.
-    pub(crate) fn look<T>(&'static self, args: &[Arg], map: impl FnMut(Row) -> T) -> (Vec<T>, Looked) {
-        let done = self.run(args, map);
-        (done.rows, Looked { xmin: session::with_epoch(done.xmin), pages: done.pages })
-    }
-
-    fn run<T>(&'static self, args: &[Arg], mut map: impl FnMut(Row) -> T) -> Done<T> {
-        self.prepared.check_types(args);
-        let values: Vec<Value> = args.iter().map(|arg| arg.datum).collect();
-        self.prepared.run(&values, |_| move |row: Row| map(row))
-    }
-}
-
 impl Prepared {
-    const fn new(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid], keep: bool) -> Self {
+    const fn of(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid], keep: bool) -> Self {
         assert!(types.len() <= params::MOST);
-        Prepared {
-            sql,
-            types,
-            plan: AtomicPtr::new(ptr::null_mut()),
-            checked: AtomicPtr::new(ptr::null_mut()),
-            generation: AtomicI32::new(0),
-            keep,
-        }
+        Prepared { sql, types, plan: AtomicPtr::new(ptr::null_mut()), generation: AtomicI32::new(0), keep }
     }
 
     /// Runs the statement. `reader` is asked once, with the types of the result, for what is to be called with each row.
@@ -233,15 +158,14 @@ impl Prepared {
         let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
         for (i, value) in given.iter().enumerate() {
             match value {
-                Some(datum) => values[i] = *datum,
-                None => nulls[i] = b'n' as std::ffi::c_char,
+                Value(Some(datum)) => values[i] = *datum,
+                Value(None) => nulls[i] = b'n' as std::ffi::c_char,
             }
         }
         // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it
         // (a `Row` does not outlive the call of what the reader gave, and gives owned values only). If anything raises an
         // error in between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the
-        // frame; values and nulls are as many as its arguments, and of their types: those of a typed statement by
-        // `Given`, those of an untyped one are checked by its `run`.
+        // frame; values and nulls are as many as its parameters, and of their types: the compiler has seen to that (`Given`).
         unsafe {
             if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
                 pgrx::error!("SPI_connect failed");
@@ -283,24 +207,6 @@ impl Prepared {
             }
             pg_sys::SPI_finish();
             Done { count, rows, xmin, pages }
-        }
-    }
-
-    /// Whether the arguments are as many as the statement takes, and of their types. The callers of a statement give it
-    /// the same types each time, so that mostly this compares addresses.
-    fn check_types(&self, args: &[Arg]) {
-        let from = || args.iter().map(|arg| arg.type_oid as usize);
-        // SAFETY: null, or a list that was put there below; this backend has one thread.
-        let checked = unsafe { self.checked.load(Ordering::Relaxed).as_ref() };
-        if checked.is_some_and(|checked| checked.iter().copied().eq(from())) {
-            return;
-        }
-        let types: Vec<pg_sys::Oid> = args.iter().map(|arg| arg.type_oid()).collect();
-        assert_eq!(types, self.types, "types of the arguments of {:?}", self.sql);
-        let before = self.checked.swap(Box::into_raw(Box::new(from().collect())), Ordering::Relaxed);
-        if !before.is_null() {
-            // SAFETY: made by `Box::into_raw`, and nobody else's any more.
-            drop(unsafe { Box::from_raw(before) });
         }
     }
 
@@ -403,36 +309,6 @@ pub(crate) struct Row<'r> {
     tuple: pg_sys::HeapTuple,
     tupdesc: pg_sys::TupleDesc,
     _result: PhantomData<&'r ()>,
-}
-
-impl Row<'_> {
-    /// Column `n`, counted from 1; `None` for NULL.
-    pub(crate) fn get<T: Column>(self, n: i32) -> Option<T> {
-        // SAFETY: a `Row` exists only inside the closure that `Statement::run` calls while the result is
-        // in memory. The type is compared before the datum is read as one, and by-reference values are
-        // copied by `from_datum`, since a `Column` owns what it has.
-        unsafe {
-            let oid = pg_sys::SPI_gettypeid(self.tupdesc, n);
-            assert!(T::is_compatible_with(oid), "column {n} has type {oid:?}");
-            let mut null = false;
-            let datum = pg_sys::SPI_getbinval(self.tuple, self.tupdesc, n, &mut null);
-            T::from_datum(datum, null)
-        }
-    }
-
-    /// The whole row.
-    pub(crate) fn read<R: FromRow>(self) -> R {
-        R::check(Header(self.tupdesc), 1);
-        R::read(Checked(self), 1)
-    }
-
-    /// Column `n`, which the statement never returns as NULL.
-    pub(crate) fn need<T: Column>(self, n: i32) -> T {
-        match self.get(n) {
-            Some(value) => value,
-            None => pgrx::error!("column {n} of an internal statement is NULL"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ impl For<&'static str> for &str {}
 impl For<&'static str> for String {}
 impl For<&'static str> for &String {}
 
-/// A parameter as PostgreSQL takes it; `None` for NULL.
-pub(super) type Value = Option<pg_sys::Datum>;
+/// A parameter as PostgreSQL takes it; `None` for NULL. Nobody else makes one, so nobody else says what is given for what.
+pub(crate) struct Value(pub(super) Option<pg_sys::Datum>);
 
 /// What a statement takes: nothing, one parameter, or several.
 pub(crate) trait Params {
@@ -80,7 +80,6 @@ pub(crate) trait Params {
 
 /// What a call gives to a statement that takes `P`.
 pub(crate) trait Given<P: Params> {
-    #[doc(hidden)]
     fn values(self) -> impl AsRef<[Value]>;
 }
 
@@ -89,7 +88,8 @@ impl Params for () {
 }
 impl Given<()> for () {
     fn values(self) -> impl AsRef<[Value]> {
-        [Value::None; 0]
+        let none: [Value; 0] = [];
+        none
     }
 }
 
@@ -98,7 +98,7 @@ impl<S: SqlType> Params for S {
 }
 impl<S: SqlType, T: For<S>> Given<S> for T {
     fn values(self) -> impl AsRef<[Value]> {
-        [self.into_datum()]
+        [Value(self.into_datum())]
     }
 }
 
@@ -113,7 +113,7 @@ macro_rules! several {
         impl<$($type: SqlType, $given: For<$type>),+> Given<($($type,)+)> for ($($given,)+) {
             fn values(self) -> impl AsRef<[Value]> {
                 let ($($value,)+) = self;
-                [$($value.into_datum()),+]
+                [$(Value($value.into_datum())),+]
             }
         }
     };

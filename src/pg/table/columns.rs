@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use pgrx::IntoDatum;
 use pgrx::pg_sys;
 
-use crate::pg::statement::{Arg, Column as Owned};
+use crate::pg::arg::Arg;
+use crate::pg::statement::Column as Owned;
 
 /// A column, by its place. `T` is what it is read as: an `Option` where it may be NULL.
 pub(crate) struct Column<T> {

@@ -5,7 +5,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
 use super::{Index, Level, Look, oid_of, open};
-use crate::pg::statement::Arg;
+use crate::pg::arg::Arg;
 
 /// A condition on a column of an index.
 #[derive(Clone, Copy)]

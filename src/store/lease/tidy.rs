@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use pgrx::pg_sys::{self, INT8ARRAYOID, ItemPointerData, TIDARRAYOID, TIDOID, TIMESTAMPTZARRAYOID};
+use pgrx::pg_sys::{self, ItemPointerData};
 
 use super::append;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Row, Statement, args, sql};
+use crate::pg::statement::{Record, Statement, sql};
 use crate::store::before_commit;
 use crate::token::{in_pieces, nonce};
 
@@ -18,6 +18,14 @@ struct Unkept {
     base: i64,
     keeper: i64,
     others: Vec<i64>,
+}
+
+impl Record for Unkept {
+    type Columns = (ItemPointerData, Time, i64, i64, Option<Vec<i64>>);
+
+    fn of((row, deadline, base, keeper, others): Self::Columns) -> Self {
+        Unkept { row, deadline, base, keeper, others: others.unwrap_or_default() }
+    }
 }
 
 /// When a row passes on that some task still needs. A row that is locked is one that nobody can look after when its time
@@ -38,30 +46,25 @@ macro_rules! unkept {
     };
 }
 
-static LEFT_BY: Statement = Statement::new(
-    sql!(
-        "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others
+static LEFT_BY: Statement<(&[Time], &[i64]), Unkept> = Statement::new(sql!(
+    "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others
            FROM unnest($1, $2) AS u(deadline, keeper_no)
           CROSS JOIN LATERAL (SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
                                WHERE l.deadline = u.deadline AND l.keeper_no = u.keeper_no OFFSET 0) AS l
           WHERE ",
-        unkept!()
-    ),
-    &[TIMESTAMPTZARRAYOID, INT8ARRAYOID],
-);
+    unkept!()
+));
 
-static STILL_HELD: Statement = Statement::new(
+static STILL_HELD: Statement<(&[i64], &[i64]), (i64, i64, Time)> = Statement::new(
     c"SELECT r.task_no, r.nonce, r.deadline FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable",
-    &[INT8ARRAYOID, INT8ARRAYOID],
 );
 
 /// By their place: nothing that a snapshot of this call has seen gives its place to another row before the call ends.
-static REMOVE: Statement = Statement::new(
+static REMOVE: Statement<&[ItemPointerData], (i64, i64)> = Statement::new(
     c"DELETE FROM taskq.lease d
        WHERE d.ctid = ANY (ARRAY(SELECT l.ctid FROM taskq.lease l WHERE l.ctid = ANY ($1) FOR UPDATE SKIP LOCKED))
       RETURNING d.base, d.keeper_no",
-    &[TIDARRAYOID],
 );
 
 /// Removes rows of `lease` that nobody else is looking after; the bases and keepers of those that are gone.
@@ -69,7 +72,7 @@ pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(i64, i64)> {
     if rows.is_empty() {
         return HashSet::new();
     }
-    REMOVE.query(args![rows], |row| (row.need(1), row.need(2))).into_iter().collect()
+    REMOVE.query(rows).into_iter().collect()
 }
 
 /// Removes the rows that no task needs any more, and hands on those that some need.
@@ -81,7 +84,7 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
     let held: HashMap<(i64, i64), Time> = in_pieces(others())
         .into_iter()
         .flat_map(|(task_nos, nonces)| {
-            STILL_HELD.query(args![task_nos, nonces], |row| ((row.need(1), row.need(2)), row.need(3)))
+            STILL_HELD.map((task_nos, nonces), |(task_no, nonce, deadline)| ((task_no, nonce), deadline))
         })
         .collect();
     for row in &mut rows {
@@ -100,16 +103,6 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
     }
 }
 
-fn unkept(row: Row) -> Unkept {
-    Unkept {
-        row: row.need(1),
-        deadline: row.need(2),
-        base: row.need(3),
-        keeper: row.need(4),
-        others: row.get(5).unwrap_or_default(),
-    }
-}
-
 /// Hands on the rows that these tasks kept, with the deadlines of these, if they do not keep them any more.
 pub(crate) fn hand_on(mut left: Vec<(Time, i64)>) {
     if left.is_empty() {
@@ -119,7 +112,7 @@ pub(crate) fn hand_on(mut left: Vec<(Time, i64)>) {
     left.sort_unstable();
     left.dedup();
     let (deadlines, keepers): (Vec<Time>, Vec<i64>) = left.into_iter().unzip();
-    clear(LEFT_BY.query(args![deadlines, keepers], unkept), HandOn::Now);
+    clear(LEFT_BY.query((deadlines, keepers)), HandOn::Now);
 }
 
 /// A backend looks at a page for so many rows that it has appended.
@@ -130,20 +123,16 @@ thread_local! {
     static APPENDED: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-static PAGES: Statement = Statement::new(
+static PAGES: Statement<(), i64> = Statement::new(
     c"SELECT pg_catalog.pg_relation_size('taskq.lease'::pg_catalog.regclass)
              / pg_catalog.current_setting('block_size')::bigint",
-    &[],
 );
 /// A scan of one page, however many dead rows the index has.
-static ON_PAGE: Statement = Statement::new(
-    sql!(
-        "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
+static ON_PAGE: Statement<(ItemPointerData, ItemPointerData), Unkept> = Statement::new(sql!(
+    "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
           WHERE l.ctid >= $1 AND l.ctid < $2 AND ",
-        unkept!()
-    ),
-    &[TIDOID, TIDOID],
-);
+    unkept!()
+));
 
 /// Now and then looks at a page of `lease`, any one, for rows that nobody keeps. One look for sixteen new rows finds
 /// several times sixteen where most are too many; so those are always few against the others.
@@ -154,10 +143,10 @@ pub(super) fn patrol(appended: u32, by: i64) {
     if so_far < PATROL {
         return;
     }
-    let pages = PAGES.first(args![], |row| row.need::<i64>(1)).unwrap_or(0);
+    let pages = PAGES.first(()).unwrap_or(0);
     if pages > 0 {
         let page = ((by as u64 >> 16) % pages as u64) as u32;
-        let rows = ON_PAGE.query(args![start_of(page), start_of(page + 1)], unkept);
+        let rows = ON_PAGE.query((start_of(page), start_of(page + 1)));
         clear(rows, HandOn::BeforeCommit);
     }
 }

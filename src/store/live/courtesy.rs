@@ -36,7 +36,7 @@ struct Given {
 }
 
 static ROWS: Statement<&[i64], (Oid, ItemPointerData)> =
-    Statement::typed(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)");
+    Statement::new(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// To be called before rows of `run` are held: waits a while if others wait for some of them.
 pub(super) fn give_way(task_nos: &[i64]) {

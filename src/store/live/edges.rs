@@ -8,7 +8,7 @@ use crate::store::order::{self, Rank};
 
 /// Edges by number. They are found first and then locked in the order in which they are stored, as below: a scan by
 /// `ctid` sorts, and no edge is ever moved.
-static LOCK_EDGES: Statement<(&[i64], &[i64])> = Statement::typed(
+static LOCK_EDGES: Statement<(&[i64], &[i64])> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.ctid = ANY (ARRAY(
                SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
@@ -30,7 +30,7 @@ static EDGES: Lock<(i64, i64)> = locking!(
       WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM taskq.dependency a WHERE a.after_no = ANY ($1)
                       UNION ALL SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))"
 );
-static SEEN_EDGES: Statement<&[i64], (i64, i64)> = Statement::typed(
+static SEEN_EDGES: Statement<&[i64], (i64, i64)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );

@@ -43,7 +43,7 @@ macro_rules! locking {
         }
     };
     ($sql:literal, $clause:literal) => {
-        $crate::pg::statement::Statement::typed($crate::pg::statement::sql!($sql, $clause))
+        $crate::pg::statement::Statement::new($crate::pg::statement::sql!($sql, $clause))
     };
 }
 pub(super) use locking;

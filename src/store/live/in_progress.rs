@@ -9,7 +9,7 @@ use super::Live;
 use crate::error::{Refusal, Result};
 use crate::pg::statement::Statement;
 
-static FIRST: Statement<&[&str], String> = Statement::typed(
+static FIRST: Statement<&[&str], String> = Statement::new(
     c"SELECT t.id
         FROM pg_catalog.unnest($1) AS u(id)
        CROSS JOIN LATERAL (SELECT t.id, t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t

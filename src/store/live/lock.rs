@@ -36,14 +36,14 @@ static PARKED: Lock<Parked> = locking!(
 );
 
 /// Which of the tasks have a live row.
-static LIVING: Statement<&[i64]> = Statement::typed(
+static LIVING: Statement<&[i64]> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.scheduled s WHERE s.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = u.task_no OFFSET 0)",
 );
-static UNSETTLED: Statement<&[i64], i64> = Statement::typed(
+static UNSETTLED: Statement<&[i64], i64> = Statement::new(
     c"SELECT t.task_no FROM taskq.task t
        WHERE t.task_no = ANY ($1)
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)",

@@ -6,16 +6,15 @@ use crate::store::lease;
 use crate::store::slot;
 use crate::wake;
 
-static REMOVE_RUN: Statement<&[i64]> =
-    Statement::typed(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
+static REMOVE_RUN: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 static REMOVE_BLOCKED: Statement<&[i64]> =
-    Statement::typed(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
+    Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
 static REMOVE_SCHEDULED: Statement<&[i64]> =
-    Statement::typed(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
+    Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
 static REMOVE_PARKED: Statement<&[i64]> =
-    Statement::typed(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");
+    Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");
 static REMOVE_SIGNALS: Statement<&[i64]> =
-    Statement::typed(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
+    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
 /// Removes live rows that this transaction has locked for a change.
 pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {

@@ -1,7 +1,7 @@
 //! A live row as it was when it was locked.
 
 use crate::pg::clock::Time;
-use crate::pg::statement::{Record, Row};
+use crate::pg::statement::Record;
 
 /// Where a live task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +42,6 @@ impl Live {
             Place::Blocked { remaining, .. } => self.dependencies - remaining,
             _ => self.dependencies,
         }
-    }
-
-    /// As `run` rows are read where statements have no types: task_no, tries, failures, dependencies, nonce, granted_at,
-    /// actor_id, limited, keyed, deadline.
-    pub(crate) fn in_run(row: Row) -> Self {
-        row.read::<InRun>().0
-    }
-
-    /// The same of `blocked`: task_no, tries, failures, dependencies, remaining, not_before.
-    pub(crate) fn in_blocked(row: Row) -> Self {
-        row.read::<InBlocked>().0
     }
 }
 

@@ -10,7 +10,7 @@ use crate::store::order::{self, Rank};
 static ROWS: Lock<(i64, i8)> =
     locking!("SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no");
 static SETTLED: Statement<&[i64], (i64, i8)> =
-    Statement::typed(c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1)");
+    Statement::new(c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1)");
 
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.

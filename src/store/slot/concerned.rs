@@ -6,10 +6,10 @@ use crate::store::known_lanes;
 use crate::wake;
 
 static NUMBERS: Statement<&str, i32> =
-    Statement::typed(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1");
+    Statement::new(c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1");
 /// The actions that have entries in lanes: jumps from one to the next in `run_lane_idx`. Those that are known to have
 /// lanes ($1) count without a look: there may be many dead entries.
-static LANED: Statement<&[i32], i32> = Statement::typed(
+static LANED: Statement<&[i32], i32> = Statement::new(
     c"WITH RECURSIVE laned(action_no, at) AS (
         SELECT 0, 1
         UNION ALL

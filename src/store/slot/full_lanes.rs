@@ -6,8 +6,8 @@ use crate::pg::statement::Statement;
 
 /// Walks `slot_held_idx`: as many rows as there are performances in progress that such limits count, and whatever is dead.
 /// Groups of which none may run are full as well. The last row has how many slots of how many limits were counted.
-static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64>)> =
-    Statement::typed(c"WITH held AS MATERIALIZED (
+static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64>)> = Statement::new(
+    c"WITH held AS MATERIALIZED (
         SELECT s.name, s.group_id, pg_catalog.count(*) AS held
           FROM taskq.slot s
          WHERE s.name = ANY ($1) AND s.task_no IS NOT NULL AND s.group_id <> ''
@@ -20,11 +20,12 @@ static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64
        UNION ALL
       SELECT '', NULL, taskq._lane(g.group_id), NULL FROM taskq.task_group g WHERE g.max_concurrency = 0
        UNION ALL
-      SELECT NULL, NULL, pg_catalog.count(*), pg_catalog.sum(h.held)::bigint FROM held AS h");
+      SELECT NULL, NULL, pg_catalog.count(*), pg_catalog.sum(h.held)::bigint FROM held AS h",
+);
 /// Those of the limits, which were full, that still are: they allow no more than were held then, and nothing is free.
 /// Walks `slot_free_idx` from the marks on ($4).
-static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[i64]), (String, i64)> =
-    Statement::typed(c"SELECT u.name, taskq._lane(u.group_id)
+static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[i64]), (String, i64)> = Statement::new(
+    c"SELECT u.name, taskq._lane(u.group_id)
         FROM unnest($1, $2, $3, $4) AS u(group_id, name, held, start)
        WHERE u.held >= CASE u.name
                        WHEN '' THEN (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = u.group_id)
@@ -33,7 +34,8 @@ static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[i64]), (String, i64)> 
                WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL AND s.position >= u.start
                ORDER BY s.position LIMIT 1) IS NULL
        UNION ALL
-      SELECT '', taskq._lane(g.group_id) FROM taskq.task_group g WHERE g.max_concurrency = 0");
+      SELECT '', taskq._lane(g.group_id) FROM taskq.task_group g WHERE g.max_concurrency = 0",
+);
 
 /// The lanes of groups that are at a limit, as far as this transaction can see: at one in the action whose name comes
 /// with it, or at their own, with an empty name. A hint: a limit that turns out to be full when its slots are to be
@@ -57,20 +59,17 @@ fn still_full(limits: Vec<(Limit, i32)>) -> Vec<(String, i64)> {
 fn look(names: Vec<String>) -> Vec<(String, i64)> {
     let (mut lanes, mut limits) = (Vec::new(), Vec::new());
     let (mut held, mut of) = (0, 0);
-    let (rows, looked) = FULL.look(names.clone());
-    for (action, group, lane, slots) in rows {
-        match action {
-            Some(action) => {
-                // Those of which none may run hold nothing.
-                if let (Some(group), Some(held)) = (group, slots) {
-                    let held = i32::try_from(held).unwrap_or(i32::MAX);
-                    limits.push((Limit { action: action.clone(), group }, held));
-                }
-                lanes.push((action, lane));
+    let looked = FULL.look_each(names.clone(), |(action, group, lane, slots)| match action {
+        Some(action) => {
+            // Those of which none may run hold nothing.
+            if let (Some(group), Some(held)) = (group, slots) {
+                let held = i32::try_from(held).unwrap_or(i32::MAX);
+                limits.push((Limit { action: action.clone(), group }, held));
             }
-            None => (of, held) = (lane, slots.unwrap_or(0)),
+            lanes.push((action, lane));
         }
-    }
+        None => (of, held) = (lane, slots.unwrap_or(0)),
+    });
     known::remember_full(names, limits, looked.pages, held as usize, of as usize);
     lanes
 }

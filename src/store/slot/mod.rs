@@ -123,7 +123,7 @@ record! {
 /// that is held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a
 /// limit of which none is to be had, with what moves the marks: the first that is free in the snapshot, locked or
 /// not, and how far positions go.
-static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[i64]), Found> = Statement::typed(
+static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[i64]), Found> = Statement::new(
     c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
         FROM (SELECT p.last_value - (NOT p.is_called)::integer AS last_position,
                      pg_catalog.pg_relation_filenode('taskq.slot'::pg_catalog.regclass) AS rows,
@@ -150,7 +150,7 @@ static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[i64]), Found> = Stat
                 FOR UPDATE SKIP LOCKED) AS f ON true",
 );
 /// Which of the limits have fewer slots than they allow.
-static LACKING: Statement<(&[&str], &[&str], &[i32]), i32> = Statement::typed(
+static LACKING: Statement<(&[&str], &[&str], &[i32]), i32> = Statement::new(
     c"SELECT u.n::integer
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u(group_id, name, most, n)
        WHERE (SELECT pg_catalog.count(*) FROM taskq.slot s
@@ -158,8 +158,8 @@ static LACKING: Statement<(&[&str], &[&str], &[i32]), i32> = Statement::typed(
 );
 /// The lowest numbers that are missing; there are enough of them among those up to the number of rows and of the
 /// slots wanted.
-static MAKE: Statement<(&[&str], &[&str], &[i32], &[i32])> =
-    Statement::typed(c"INSERT INTO taskq.slot (group_id, name, slot_no)
+static MAKE: Statement<(&[&str], &[&str], &[i32], &[i32])> = Statement::new(
+    c"INSERT INTO taskq.slot (group_id, name, slot_no)
       SELECT u.group_id, u.name, m.slot_no
         FROM unnest($1, $2, $3, $4) AS u(group_id, name, most, wanted)
        CROSS JOIN LATERAL (
@@ -169,11 +169,12 @@ static MAKE: Statement<(&[&str], &[&str], &[i32], &[i32])> =
                          WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no <= u.most))::integer) AS g(n)
               WHERE NOT EXISTS (SELECT FROM taskq.slot s
                                  WHERE s.group_id = u.group_id AND s.name = u.name AND s.slot_no = g.n OFFSET 0)
-              LIMIT u.wanted) AS m");
+              LIMIT u.wanted) AS m",
+);
 
 /// Whether any of the limits has a slot that is free, as a snapshot shows it: more than are held above the limit. Walks
 /// `slot_free_idx` from the marks on ($4).
-static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[i64]), bool> = Statement::typed(
+static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[i64]), bool> = Statement::new(
     c"SELECT true
         FROM (SELECT u.group_id, u.name, u.most, u.start,
                      (SELECT pg_catalog.count(*)
@@ -340,7 +341,7 @@ pub(crate) struct Seat<'a> {
 
 /// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key,
 /// which has all positions of a limit to be walked over.
-static OCCUPY: Statement<(&[&str], &[&str], &[i64], &[i64])> = Statement::typed(
+static OCCUPY: Statement<(&[&str], &[&str], &[i64], &[i64])> = Statement::new(
     c"UPDATE taskq.slot s SET task_no = u.task_no
         FROM (SELECT u.task_no, f.ctid
                 FROM unnest($1, $2, $3, $4) AS u(group_id, name, position, task_no)
@@ -366,7 +367,7 @@ pub(crate) fn occupy(seats: &[Seat]) {
     ));
 }
 
-static RELEASE: Statement<&[i64], (String, String)> = Statement::typed(
+static RELEASE: Statement<&[i64], (String, String)> = Statement::new(
     c"UPDATE taskq.slot s
          SET task_no = NULL, position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
@@ -384,12 +385,12 @@ pub(crate) fn release(task_nos: &[i64]) {
 }
 
 /// Limits of groups that have slots, and no tasks.
-static UNUSED: Statement<&[&str], (String, String)> = Statement::typed(
+static UNUSED: Statement<&[&str], (String, String)> = Statement::new(
     c"SELECT DISTINCT s.group_id, s.name FROM taskq.slot s
        WHERE s.group_id = ANY ($1) AND s.group_id <> ''
          AND NOT EXISTS (SELECT FROM taskq.task t WHERE t.group_id = s.group_id OFFSET 0)",
 );
-static TIDY: Statement<(&str, &str)> = Statement::typed(
+static TIDY: Statement<(&str, &str)> = Statement::new(
     c"DELETE FROM taskq.slot d
        WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.slot s
                                   WHERE s.group_id = $1 AND s.name = $2 AND s.task_no IS NULL
@@ -409,4 +410,4 @@ pub(crate) fn tidy(groups: &[String]) {
 }
 
 pub(crate) static REMOVE_FREE: Statement<&str> =
-    Statement::typed(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");
+    Statement::new(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");

@@ -5,13 +5,13 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 
 /// Those that are missing. Whoever calls has changed the action's row in `action_setting`, and is alone.
-static MAKE_ALL: Statement<(&str, i32)> = Statement::typed(
+static MAKE_ALL: Statement<(&str, i32)> = Statement::new(
     c"INSERT INTO taskq.slot (group_id, name, slot_no)
       SELECT '', $1, g.n FROM pg_catalog.generate_series(1, $2) AS g(n)
        WHERE NOT EXISTS (SELECT FROM taskq.slot s
                           WHERE s.group_id = '' AND s.name = $1 AND s.slot_no = g.n OFFSET 0)",
 );
-static DROP: Statement<(&str, i32)> = Statement::typed(
+static DROP: Statement<(&str, i32)> = Statement::new(
     c"DELETE FROM taskq.slot s
        WHERE s.group_id = '' AND s.name = $1 AND s.slot_no > $2 AND s.task_no IS NULL",
 );
@@ -29,14 +29,14 @@ pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[i64]) {
     DROP.execute((action, most));
 }
 
-static SEAT: Statement<(&str, &str, i32, &[i64])> = Statement::typed(
+static SEAT: Statement<(&str, &str, i32, &[i64])> = Statement::new(
     c"INSERT INTO taskq.slot (group_id, name, slot_no, task_no)
       SELECT $1, $2, GREATEST($3, (SELECT pg_catalog.max(s.slot_no) FROM taskq.slot s
                                     WHERE s.group_id = $1 AND s.name = $2)) + u.n, u.task_no
         FROM pg_catalog.unnest($4) WITH ORDINALITY AS u(task_no, n)",
 );
 static MARK: Statement<&[i64]> =
-    Statement::typed(c"UPDATE taskq.run r SET limited = true WHERE r.task_no = ANY ($1)");
+    Statement::new(c"UPDATE taskq.run r SET limited = true WHERE r.task_no = ANY ($1)");
 
 /// Gives slots to performances that have none of this limit, above it where it is full. The caller has locked their
 /// rows, and for a group [`super::keep_from_making`].
@@ -61,7 +61,7 @@ pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
 }
 
 /// Performances of an action, found in both indexes of claiming.
-static HELD_IN_ACTION: Statement<&str, i64> = Statement::typed(
+static HELD_IN_ACTION: Statement<&str, i64> = Statement::new(
     c"SELECT h.task_no
         FROM (SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
                WHERE a.name = $1 AND r.lane = 0 AND NOT r.grantable AND r.aside IS NULL
@@ -69,22 +69,24 @@ static HELD_IN_ACTION: Statement<&str, i64> = Statement::typed(
               SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
                WHERE a.name = $1 AND r.lane <> 0 AND NOT r.grantable AND r.aside IS NULL) AS h",
 );
-static HELD_IN_GROUP: Statement<&str, i64> =
-    Statement::typed(c"SELECT t.task_no FROM taskq.task t
+static HELD_IN_GROUP: Statement<&str, i64> = Statement::new(
+    c"SELECT t.task_no FROM taskq.task t
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND NOT r.grantable AND r.aside IS NULL OFFSET 0) AS r
-       WHERE t.group_id = $1");
+       WHERE t.group_id = $1",
+);
 /// Those of the tasks that are in progress and hold no slot of a limit: of the action $2, of their group in it ($3), or,
 /// if the name is empty, of their group.
-static WITHOUT_SLOT: Statement<(&[i64], &str, bool), (i64, String)> =
-    Statement::typed(c"SELECT r.task_no, COALESCE(t.group_id, '')
+static WITHOUT_SLOT: Statement<(&[i64], &str, bool), (i64, String)> = Statement::new(
+    c"SELECT r.task_no, COALESCE(t.group_id, '')
         FROM taskq.run r
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
        WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND (t.group_id IS NOT NULL OR NOT $3)
          AND NOT EXISTS (SELECT FROM taskq.slot s
                           WHERE s.task_no = r.task_no AND s.name = $2
                             AND s.group_id = CASE WHEN $3 THEN t.group_id ELSE '' END OFFSET 0)
-       ORDER BY r.task_no");
-static LOCK_HELD: Statement<&[i64]> = Statement::typed(
+       ORDER BY r.task_no",
+);
+static LOCK_HELD: Statement<&[i64]> = Statement::new(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL
        ORDER BY r.task_no FOR UPDATE",
 );

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use pgrx::pg_sys::{BOOLOID, INT4OID, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -18,7 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::error::{Result, or_throw, required};
 use crate::pg::clock::{self, Time};
 use crate::pg::latch::TAG_CLASS;
-use crate::pg::statement::{Row, Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::state::Cause;
 use crate::wake;
 
@@ -28,10 +27,21 @@ fn taskq_metrics(kept: Option<bool>) -> String {
     or_throw(metrics(kept))
 }
 
+record! {
+    /// A row of [`COUNT`].
+    struct Count {
+        kind: String,
+        action_no: Option<i32>,
+        what: String,
+        number: i64,
+        first: Option<i64>,
+    }
+}
+
 /// What is counted per action: the kind of number, the number of the action, a text, the number, and the
 /// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
-static COUNT: Statement = Statement::planned_each_time(
+static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(
     c"WITH live AS MATERIALIZED (SELECT * FROM taskq._live())
       SELECT 'live', l.action_no, l.state, l.number, l.first FROM live AS l
       UNION ALL
@@ -68,11 +78,10 @@ static COUNT: Statement = Statement::planned_each_time(
       SELECT 'inserts', NULL, c.relname::text, pg_catalog.pg_stat_get_tuples_inserted(c.oid), NULL
         FROM pg_catalog.pg_class AS c
        WHERE c.relnamespace = 'taskq'::pg_catalog.regnamespace AND c.relname IN ('task', 'settled', 'attempt')",
-    &[TIMESTAMPTZOID, BOOLOID, INT4OID],
 );
 static INSERTED: Statement<&[i64], (i64, Time)> =
-    Statement::typed(c"SELECT t.task_no, t.inserted_at FROM taskq.task t WHERE t.task_no = ANY ($1)");
-static ACTIONS: Statement<(), (String, i32, bool, Option<i32>, i64)> = Statement::typed(
+    Statement::new(c"SELECT t.task_no, t.inserted_at FROM taskq.task t WHERE t.task_no = ANY ($1)");
+static ACTIONS: Statement<(), (String, i32, bool, Option<i32>, i64)> = Statement::new(
     c"SELECT a.name, a.action_no, COALESCE(s.paused, false), s.max_concurrency,
              (SELECT pg_catalog.count(*) FROM taskq.slot l
                WHERE l.group_id = '' AND l.name = a.name AND l.task_no IS NOT NULL)
@@ -80,29 +89,10 @@ static ACTIONS: Statement<(), (String, i32, bool, Option<i32>, i64)> = Statement
        WHERE NOT a.forgotten",
 );
 
-/// A row of [`COUNT`].
-struct Count {
-    kind: String,
-    action_no: Option<i32>,
-    what: String,
-    number: i64,
-    first: Option<i64>,
-}
-
-fn count(row: Row) -> Count {
-    Count {
-        kind: row.need(1),
-        action_no: row.get(2),
-        what: row.need(3),
-        number: row.need(4),
-        first: row.get(5),
-    }
-}
-
 fn metrics(kept: Option<bool>) -> Result<String> {
     let kept = required("kept", kept)?;
     let now = clock::now();
-    let counts = COUNT.query(args![now, kept, i32::from(TAG_CLASS)], count);
+    let counts = COUNT.query((now, kept, i32::from(TAG_CLASS)));
     let mut metrics = Metrics::default();
     let actions = metrics.actions();
     metrics.tasks(&counts, &actions, kept, now);

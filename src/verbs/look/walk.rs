@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::INT8ARRAYOID;
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::rows::Rows;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, args};
+use crate::pg::statement::{Statement, record};
 use crate::store::numbers;
 
 /// Which way to walk.
@@ -20,29 +19,29 @@ pub(super) enum Way {
     Down,
 }
 
-/// An edge between two stored tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) after: i64,
-    pub(super) run: i64,
-    pub(super) condition: i8,
+record! {
+    /// An edge between two stored tasks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct Link {
+        pub(super) after: i64,
+        pub(super) run: i64,
+        pub(super) condition: i8,
+    }
 }
 
-static UP: Statement = Statement::new(
+static UP: Statement<&[i64], Link> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)
        ORDER BY d.run_no, d.after_no",
-    &[INT8ARRAYOID],
 );
-static DOWN: Statement = Statement::new(
+static DOWN: Statement<&[i64], Link> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)
        ORDER BY d.after_no, d.run_no",
-    &[INT8ARRAYOID],
 );
 
 /// The links that lead from these tasks in one direction.
 pub(super) fn links(from: &[i64], way: Way) -> Vec<Link> {
     let statement = if way == Way::Up { &UP } else { &DOWN };
-    statement.query(args![from], |row| Link { after: row.need(1), run: row.need(2), condition: row.need(3) })
+    statement.query(from)
 }
 
 /// Everything reachable from a task with its distance, up to `most` tasks; and the links passed.
@@ -81,8 +80,8 @@ pub(super) struct Node {
 }
 
 // The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
-static NODES: Statement<&[i64], (i64, String, String, String, i64)> =
-    Statement::typed(c"SELECT u.task_no, t.id, a.name,
+static NODES: Statement<&[i64], (i64, String, String, String, i64)> = Statement::new(
+    c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
                   WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
                   WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
@@ -99,7 +98,8 @@ static NODES: Statement<&[i64], (i64, String, String, String, i64)> =
         LEFT JOIN LATERAL (SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0) AS b ON true
         LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true
         LEFT JOIN LATERAL (SELECT w.not_before FROM taskq.workgroup w
-                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true");
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true",
+);
 
 /// What is to be shown of tasks.
 pub(super) fn nodes(task_nos: &[i64]) -> HashMap<i64, Node> {
@@ -119,7 +119,7 @@ pub(super) fn number(task_id: Option<&str>) -> Result<i64> {
 }
 
 static OF_GROUP: Statement<&str, i64> =
-    Statement::typed(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
 
 /// The tasks of a group, in the order of their insertion.
 pub(super) fn of_group(group_id: &str) -> Vec<i64> {
