@@ -9,6 +9,7 @@
 
 mod api_surface;
 mod check;
+mod columns;
 mod dependencies;
 mod insert;
 mod keeping;

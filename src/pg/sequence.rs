@@ -49,3 +49,10 @@ pub(crate) fn file_of(name: &'static CStr) -> pg_sys::Oid {
     unsafe { direct_function_call::<pg_sys::Oid>(pg_sys::pg_relation_filenode, &[oid_of(name).into_datum()]) }
         .unwrap_or(pg_sys::InvalidOid)
 }
+
+/// The next value.
+pub(crate) fn next(name: &'static CStr) -> i64 {
+    // SAFETY: a function that takes a sequence's OID.
+    unsafe { direct_function_call::<i64>(pg_sys::nextval_oid, &[oid_of(name).into_datum()]) }
+        .unwrap_or_else(|| pgrx::error!("sequence taskq.{name:?} gives nothing"))
+}

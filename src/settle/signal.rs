@@ -12,12 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use super::store::Ending;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
+use crate::pg::table::insert;
 use crate::state::{Cause, Outcome, Signal};
-use crate::store::dependency;
-use crate::store::live::{InBlocked, Live, Place};
-use crate::store::numbers;
+use crate::store::blocked::{self, News};
+use crate::store::live::{Live, Place};
 use crate::store::ready::{self, Freed};
 use crate::store::touched::{self, Touch};
+use crate::store::{dependency, numbers, signal, task};
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,87 +71,29 @@ pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
     deltas
 }
 
-static LOCK: Statement<&[i64], InBlocked> = Statement::new(
-    c"SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
-        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED",
-);
 /// Which of the tasks have a counter.
 static STILL_BLOCKED: Statement<&[i64], i64> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
-static APPEND: Statement<(&[i64], &[i32], &[i32], &[i32], &[&str])> = Statement::new(
-    c"INSERT INTO taskq.signal (run_no, satisfied, failed, lost, lost_status)
-      SELECT * FROM unnest($1, $2, $3, $4, $5)",
-);
-static COUNT_DOWN: Statement<(&[i64], i32, i32)> = Statement::new(
-    c"UPDATE taskq.blocked b SET remaining = b.remaining - $2, failures = b.failures + $3
-       WHERE b.task_no = ANY ($1)",
-);
-static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
-static SPONTANEOUS: Statement<&[i64], i64> =
-    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous");
 
 /// Counts what can be counted now, defers the rest, and returns the tasks that end by it.
 pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
     if deltas.is_empty() {
         return Vec::new();
     }
-    let waiting: Vec<i64> = deltas.keys().copied().collect();
-    let counters: Vec<Live> = LOCK.map(waiting.as_slice(), |InBlocked(counter)| counter);
-    if counters.len() < waiting.len() {
-        defer(&deltas, &counters);
-    }
-    count(&deltas, counters, now)
-}
-
-/// Appends the signals of tasks whose counters somebody else holds. A task that has no counter any more
-/// (it was cancelled, or aborted by an earlier signal) needs none.
-fn defer(deltas: &Deltas, locked: &[Live]) {
-    let locked: std::collections::HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
-    let missing: Vec<i64> = deltas.keys().copied().filter(|n| !locked.contains(n)).collect();
-    let busy: Vec<i64> = STILL_BLOCKED.query(missing);
-    if busy.is_empty() {
-        return;
-    }
-    let of = |value: fn(&Delta) -> i32| busy.iter().map(|n| value(&deltas[n])).collect::<Vec<_>>();
-    APPEND.execute((
-        busy.as_slice(),
-        of(|d| d.satisfied),
-        of(|d| d.failed),
-        of(|d| d.lost),
-        busy.iter().map(|n| deltas[n].lost_status.clone()).collect::<Vec<_>>(),
-    ));
-    touched::look_again(&busy, Touch::LeftSignal);
-}
-
-/// Counts down the locked counters. What reaches zero is released or, if spontaneous, completes; what has
-/// lost a dependency aborts.
-fn count(deltas: &Deltas, counters: Vec<Live>, now: Time) -> Vec<Ending> {
-    let mut left: BTreeMap<(i32, i32), Vec<i64>> = BTreeMap::new();
-    let (mut lost, mut done) = (Vec::new(), Vec::new());
-    for mut counter in counters {
-        let delta = &deltas[&counter.task_no];
-        let Place::Blocked { remaining, not_before } = counter.place else { continue };
-        let counted = delta.satisfied + delta.lost;
-        if delta.lost == 0 && remaining > counted {
-            left.entry((counted, delta.failed)).or_default().push(counter.task_no);
-            continue;
-        }
-        counter.place = Place::Blocked { remaining: remaining - counted, not_before };
-        counter.failures += delta.failed;
-        if delta.lost > 0 { lost.push(counter) } else { done.push(counter) }
-    }
-
-    // Tasks that have the same to count, and most have, share a statement.
-    for ((counted, failed), task_nos) in left {
-        COUNT_DOWN.execute((task_nos.as_slice(), counted, failed));
-        touched::look_again(&task_nos, Touch::Locked);
-    }
-
-    let over: Vec<i64> = lost.iter().chain(&done).map(|c| c.task_no).collect();
-    if over.is_empty() {
-        return Vec::new();
-    }
-    REMOVE.execute(over);
+    let news: Vec<News> = deltas
+        .iter()
+        .map(|(task_no, delta)| News {
+            task_no: *task_no,
+            ended: delta.satisfied + delta.lost,
+            failed: delta.failed,
+            lost: delta.lost > 0,
+        })
+        .collect();
+    let counted = blocked::count_down(&news);
+    touched::look_again(&counted.left, Touch::Locked);
+    defer(&deltas, &counted.not_had);
+    let (lost, done): (Vec<Live>, Vec<Live>) =
+        counted.over.into_iter().partition(|counter| deltas[&counter.task_no].lost > 0);
     let mut endings: Vec<Ending> = lost
         .iter()
         .map(|counter| {
@@ -162,13 +105,39 @@ fn count(deltas: &Deltas, counters: Vec<Live>, now: Time) -> Vec<Ending> {
     endings
 }
 
+/// Appends the signals of tasks whose counters somebody else holds. A task that has no counter any more
+/// (it was cancelled, or aborted by an earlier signal) needs none.
+fn defer(deltas: &Deltas, not_had: &[i64]) {
+    if not_had.is_empty() {
+        return;
+    }
+    let busy: Vec<i64> = STILL_BLOCKED.query(not_had);
+    if busy.is_empty() {
+        return;
+    }
+    insert(&signal::TABLE, |into| {
+        for task_no in &busy {
+            let delta = &deltas[task_no];
+            into.row(|| {
+                [
+                    signal::RUN_NO.to(*task_no),
+                    signal::SATISFIED.to(delta.satisfied),
+                    signal::FAILED.to(delta.failed),
+                    signal::LOST.to(delta.lost),
+                    signal::LOST_STATUS.to(delta.lost_status.as_deref()),
+                ]
+            });
+        }
+    });
+    touched::look_again(&busy, Touch::LeftSignal);
+}
+
 /// Tasks with nothing left to wait for: the spontaneous ones complete, the others are released.
 pub(crate) fn release_or_complete(done: Vec<Live>, now: Time) -> Vec<Ending> {
     if done.is_empty() {
         return Vec::new();
     }
-    let task_nos: Vec<i64> = done.iter().map(|c| c.task_no).collect();
-    let spontaneous: std::collections::HashSet<i64> = SPONTANEOUS.query(task_nos).into_iter().collect();
+    let spontaneous = task::spontaneous(done.iter().map(|c| c.task_no));
     let (complete, released): (Vec<Live>, Vec<Live>) =
         done.into_iter().partition(|c| spontaneous.contains(&c.task_no));
     ready::release(

@@ -6,7 +6,7 @@ use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Index, Key, Look, Row};
 
-mod action {
+pub(crate) mod action {
     crate::pg::table::table!(c"action": ACTION_NO: i32, NAME: String, FORGOTTEN: bool);
 }
 crate::pg::table::table!(c"action_setting":

@@ -7,6 +7,7 @@ pub(crate) mod aside;
 pub(crate) mod attempts;
 pub(crate) mod before_commit;
 pub(crate) mod behind;
+pub(crate) mod blocked;
 pub(crate) mod bucket;
 pub(crate) mod costly;
 pub(crate) mod decided;

@@ -1,9 +1,15 @@
 //! Tasks that nothing blocks any more go into `run`, or into `scheduled` while their time lies ahead.
 
+use std::collections::{BTreeSet, HashMap};
+
 use crate::pg::clock::Time;
-use crate::pg::session::assign_transaction_id;
+use crate::pg::digest::hash;
+use crate::pg::sequence;
+use crate::pg::session::{assign_transaction_id, check_for_interrupts};
 use crate::pg::statement::{Record, Statement};
+use crate::pg::table::{Look, Row, insert, look};
 use crate::store::notify::notify_ready;
+use crate::store::{action_setting, run, task, task_group};
 use crate::wake;
 
 /// A task that nothing blocks, and what it brings along.
@@ -43,42 +49,82 @@ fn columns(freed: &[Freed]) -> Columns {
     }
 }
 
-/// New rows at the end of their priority; the position is taken after the transaction has its id. Whether a task belongs
-/// into a lane is asked only if it has a group; a claim asks again.
-static TO_RUN: Statement<(&[i64], &[i32], &[i32], &[i32]), i32> = Statement::new(
-    c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
-      SELECT u.task_no, pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass), 0, 0, 'infinity',
-             t.action_no, t.priority, u.tries, u.failures, u.dependencies, true, false,
-             t.gated, false, t.max_duration, t.lane, t.key_hash
-        FROM unnest($1, $2, $3, $4) AS u(task_no, tries, failures, dependencies)
-       CROSS JOIN LATERAL (SELECT t.action_no, t.priority, t.max_duration,
-                                  t.group_id IS NOT NULL OR t.workgroup IS NOT NULL OR t.merge_key IS NOT NULL
-                                      AS gated,
-                                  CASE WHEN t.group_id IS NULL THEN 0
-                                       WHEN EXISTS (SELECT FROM taskq.action a
-                                                      JOIN taskq.action_setting s ON s.name = a.name
-                                                     WHERE a.action_no = t.action_no
-                                                       AND (s.fair OR s.max_per_group IS NOT NULL) OFFSET 0)
-                                         OR EXISTS (SELECT FROM taskq.task_group g
-                                                     WHERE g.group_id = t.group_id
-                                                       AND g.max_concurrency IS NOT NULL OFFSET 0)
-                                       THEN taskq._lane(t.group_id) ELSE 0 END AS lane,
-                                  CASE WHEN t.merge_key IS NOT NULL
-                                       THEN taskq._key_hash(t.group_id, t.merge_key) END AS key_hash
-                             FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
-      RETURNING action_no",
-);
-
-/// Makes the tasks ready, in the order given, whatever their `not_before` says.
+/// Makes the tasks ready, in the order given, whatever their `not_before` says: new rows at the end of their priority.
 pub(crate) fn make_ready(freed: &[Freed]) {
     if freed.is_empty() {
         return;
     }
+    // A position is taken after the transaction has its id.
     assign_transaction_id();
-    let c = columns(freed);
-    let actions: Vec<i32> = TO_RUN.query((c.task_nos, c.tries, c.failures, c.dependencies));
-    announce(&actions);
+    let action_nos: Vec<i32> = look(|look| {
+        let tasks = task::placed(look, freed.iter().map(|f| f.task_no));
+        let mut lanes = Lanes::default();
+        insert(&run::TABLE, |into| {
+            for (freed, task) in freed.iter().zip(&tasks) {
+                check_for_interrupts();
+                let lane = task.group.as_deref().map_or(0, |group| lanes.of(look, task.action_no, group));
+                let key = task.merge_key.as_deref();
+                into.row(|| {
+                    [
+                        run::TASK_NO.to(freed.task_no),
+                        run::POSITION.to(sequence::next(c"position_seq")),
+                        run::NONCE.to(0_i64),
+                        run::PREV_NONCE.to(0_i64),
+                        run::DEADLINE.to(Time::INFINITY),
+                        run::ACTION_NO.to(task.action_no),
+                        run::PRIORITY.to(task.priority),
+                        run::LANE.to(lane),
+                        run::TRIES.to(freed.tries),
+                        run::FAILURES.to(freed.failures),
+                        run::DEPENDENCIES.to(freed.dependencies),
+                        run::GRANTABLE.to(true),
+                        run::LIMITED.to(false),
+                        run::GATED.to(task.gated),
+                        run::KEYED.to(false),
+                        run::MAX_DURATION.to(task.max_duration),
+                        run::KEY_HASH.to(key.map(|key| key_hash(task.group.as_deref(), key))),
+                    ]
+                });
+            }
+        });
+        tasks.iter().map(|task| task.action_no).collect()
+    });
+    announce(&action_nos);
+}
+
+/// Into which lanes tasks belong. It is asked only of those that have a group; a claim asks again.
+#[derive(Default)]
+struct Lanes {
+    given: HashMap<i32, bool>,
+    limited: HashMap<String, bool>,
+}
+
+impl Lanes {
+    fn of(&mut self, look: &Look, action_no: i32, group: &str) -> i64 {
+        let given = *self.given.entry(action_no).or_insert_with(|| {
+            let gives =
+                |row: &Row| row.get(action_setting::FAIR) || row.get(action_setting::MAX_PER_GROUP).is_some();
+            action_setting::of_number(look, action_no, gives).unwrap_or(false)
+        });
+        let mut limited = || {
+            let limited = self.limited.entry(group.to_owned());
+            *limited.or_insert_with(|| task_group::has_limit(look, group))
+        };
+        if given || limited() { lane(group) } else { 0 }
+    }
+}
+
+/// As `taskq._lane`.
+fn lane(group: &str) -> i64 {
+    match hash(group, 0) {
+        0 => 1,
+        lane => lane,
+    }
+}
+
+/// As `taskq._key_hash`.
+fn key_hash(group: Option<&str>, key: &str) -> i64 {
+    hash(key, hash(group.unwrap_or_default(), 0))
 }
 
 /// Has waiters for tasks of these actions woken at commit, one for each, and listeners notified.
@@ -86,8 +132,15 @@ pub(crate) fn announce(action_nos: &[i32]) {
     for action_no in action_nos {
         wake::ready(*action_no);
     }
-    if !action_nos.is_empty() {
-        notify_ready(&action_nos.iter().copied().collect());
+    let action_nos: BTreeSet<i32> = action_nos.iter().copied().collect();
+    let notified: BTreeSet<i32> = look(|look| {
+        let is_set = |n: &i32| {
+            action_setting::of_number(look, *n, |row| row.get(action_setting::NOTIFY)) == Some(true)
+        };
+        action_nos.into_iter().filter(is_set).collect()
+    });
+    if !notified.is_empty() {
+        notify_ready(&notified);
     }
 }
 
@@ -129,24 +182,19 @@ fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
     }
 }
 
-static TIMES: Statement<(&[i64], Time), (i64, Time)> = Statement::new(
-    c"SELECT t.task_no, t.not_before FROM taskq.task t
-       WHERE t.task_no = ANY ($1) AND t.not_before > $2",
-);
-
 /// Makes the tasks ready, or sets them aside where their `not_before` lies ahead.
 pub(crate) fn release(freed: Vec<Freed>, now: Time) {
     if freed.is_empty() {
         return;
     }
-    let task_nos: Vec<i64> = freed.iter().map(|f| f.task_no).collect();
-    let mut later: std::collections::HashMap<i64, Time> = TIMES.query((task_nos, now)).into_iter().collect();
-    for f in &freed {
-        if let Some(time) = f.not_before.filter(|time| *time > now) {
-            let due = later.entry(f.task_no).or_insert(time);
-            *due = time.max(*due);
-        }
-    }
+    let own = look(|look| task::placed(look, freed.iter().map(|f| f.task_no)));
+    let later: HashMap<i64, Time> = freed
+        .iter()
+        .zip(own)
+        .filter_map(|(f, task)| {
+            Some((f.task_no, f.not_before.max(task.not_before).filter(|time| *time > now)?))
+        })
+        .collect();
     let (scheduled, ready): (Vec<Freed>, Vec<Freed>) =
         freed.into_iter().partition(|f| later.contains_key(&f.task_no));
     make_ready(&ready);

@@ -1,10 +1,12 @@
 //! The table `task`: what was asked for.
 
+use std::collections::HashSet;
+
 use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::table::{Index, Key, Look, Row, table};
+use crate::pg::table::{Index, Key, Look, Row, look, table};
 
 table!(c"task":
     TASK_NO: i64,
@@ -64,4 +66,52 @@ impl AtTheEnd {
             unique_until: row.get(UNIQUE_UNTIL),
         }
     }
+}
+
+/// Those of the tasks that the queue completes itself.
+pub(crate) fn spontaneous(task_nos: impl Iterator<Item = i64>) -> HashSet<i64> {
+    look(|look| {
+        look.scan(&BY_NUMBER, |rows| {
+            task_nos
+                .filter(|n| rows.first(&[Key::eq(1, *n)], |row| row.get(SPONTANEOUS)) == Some(true))
+                .collect()
+        })
+    })
+}
+
+/// What a task that nothing blocks any more is put into its place by.
+pub(crate) struct Placed {
+    pub(crate) action_no: i32,
+    pub(crate) priority: i32,
+    pub(crate) not_before: Option<Time>,
+    pub(crate) max_duration: Option<Interval>,
+    pub(crate) group: Option<String>,
+    pub(crate) merge_key: Option<String>,
+    /// It has a group, a workgroup or a merge key.
+    pub(crate) gated: bool,
+}
+
+impl Placed {
+    fn read(row: &Row) -> Self {
+        let (group, merge_key) = (row.get(GROUP_ID), row.get(MERGE_KEY));
+        Placed {
+            action_no: row.get(ACTION_NO),
+            priority: row.get(PRIORITY),
+            not_before: row.get(NOT_BEFORE),
+            max_duration: row.get(MAX_DURATION),
+            gated: group.is_some() || merge_key.is_some() || row.get(WORKGROUP).is_some(),
+            group,
+            merge_key,
+        }
+    }
+}
+
+/// The same of each of the tasks, which are there.
+pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = i64>) -> Vec<Placed> {
+    look.scan(&BY_NUMBER, |rows| {
+        task_nos
+            .map(|n| rows.first(&[Key::eq(1, n)], Placed::read))
+            .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that is to be ready is gone")))
+            .collect()
+    })
 }

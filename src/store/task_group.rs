@@ -1,6 +1,21 @@
 //! The table `task_group`: groups that were paused, or for which something is set.
 
 use crate::pg::statement::Statement;
+use crate::pg::table::{Index, Key, Look, table};
+
+table!(c"task_group":
+    GROUP_ID: String,
+    PAUSED: bool,
+    MAX_CONCURRENCY: Option<i32>,
+    WEIGHT: Option<i32>,
+);
+
+static BY_ID: Index = Index::new(&TABLE, c"task_group_pkey");
+
+/// Whether the group has a limit of its own.
+pub(crate) fn has_limit(look: &Look, group: &str) -> bool {
+    look.first(&BY_ID, &[Key::eq(1, group)], |row| row.get(MAX_CONCURRENCY).is_some()) == Some(true)
+}
 
 /// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
 /// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.

@@ -32,6 +32,13 @@ pub(crate) enum Wait {
     Yes,
 }
 
+/// Which version of a row is locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    This,
+    Newest,
+}
+
 impl Change {
     fn of(result: TM_Result::Type) -> Self {
         match result {
@@ -56,8 +63,11 @@ impl Row<'_> {
         unsafe {
             let slot = self.version(values);
             let mut result = self.try_update(slot, false);
+            let scratch = self.scratch();
             if result == Change::Busy
-                && self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, self.scratch()) == Change::Done
+                // A newest version lies there itself, and nobody else has it.
+                && self.slot != scratch
+                && self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, Version::This, scratch) == Change::Done
             {
                 // By somebody who does not mind: he only refers to the row.
                 result = self.try_update(slot, true);
@@ -134,7 +144,7 @@ impl Row<'_> {
         refuse_if_read_only(c"SELECT FOR UPDATE");
         let slot = self.scratch();
         // SAFETY: the slot is one of the table's.
-        let locked = unsafe { self.lock(LockTupleMode::LockTupleExclusive, wait, slot) };
+        let locked = unsafe { self.lock(LockTupleMode::LockTupleExclusive, wait, Version::Newest, slot) };
         (locked == Change::Done).then(|| see(&Row { scan: self.scan, slot }))
     }
 
@@ -144,6 +154,7 @@ impl Row<'_> {
         &self,
         mode: LockTupleMode::Type,
         wait: Wait,
+        version: Version,
         slot: *mut pg_sys::TupleTableSlot,
     ) -> Change {
         let relation = self.scan.table;
@@ -152,13 +163,16 @@ impl Row<'_> {
             let Some(lock) = routine(relation).tuple_lock else { pgrx::error!("no locks") };
             let mut place = self.place();
             let mut failure = pg_sys::TM_FailureData::default();
-            let (policy, flags) = match wait {
-                Wait::No => (LockWaitPolicy::LockWaitSkip, 0),
-                Wait::Yes => (
-                    LockWaitPolicy::LockWaitBlock,
+            let policy = match wait {
+                Wait::No => LockWaitPolicy::LockWaitSkip,
+                Wait::Yes => LockWaitPolicy::LockWaitBlock,
+            };
+            let flags = match version {
+                Version::This => 0,
+                Version::Newest => {
                     pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS
-                        | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
-                ),
+                        | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION
+                }
             };
             let command = pg_sys::GetCurrentCommandId(true);
             let snapshot = self.scan.look.snapshot;

@@ -1,0 +1,102 @@
+//! The table `blocked`: tasks that wait for other tasks, and how many signals are still due.
+
+use super::live::{Live, Place};
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::table::{Change, Index, Key, Row, Scan, Wait, look, table};
+
+table!(c"blocked":
+    TASK_NO: i64,
+    REMAINING: i32,
+    FAILURES: i32,
+    DEPENDENCIES: i32,
+    TRIES: i32,
+    NOT_BEFORE: Option<Time>,
+    ACTION_NO: i32,
+);
+
+static BY_NUMBER: Index = Index::new(&TABLE, c"blocked_pkey");
+
+/// What a task that waits has to count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    pub(crate) task_no: i64,
+    /// Dependencies that have ended.
+    pub(crate) ended: i32,
+    /// Of these, how many aborted.
+    pub(crate) failed: i32,
+    /// One of them ended the wrong way: the task waits no more, whatever is left.
+    pub(crate) lost: bool,
+}
+
+/// What became of counters.
+#[derive(Default)]
+pub(crate) struct Counted {
+    /// There is still something left to wait for.
+    pub(crate) left: Vec<i64>,
+    /// These wait no more; their rows are removed, and this is what they would have been.
+    pub(crate) over: Vec<Live>,
+    /// Somebody else has these, or they are not there.
+    pub(crate) not_had: Vec<i64>,
+}
+
+/// Counts down, in the order given, which is that of the numbers; waits for nobody. What this transaction has locked
+/// before it has for sure.
+///
+/// A counter that somebody has changed since the look, and committed, is counted down in its newest version: nothing of
+/// what was read before is used then.
+pub(crate) fn count_down(news: &[News]) -> Counted {
+    let mut counted = Counted::default();
+    look(|look| {
+        look.changing(&BY_NUMBER, |rows| {
+            for news in news {
+                check_for_interrupts();
+                if !count_one(rows, news, &mut counted) {
+                    counted.not_had.push(news.task_no);
+                }
+            }
+        });
+    });
+    counted
+}
+
+fn count_one(rows: &mut Scan, news: &News, counted: &mut Counted) -> bool {
+    rows.start(&[Key::eq(1, news.task_no)]);
+    let Some(row) = rows.next() else { return false };
+    match change(&row, news, counted) {
+        Change::Done => true,
+        Change::Busy | Change::Gone => false,
+        Change::Newer => {
+            let newest = row.newest(Wait::No, |row| change(row, news, counted));
+            newest == Some(Change::Done)
+        }
+    }
+}
+
+fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
+    let remaining = row.get(REMAINING) - news.ended;
+    let failures = row.get(FAILURES) + news.failed;
+    if remaining > 0 && !news.lost {
+        let change = row.update(&[REMAINING.to(remaining), FAILURES.to(failures)]);
+        if change == Change::Done {
+            counted.left.push(news.task_no);
+        }
+        return change;
+    }
+    let change = row.delete(Wait::No);
+    if change == Change::Done {
+        counted.over.push(Live {
+            task_no: news.task_no,
+            place: Place::Blocked { remaining, not_before: row.get(NOT_BEFORE) },
+            tries: row.get(TRIES),
+            failures,
+            dependencies: row.get(DEPENDENCIES),
+            granted_at: None,
+            deadline: Time::INFINITY,
+            actor_id: None,
+            limited: false,
+            keyed: false,
+        });
+    }
+    change
+}
