@@ -62,18 +62,24 @@ impl Row<'_> {
         // to variables of the types that the server's version has.
         unsafe {
             let slot = self.version(values);
-            let mut result = self.try_update(slot, false);
-            let scratch = self.scratch();
-            if result == Change::Busy
-                // A newest version lies there itself, and nobody else has it.
-                && self.slot != scratch
-                && self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, Version::This, scratch) == Change::Done
-            {
-                // By somebody who does not mind: he only refers to the row.
-                result = self.try_update(slot, true);
+            // Who is told not to wait is told that his own locks are in the way, too.
+            if self.is_locked() {
+                return self.try_update(slot, true);
+            }
+            let result = self.try_update(slot, false);
+            let is_free =
+                || self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, Version::This, self.scratch());
+            if result == Change::Busy && is_free() == Change::Done {
+                // It was this transaction that had it, or somebody who does not mind: he only refers to the row.
+                return self.try_update(slot, true);
             }
             result
         }
+    }
+
+    /// Whether this is the version that [`Row::newest`] has locked.
+    fn is_locked(&self) -> bool {
+        self.slot == self.scan.newer.get()
     }
 
     /// # Safety
@@ -114,6 +120,24 @@ impl Row<'_> {
     pub(crate) fn delete(&self, wait: Wait) -> Change {
         self.scan.check_access();
         refuse_if_read_only(c"DELETE");
+        // SAFETY: as in [`Row::update`].
+        unsafe {
+            if wait == Wait::Yes || self.is_locked() {
+                return self.try_delete(true);
+            }
+            let result = self.try_delete(false);
+            let is_free =
+                || self.lock(LockTupleMode::LockTupleExclusive, Wait::No, Version::This, self.scratch());
+            if result == Change::Busy && is_free() == Change::Done {
+                return self.try_delete(true);
+            }
+            result
+        }
+    }
+
+    /// # Safety
+    /// The row lies in the open table.
+    unsafe fn try_delete(&self, wait: bool) -> Change {
         let relation = self.scan.table;
         // SAFETY: as in [`Row::update`].
         unsafe {
@@ -129,7 +153,7 @@ impl Row<'_> {
                     command,
                     snapshot,
                     std::ptr::null_mut(),
-                    wait == Wait::Yes,
+                    wait,
                     &mut failure,
                     false,
                 )
