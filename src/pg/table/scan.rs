@@ -235,7 +235,8 @@ impl Scan<'_> {
     /// To be called in the subtransaction in which it was begun.
     unsafe fn end(self) {
         // SAFETY: all of it was begun by [`Look::begin`], or by what came after, and is used by nobody any more. The lock
-        // on the table stays until the transaction ends; that on the index, which says only that it is not dropped, need not.
+        // on the table stays until the transaction ends; that on the index goes, so that who rebuilds it (REINDEX has the
+        // table locked by then, and waits for the index) never waits for who waits for the table.
         unsafe {
             if !self.scan.is_null() {
                 pg_sys::index_endscan(self.scan);
@@ -245,7 +246,7 @@ impl Scan<'_> {
                     pg_sys::ExecDropSingleTupleTableSlot(slot);
                 }
             }
-            pg_sys::index_close(self.index, pg_sys::NoLock as pg_sys::LOCKMODE);
+            pg_sys::index_close(self.index, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
             pg_sys::table_close(self.table, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
     }

@@ -18,5 +18,5 @@ pub(crate) use forms::Firmness;
 pub(crate) use in_progress::{Idle, in_progress};
 pub(crate) use lock::{lock, lock_any, lock_by_id};
 pub(crate) use remove::remove;
-pub(crate) use row::{InBlocked, InRun, Live, Place};
+pub(crate) use row::{InRun, Live, Place};
 pub(crate) use settled::{hold_outcomes, outcomes};
