@@ -4,11 +4,11 @@
 //! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked under the holder, later tasks under
 //! the key; see [`super::gates`] for why none is stranded.
 //!
-//! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it: the
-//! statements that grant ask `_has_its_key` of each such entry right before they lock it, and pass over it if
-//! somebody else has the key. So whoever finds a key free and takes it has all entries with it to himself, but for those
-//! that somebody is changing by name: none is in the hands of another claim at that moment. He lets all of them ride that
-//! were ready when he looked, also those whose deadline had passed. What comes later finds the key taken.
+//! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it
+//! ([`has_its_key`]), and passes over the entry if somebody else has the key. So whoever finds a key free and takes it
+//! has all entries with it to himself, but for those that somebody is changing by name: none is in the hands of another
+//! claim at that moment. He lets all of them ride that were ready when he looked, also those whose deadline had passed.
+//! What comes later finds the key taken.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,5 +1,6 @@
 //! `own_tasks` and `extend_tasks_ownership`: who gets what, in which order, for how long, and how often.
 
+mod direct;
 mod exclusive;
 mod exhaustion;
 mod hostages;
