@@ -6,14 +6,17 @@
 #[cfg(any(test, feature = "pg_test"))]
 const SURFACE: &str = r#"
 function _action_channels(actions text[]) -> SETOF integer
+function _age(age interval) -> text
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
 function _chain(blocks jsonb) -> jsonb
 function _check_words(argument text, given text[], known text[]) -> void
 function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint)
+function _ends(within interval) -> TABLE(action_no integer, code "char", cause "char", at timestamp with time zone, number bigint)
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_part(part text, role regrole) -> boolean
+function _heads() -> TABLE(action_no integer, task_no bigint, inserted_at timestamp with time zone, in_hand boolean)
 function _is_inserter() -> boolean
 function _is_monitor() -> boolean
 function _is_narrowed_inserter() -> boolean
@@ -31,6 +34,7 @@ function _many(value text) -> SETOF text
 function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer
+function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])
 function _parallel(blocks jsonb) -> jsonb
 function _restart_numbers(first bigint) -> void
 function _revoke_part(part text, role regrole) -> void
@@ -38,9 +42,11 @@ function _rights(part text) -> TABLE(kind text, name text)
 function _role(role text) -> regrole
 function _same(bigint, bigint) -> boolean
 function _same_support(internal) -> internal
+function _short(number double precision) -> text
 function _status_code(state text) -> taskq.status_code
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _tidy_before_commit() -> void
+function _times(since timestamp with time zone, within interval) -> TABLE(waiting double precision[], running double precision[])
 function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
 function add_dependencies(after text[], run text[], condition text DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
@@ -68,6 +74,7 @@ function grant_operator(role text) -> void
 function grant_producer(role text, actions text[] DEFAULT NULL::text[]) -> void
 function grant_worker(role text, actions text[] DEFAULT NULL::text[]) -> void
 function graph(task_id text, format text DEFAULT 'text'::text, max_tasks integer DEFAULT 500, skip integer DEFAULT 0) -> text
+function health() -> TABLE(severity text, problem text, advice text, kind text, subject text, since timestamp with time zone)
 function insert_many(action text, bodies text[], ids text[] DEFAULT NULL::text[], priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval, bodies_json jsonb DEFAULT NULL::jsonb) -> SETOF text
 function insert_task(id text, action text, body jsonb, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
 function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval) -> text
@@ -76,7 +83,9 @@ function insert_tasks_report(tasks jsonb, on_conflict text DEFAULT 'error'::text
 function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
+function metrics_rows(kept boolean DEFAULT true) -> TABLE(name text, labels jsonb, value double precision)
 function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb)
+function page(graph_of text DEFAULT NULL::text, title text DEFAULT NULL::text) -> text
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint
@@ -155,6 +164,7 @@ view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed,
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
 view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json)
+view top(action, ready, busy, blocked, later, oldest, in/out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until)
 view workgroups(workgroup, not_before, held_back)
 "#;

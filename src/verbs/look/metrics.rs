@@ -1,4 +1,4 @@
-//! `metrics`: the numbers of the moment as OpenMetrics text.
+//! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
 //! One statement counts, so that all numbers are of one snapshot: each table of what is alive is read once, from end to
 //! end, and none of the wide ones as a whole; what has settled is in tallies.
@@ -16,7 +16,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::error::{Result, or_throw, required};
 use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
 use crate::pg::latch::TAG_CLASS;
+use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, record};
 use crate::state::Cause;
 use crate::wake;
@@ -25,6 +27,13 @@ use crate::wake;
 #[pg_extern(sql = "")]
 fn taskq_metrics(kept: Option<bool>) -> String {
     or_throw(metrics(kept))
+}
+
+/// `taskq.metrics_rows(kept) -> TABLE (name text, labels jsonb, value double precision)`
+#[pg_extern(sql = "")]
+fn taskq_metrics_rows(kept: Option<bool>) -> Rows<(String, JsonText, f64)> {
+    let metrics = or_throw(measure(kept));
+    Rows(metrics.families.iter().flat_map(Family::rows).collect())
 }
 
 record! {
@@ -90,6 +99,18 @@ static ACTIONS: Statement<(), (String, i32, bool, Option<i32>, i64)> = Statement
 );
 
 fn metrics(kept: Option<bool>) -> Result<String> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(measure(kept)?));
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = text::encode(&mut text, &registry);
+    Ok(text)
+}
+
+/// What all names begin with, and a low line.
+const PREFIX: &str = "taskq";
+
+fn measure(kept: Option<bool>) -> Result<Metrics> {
     let kept = required("kept", kept)?;
     let now = clock::now();
     let counts = COUNT.query((now, kept, i32::from(TAG_CLASS)));
@@ -97,12 +118,7 @@ fn metrics(kept: Option<bool>) -> Result<String> {
     let actions = metrics.actions();
     metrics.tasks(&counts, &actions, kept, now);
     metrics.rest(&counts, kept);
-    let mut registry = Registry::with_prefix("taskq");
-    registry.register_collector(Box::new(metrics));
-    let mut text = String::new();
-    // Writing to a String does not fail.
-    let _ = text::encode(&mut text, &registry);
-    Ok(text)
+    Ok(metrics)
 }
 
 /// Names of actions by number.
@@ -285,6 +301,21 @@ impl Family {
     fn add<const N: usize>(&mut self, labels: [(&'static str, &str); N], number: f64) {
         let labels = labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect();
         *self.samples.entry(labels).or_insert(0.0) += number;
+    }
+
+    /// Its samples as rows, by the names that they have in the text.
+    fn rows(&self) -> impl Iterator<Item = (String, JsonText, f64)> {
+        let suffix = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Gauge => "",
+            Kind::Seconds => "_seconds",
+        };
+        let name = format!("{PREFIX}_{}{suffix}", self.name);
+        self.samples.iter().map(move |(labels, number)| {
+            let labels: serde_json::Map<String, serde_json::Value> =
+                labels.iter().map(|(label, value)| ((*label).to_owned(), value.as_str().into())).collect();
+            (name.clone(), JsonText(serde_json::Value::Object(labels).to_string()), *number)
+        })
     }
 
     fn encode(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {

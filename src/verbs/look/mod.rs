@@ -2,6 +2,7 @@
 
 mod code;
 mod metrics;
+mod page;
 mod paths;
 mod picture;
 mod walk;

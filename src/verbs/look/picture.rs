@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use pgrx::prelude::*;
 
+use super::page::layers;
 use super::walk::{Link, Node, Way, links, most, most_of, nodes, of_group, reach};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::store::numbers;
@@ -34,7 +35,7 @@ fn taskq_graph(
 const COUNTED: usize = 10_000;
 
 /// The part of the graph that is shown.
-struct Picture {
+pub(super) struct Picture {
     /// In the order of insertion.
     shown: Vec<i64>,
     nodes: HashMap<i64, Node>,
@@ -45,7 +46,7 @@ struct Picture {
 impl Picture {
     /// A task with its ancestors and descendants, the nearest first; or, if no task has this id, the tasks of a
     /// group in the order of their insertion.
-    fn of(name: &str, most: usize, skip: usize) -> Result<Self> {
+    pub(super) fn of(name: &str, most: usize, skip: usize) -> Result<Self> {
         let all = match numbers::by_id(&[name]).get(name) {
             Some(number) => surroundings(*number, most.saturating_add(skip).saturating_add(COUNTED)),
             None => of_group(name),
@@ -79,6 +80,25 @@ impl Picture {
         }
         let or_more = if self.left_out >= COUNTED { " or" } else { "" };
         format!("{comment}{}{or_more} more tasks are not shown; see max_tasks and skip\n", self.left_out)
+    }
+
+    /// As a drawing.
+    pub(super) fn boxes(&self) -> String {
+        let boxes: Vec<layers::Box> = self
+            .known()
+            .map(|(number, node)| layers::Box {
+                number,
+                id: &node.id,
+                action: &node.action,
+                state: &node.state,
+            })
+            .collect();
+        let links: Vec<(i64, i64)> = self.links.iter().map(|link| (link.after, link.run)).collect();
+        let note = match self.left_out {
+            0 => "",
+            _ => "<p class=\"soft\">There are more tasks than are shown.</p>",
+        };
+        layers::draw(&boxes, &links) + note
     }
 
     fn dot(&self) -> String {

@@ -151,3 +151,37 @@ fn an_empty_queue_has_metrics_and_a_monitor_may_read_them() {
     ));
     session.run(&format!("DROP ROLE \"{role}\""));
 }
+
+/// An exporter that makes metrics of columns gets what one that takes the text gets.
+#[test]
+fn the_rows_are_those_of_the_text() {
+    let db = Db::new();
+    let mut session = db.connect();
+    fill(&mut session);
+    for kept in ["", "false"] {
+        // In one snapshot, but for what the server's statistics and the clock say.
+        session.run("SET taskq.now = '2040-01-01'");
+        let series = read(&session.one::<String>(&format!("SELECT taskq.metrics({kept})")));
+        let rows = session
+            .query(&format!("SELECT name, labels, value FROM taskq.metrics_rows({kept})"), &[])
+            .unwrap();
+        assert_eq!(rows.len(), series.len());
+        for row in &rows {
+            let (name, labels, value): (String, serde_json::Value, f64) =
+                (row.get(0), row.get(1), row.get(2));
+            let mut labels: Vec<(String, String)> = labels
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(label, value)| (label.clone(), value.as_str().unwrap().to_owned()))
+                .collect();
+            labels.sort();
+            let labels: Vec<String> =
+                labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+            let key =
+                if labels.is_empty() { name.clone() } else { format!("{name}{{{}}}", labels.join(",")) };
+            let expected = series.get(&key).unwrap_or_else(|| panic!("{key} in {series:#?}"));
+            assert!(name.ends_with("_total") || (expected - value).abs() < 1.0, "{key}: {value}, {expected}");
+        }
+    }
+}

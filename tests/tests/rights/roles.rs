@@ -50,6 +50,12 @@ const MONITOR: &[&str] = &[
     "SELECT * FROM taskq.stats",
     "SELECT * FROM taskq.actors",
     "SELECT * FROM taskq.count_tasks()",
+    "SELECT * FROM taskq.top",
+    "SELECT * FROM taskq.health()",
+    "SELECT taskq.metrics()",
+    "SELECT * FROM taskq.metrics_rows()",
+    "SELECT taskq.page()",
+    "SELECT * FROM taskq.check()",
 ];
 
 #[test]

@@ -1,0 +1,342 @@
+-- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes and tallies, but for the
+-- counts of what has not settled.
+
+-- An interval in a word of four characters at most.
+CREATE FUNCTION taskq._age(age interval)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN s < 0.0995 THEN round(GREATEST(s, 0) * 1000) || 'ms' WHEN s < 9.95 THEN round(s, 1) || 's'
+                    WHEN s < 99.5 THEN round(s) || 's'
+                    WHEN s < 99.5 * 60 THEN round(s / 60) || 'm' WHEN s < 47.5 * 3600 THEN round(s / 3600) || 'h'
+                    WHEN s < 999.5 * 86400 THEN round(s / 86400) || 'd' ELSE round(s / 31557600) || 'y' END
+          FROM (SELECT EXTRACT(epoch FROM age) AS s) AS x;
+    END;
+COMMENT ON FUNCTION taskq._age IS 'internal: an interval in a word';
+
+-- A number in at most four characters.
+CREATE FUNCTION taskq._short(number double precision)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN number < 9.95 AND number <> round(number) THEN round(number::numeric, 1)::text
+                    WHEN number < 999.5 THEN round(number)::text
+                    WHEN number < 9950 THEN round((number / 1e3)::numeric, 1) || 'k'
+                    WHEN number < 999500 THEN round(number / 1e3) || 'k'
+                    WHEN number < 9.95e6 THEN round((number / 1e6)::numeric, 1) || 'M'
+                    WHEN number < 999.5e6 THEN round(number / 1e6) || 'M'
+                    ELSE round(number / 1e9) || 'G' END;
+    END;
+COMMENT ON FUNCTION taskq._short IS 'internal: a number in at most four characters';
+
+-- What has ended, kept or not, in this time up to now: from the tallies, and row by row what is not sealed, 100,000 at most.
+CREATE FUNCTION taskq._ends(within interval)
+    RETURNS TABLE (action_no integer, code "char", cause "char", at timestamptz, number bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 1000
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    BEGIN ATOMIC
+        SELECT y.action_no, y.code, y.cause, y.span, CASE WHEN y.span < e.until THEN y.ended ELSE y.ended - y.number END
+          FROM taskq.end_tally AS y
+         CROSS JOIN (SELECT COALESCE(min(e.until), '-infinity') AS until FROM taskq.seal AS e) AS e
+         WHERE y.span > (SELECT taskq.clock()) - within
+        UNION ALL
+        (SELECT s.action_no, s.code, s.cause, s.settled_at, 1
+           FROM taskq.settled AS s
+          WHERE s.settled_at >= COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')
+            AND s.settled_at > (SELECT taskq.clock()) - within AND s.cause <> 'r'
+          ORDER BY s.settled_at DESC LIMIT 100000);
+    END;
+COMMENT ON FUNCTION taskq._ends IS 'internal: tasks that have ended lately, in numbers';
+
+-- Of a hundred of those that settled in this time.
+CREATE FUNCTION taskq._times(since timestamptz, within interval)
+    RETURNS TABLE (waiting double precision[], running double precision[])
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        SELECT percentile_cont('{0.5,0.99}'::double precision[])
+                   WITHIN GROUP (ORDER BY date_part('epoch', s.granted_at - t.inserted_at)),
+               percentile_cont('{0.5,0.99}'::double precision[])
+                   WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at))
+          FROM (SELECT s.task_no, s.granted_at, s.settled_at FROM taskq.settled AS s
+                 WHERE s.settled_at >= since AND s.settled_at < since + within AND s.granted_at IS NOT NULL
+                 ORDER BY s.settled_at LIMIT 100) AS s
+         CROSS JOIN LATERAL (SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = s.task_no OFFSET 0) AS t;
+    END;
+COMMENT ON FUNCTION taskq._times IS
+    'internal: medians and 99th percentiles, in seconds, of how long tasks that settled then had waited and run';
+
+-- How fast tasks come and end. Those that come are the newest in `task`, 20,000 at most: where there were more in the last five
+-- minutes, their pace is that of these. Waits and runs are those of the last 2,000 that have ended.
+CREATE FUNCTION taskq._pace()
+    RETURNS TABLE (action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint,
+                   waiting double precision[], running double precision[])
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        WITH newest AS MATERIALIZED (
+                SELECT t.action_no, t.inserted_at FROM taskq.task AS t
+                 WHERE t.inserted_at > (SELECT taskq.clock()) - interval '5 minutes' ORDER BY t.inserted_at DESC LIMIT 20000),
+             reach AS MATERIALIZED (
+                SELECT CASE WHEN count(*) < 20000 THEN 5
+                            ELSE GREATEST(EXTRACT(epoch FROM (SELECT taskq.clock()) - min(n.inserted_at)) / 60, 1.0 / 60) END
+                           ::double precision AS minutes
+                  FROM newest AS n),
+             recent AS MATERIALIZED (
+                SELECT s.task_no, s.action_no, s.settled_at, s.granted_at FROM taskq.settled AS s
+                 WHERE s.settled_at > (SELECT taskq.clock()) - interval '1 hour' AND s.granted_at IS NOT NULL
+                 ORDER BY s.settled_at DESC LIMIT 2000),
+             ended AS MATERIALIZED (SELECT e.action_no, e.code, e.cause, e.at, e.number FROM taskq._ends('1 hour') AS e)
+        SELECT x.action_no, sum(x.came), sum(x.ended), sum(x.ended_hour)::bigint, sum(x.lost_hour)::bigint,
+               min(x.waiting), min(x.running)
+          FROM (SELECT n.action_no, count(*) / (SELECT r.minutes FROM reach AS r) AS came, 0::double precision AS ended,
+                       0::numeric AS ended_hour, 0::numeric AS lost_hour,
+                       NULL::double precision[] AS waiting, NULL::double precision[] AS running
+                  FROM newest AS n GROUP BY n.action_no
+                UNION ALL
+                SELECT e.action_no, 0, COALESCE(sum(e.number) FILTER (WHERE e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0) / 5.0,
+                       sum(e.number), COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
+                  FROM ended AS e GROUP BY e.action_no
+                UNION ALL
+                SELECT r.action_no, 0, 0, 0, 0,
+                       percentile_cont('{0.5,0.99}'::double precision[])
+                           WITHIN GROUP (ORDER BY date_part('epoch', r.granted_at - t.inserted_at)),
+                       percentile_cont('{0.5,0.99}'::double precision[])
+                           WITHIN GROUP (ORDER BY date_part('epoch', r.settled_at - r.granted_at))
+                  FROM recent AS r
+                 CROSS JOIN LATERAL (SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
+                 GROUP BY r.action_no) AS x
+         GROUP BY x.action_no;
+    END;
+COMMENT ON FUNCTION taskq._pace IS
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended, and aborted, in the last hour; times';
+
+-- A task that comes back late, a task that nobody asks for: who is first in the queue of each action, and what stands before it.
+CREATE FUNCTION taskq._heads()
+    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand
+          FROM taskq.action AS a
+         CROSS JOIN LATERAL (
+               -- The oldest of a hundred in the order of claiming, in lanes or not.
+               SELECT min(x.task_no) FILTER (WHERE x.grantable) AS task_no,
+                      min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = x.task_no)) FILTER (WHERE x.grantable) AS inserted_at,
+                      bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand
+                 FROM ((SELECT r.task_no, r.grantable, r.nonce FROM taskq.run AS r
+                         WHERE r.action_no = a.action_no AND r.lane = 0
+                         ORDER BY r.priority DESC, r.position LIMIT 100)
+                       UNION ALL
+                       (SELECT r.task_no, r.grantable, r.nonce FROM taskq.run AS r
+                         WHERE r.action_no = a.action_no AND r.lane <> 0
+                         ORDER BY r.priority DESC, r.lane, r.position LIMIT 100)) AS x) AS h
+         WHERE h.task_no IS NOT NULL;
+    END;
+COMMENT ON FUNCTION taskq._heads IS
+    'internal: which ready task of an action was inserted first, of those that come next, and whether some are in progress';
+
+CREATE FUNCTION taskq.health()
+    RETURNS TABLE (severity text, problem text, advice text, kind text, subject text, since timestamptz)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 5
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        WITH now AS MATERIALIZED (SELECT taskq.clock() AS at, clock_timestamp() AS wall),
+             pace AS MATERIALIZED (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour FROM taskq._pace() AS p),
+             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand FROM taskq._heads() AS h),
+             -- What should go on by itself, if anybody calls.
+             late AS MATERIALIZED (
+                SELECT x.what, x.number, x.since
+                  FROM (SELECT 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
+                          FROM (SELECT s.next_at FROM taskq.schedule AS s, now AS n
+                                 WHERE s.next_at <= n.at - interval '1 minute' ORDER BY s.next_at LIMIT 1000) AS s
+                        UNION ALL
+                        SELECT 'tasks whose retention is over', count(*), min(s.expires_at)
+                          FROM (SELECT s.expires_at FROM taskq.settled AS s
+                                 WHERE s.expires_at <= (SELECT n.at FROM now AS n) - interval '10 minutes'
+                                 ORDER BY s.expires_at LIMIT 1000) AS s
+                        UNION ALL
+                        SELECT 'tasks whose time has come', count(*), min(d.due)
+                          FROM taskq.action AS a
+                         CROSS JOIN LATERAL (SELECT d.due FROM taskq.scheduled AS d
+                                              WHERE d.action_no = a.action_no
+                                                AND d.due <= (SELECT n.at FROM now AS n) - interval '1 minute'
+                                              ORDER BY d.due LIMIT 100) AS d
+                         WHERE NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND s.paused)) AS x
+                 WHERE x.number > 0),
+             overdue AS MATERIALIZED (
+                SELECT r.action_no, count(*) AS number, min(r.deadline) AS since, min(r.actor_id) AS actor
+                  FROM (SELECT l.base, l.keeper_no || l.others AS task_nos FROM taskq.lease AS l
+                         WHERE l.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds'
+                         ORDER BY l.deadline LIMIT 1000) AS l
+                 CROSS JOIN LATERAL unnest(l.task_nos) AS u(task_no)
+                 CROSS JOIN LATERAL (SELECT r.action_no, r.deadline, r.actor_id FROM taskq.run AS r
+                                      WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
+                                        AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
+                 GROUP BY r.action_no)
+        SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
+          FROM (
+                -- Deadlines that have passed, and nobody has looked.
+                SELECT CASE WHEN o.since < n.at - interval '10 minutes' THEN 'critical' ELSE 'warning' END AS severity,
+                       format('%s of action "%s" %s past the deadline and nobody has looked, the first since %s (actor "%s")',
+                              CASE o.number WHEN 1 THEN 'a task' ELSE o.number || ' tasks' END, a.name,
+                              CASE o.number WHEN 1 THEN 'is' ELSE 'are' END, taskq._age(n.at - o.since), o.actor) AS problem,
+                       'Nobody calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
+                       'overdue' AS kind, a.name AS subject, o.since
+                  FROM overdue AS o CROSS JOIN now AS n
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
+                UNION ALL
+                -- Ready, and nobody asks: nothing of it is in hand, nothing has ended lately.
+                SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
+                       format('nobody owns tasks of action "%s": one has been in the queue for %s', a.name, taskq._age(n.at - h.inserted_at)),
+                       'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
+                       'starving', a.name, h.inserted_at
+                  FROM heads AS h CROSS JOIN now AS n
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
+                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand
+                   AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
+                   AND NOT EXISTS (SELECT FROM pace AS p WHERE p.action_no = h.action_no AND p.ended > 0)
+                UNION ALL
+                -- More comes than ends, and it waits.
+                SELECT 'warning',
+                       format('the queue of action "%s" grows: %s tasks come and %s end in a minute, and one has waited for %s',
+                              a.name, taskq._short(p.came), taskq._short(p.ended), taskq._age(n.at - h.inserted_at)),
+                       'Add workers, or let each take more tasks at a time; look at limits and rates in taskq.actions.',
+                       'growing', a.name, h.inserted_at
+                  FROM pace AS p CROSS JOIN now AS n
+                  JOIN heads AS h ON h.action_no = p.action_no
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
+                 WHERE p.came > 1.2 * p.ended + 10 AND p.ended > 0 AND h.inserted_at < n.at - interval '1 minute'
+                UNION ALL
+                SELECT CASE WHEN p.lost_hour * 2 > p.ended_hour THEN 'critical' ELSE 'warning' END,
+                       format('%s of %s tasks of action "%s" that ended in the last hour have aborted',
+                              p.lost_hour, p.ended_hour, a.name),
+                       'taskq.dead_ends tells why; mend it, and taskq.retry_tasks brings them back.',
+                       'aborting', a.name, NULL
+                  FROM pace AS p
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = p.action_no OFFSET 0) AS a
+                 WHERE p.lost_hour >= 5 AND p.lost_hour * 10 > p.ended_hour
+                UNION ALL
+                SELECT 'warning', format('schedule "%s" could not insert its last run: %s', s.name, s.problem),
+                       'Mend the task of the schedule with taskq.schedule(), and try taskq.run_schedule().', 'schedule', s.name, NULL
+                  FROM taskq.schedule AS s WHERE s.problem IS NOT NULL
+                UNION ALL
+                SELECT 'warning',
+                       format('%s %s are due and not looked after, the first since %s',
+                              CASE WHEN l.number >= 1000 THEN '1000 and more' ELSE l.number::text END, l.what, taskq._age(n.at - l.since)),
+                       'Nobody calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
+                       'late', l.what, l.since
+                  FROM late AS l CROSS JOIN now AS n
+                UNION ALL
+                -- Who holds things up.
+                SELECT CASE WHEN s.xact_start < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
+                       format('%s of %s (pid %s%s) has been open for %s and %s',
+                              CASE WHEN s.state LIKE 'idle in transaction%' THEN 'an idle transaction' ELSE 'a transaction' END,
+                              COALESCE(quote_ident(s.usename), 'nobody'), s.pid,
+                              CASE WHEN s.application_name <> '' THEN ', ' || s.application_name ELSE '' END,
+                              taskq._age(n.wall - s.xact_start),
+                              CASE WHEN s.backend_xid IS NOT NULL THEN 'has written: claims walk further, and nothing is sealed'
+                                   ELSE 'holds a snapshot: vacuum removes nothing that died since' END),
+                       format('End it, or SELECT pg_terminate_backend(%s); idle_in_transaction_session_timeout ends such by itself.', s.pid),
+                       CASE WHEN s.backend_xid IS NOT NULL THEN 'transaction' ELSE 'snapshot' END, s.pid::text, s.xact_start
+                  FROM pg_stat_activity AS s CROSS JOIN now AS n
+                 WHERE s.pid <> pg_backend_pid() AND s.backend_type IN ('client backend', 'background worker', 'walsender')
+                   AND (s.backend_xid IS NOT NULL AND s.xact_start < n.wall - interval '5 minutes'
+                        OR s.backend_xmin IS NOT NULL AND s.xact_start < n.wall - interval '15 minutes'
+                           AND s.datname IS NOT DISTINCT FROM current_database())
+                UNION ALL
+                SELECT CASE WHEN x.prepared < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
+                       format('transaction "%s" was prepared %s ago and is still open', x.gid, taskq._age(n.wall - x.prepared)),
+                       'COMMIT PREPARED or ROLLBACK PREPARED it; nobody else can.', 'transaction', x.gid, x.prepared
+                  FROM pg_prepared_xacts AS x CROSS JOIN now AS n WHERE x.prepared < n.wall - interval '5 minutes'
+                UNION ALL
+                SELECT 'warning', format('replication slot "%s" holds back vacuum by %s transactions', s.slot_name, x.age),
+                       'See that its consumer works, or drop the slot.', 'snapshot', s.slot_name, NULL
+                  FROM pg_replication_slots AS s
+                 CROSS JOIN LATERAL (SELECT GREATEST(age(s.xmin), age(s.catalog_xmin)) AS age) AS x
+                 WHERE x.age > 10000000
+                UNION ALL
+                SELECT 'warning',
+                       format('table taskq.%s has %s dead rows beside %s live ones', c.relname,
+                              taskq._short(pg_stat_get_dead_tuples(c.oid)), taskq._short(pg_stat_get_live_tuples(c.oid))),
+                       'See that autovacuum runs and that nothing above holds it back; then VACUUM the table.', 'bloat', c.relname, NULL
+                  FROM pg_class AS c
+                 WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r'
+                   AND pg_stat_get_dead_tuples(c.oid) > 100000 + 2 * pg_stat_get_live_tuples(c.oid)
+                UNION ALL
+                SELECT CASE WHEN x.left < 0.05 THEN 'critical' ELSE 'warning' END,
+                       format('of the numbers for tasks %s percent are left', round(x.left * 100)),
+                       'Move to a new queue, in another database or of another shard, before they are used up.', 'positions', NULL, NULL
+                  FROM (SELECT (s.max_value - COALESCE(s.last_value, s.start_value))::numeric / (s.max_value::numeric - s.min_value) AS left
+                          FROM pg_sequences AS s WHERE s.schemaname = 'taskq' AND s.sequencename = 'position_seq') AS x
+                 WHERE x.left < 0.2
+                UNION ALL
+                SELECT CASE WHEN x.age > 1500000000 THEN 'critical' ELSE 'warning' END,
+                       format('the oldest transaction id of this database is %s transactions back, and about two thousand million is the end',
+                              taskq._short(x.age)),
+                       'VACUUM (FREEZE) what is oldest, and see what holds vacuum back.', 'transaction ids', NULL, NULL
+                  FROM (SELECT age(d.datfrozenxid) AS age FROM pg_database AS d WHERE d.datname = current_database()) AS x
+                 WHERE x.age > 2 * current_setting('autovacuum_freeze_max_age')::bigint OR x.age > 1500000000
+                UNION ALL
+                SELECT 'warning', format('the server''s clock was put back by %s', taskq._age(e.mark_at - n.wall)),
+                       'Mend the clock; if taskq.check() tells of wrong tallies after that, SELECT taskq.recount().', 'clock', NULL, NULL
+                  FROM taskq.seal AS e CROSS JOIN now AS n WHERE e.mark_at > n.wall + interval '1 second'
+                UNION ALL
+                SELECT 'notice', format('this session has set the queue''s clock to %s', n.at), 'RESET taskq.now, unless this is a test.',
+                       'clock', NULL, NULL
+                  FROM now AS n WHERE abs(EXTRACT(epoch FROM n.at - n.wall)) > 60) AS x
+         ORDER BY CASE x.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, x.since, x.kind, x.subject;
+    END;
+COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: all is well';
+
+CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_page_wrapper';
+COMMENT ON FUNCTION taskq.page IS
+    'the queue at a glance as one HTML page, with the graph of a task or group if one is named';
+
+-- For \watch, in 100 columns; what is stuck comes first.
+CREATE VIEW taskq.top AS
+SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE x.action END AS action,
+       rpad(repeat(chr(9608), CASE WHEN x.ready = 0 THEN 0 ELSE GREATEST(1, round(4 * ln(1 + x.ready) / NULLIF(ln(1 + max(x.ready) OVER ()), 0)))::integer END), 4)
+           || lpad(taskq._short(x.ready), 5) AS ready,
+       lpad(taskq._short(x.busy), 4) AS busy,
+       lpad(taskq._short(x.blocked), 7) AS blocked,
+       lpad(taskq._short(x.scheduled), 5) AS later,
+       lpad(COALESCE(taskq._age(taskq.clock() - x.oldest), ''), 6) AS oldest,
+       lpad(taskq._short(x.came) || '/' || taskq._short(x.ended), 9) AS "in/out",
+       lpad(COALESCE(taskq._age(x.waiting[1] * interval '1 second') || '/' || taskq._age(x.waiting[2] * interval '1 second'), ''), 9) AS wait,
+       lpad(COALESCE(taskq._age(x.running[1] * interval '1 second') || '/' || taskq._age(x.running[2] * interval '1 second'), ''), 9) AS run
+  FROM (SELECT a.name AS action,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'ready'), 0)::double precision AS ready,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'in-progress'), 0)::double precision AS busy,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'blocked'), 0)::double precision AS blocked,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'scheduled'), 0)::double precision AS scheduled,
+               min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = y.first)) FILTER (WHERE y.state = 'ready') AS oldest,
+               COALESCE(sum(y.came), 0) AS came,
+               COALESCE(sum(y.ended), 0) AS ended,
+               min(y.waiting) AS waiting,
+               min(y.running) AS running
+          FROM (SELECT l.action_no, l.state, l.number, l.first, NULL::double precision AS came, NULL::double precision AS ended,
+                       NULL::double precision[] AS waiting, NULL::double precision[] AS running
+                  FROM taskq._live() AS l
+                UNION ALL
+                SELECT p.action_no, NULL, NULL, NULL, p.came, p.ended, p.waiting, p.running FROM taskq._pace() AS p) AS y
+         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = y.action_no OFFSET 0) AS a
+         GROUP BY a.name) AS x
+ ORDER BY x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.oldest NULLS LAST, x.action;
+COMMENT ON VIEW taskq.top IS
+    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one, tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first';

@@ -1,0 +1,223 @@
+//! Each problem has a row, with what to do; where all is well there is none.
+//!
+//! On wrong code: a quiet alarm, or one that rings for nothing.
+
+use serde_json::json;
+use taskq_tests::{Db, Session, until};
+
+/// The problems of a kind: severity, subject and the problem itself.
+fn problems(session: &mut Session, kind: &str) -> Vec<(String, String, String)> {
+    let rows = session
+        .query(
+            "SELECT severity, coalesce(subject, ''), problem, advice FROM taskq.health() WHERE kind = $1",
+            &[&kind],
+        )
+        .unwrap();
+    rows.iter()
+        .map(|row| {
+            assert!(row.get::<_, String>(3).len() > 20, "an advice is a sentence");
+            (row.get(0), row.get(1), row.get(2))
+        })
+        .collect()
+}
+
+/// The one problem of a kind, which is of this severity and about this.
+fn the_problem(session: &mut Session, kind: &str, severity: &str, subject: &str) -> String {
+    let found = problems(session, kind);
+    let [(found_severity, found_subject, problem)] = &found[..] else {
+        panic!("one problem of kind {kind}, not {found:?}");
+    };
+    assert_eq!((found_severity.as_str(), found_subject.as_str()), (severity, subject), "{problem}");
+    problem.clone()
+}
+
+fn no_problem(session: &mut Session, case: &str) {
+    // Transactions of other databases' tests may be long.
+    let found: Vec<String> = session.all(
+        "SELECT problem FROM taskq.health() WHERE kind NOT IN ('transaction', 'transaction ids', 'snapshot')",
+    );
+    assert!(found.is_empty(), "{case}: {found:?}");
+}
+
+fn set_back(session: &mut Session, by: &str) {
+    let now: String = session.one(&format!("SELECT (now() - interval '{by}')::text"));
+    session.set_now(Some(&now));
+}
+
+#[test]
+fn a_queue_at_work_is_well() {
+    let db = Db::new();
+    let mut session = db.connect();
+    no_problem(&mut session, "an empty queue");
+    let tasks = (0..20).map(|n| json!({"id": format!("t{n}"), "action": "x", "max_tries": 3})).collect();
+    session.insert(tasks).unwrap();
+    for _ in 0..10 {
+        session.perform("x", "completed");
+    }
+    session.perform("x", "aborted");
+    session.own_one_with("x", "max_duration => '1 hour'");
+    session.insert(json!([{"id": "later", "action": "y", "delay": "1 hour"}, {"id": "b", "action": "y", "depends_on": ["t19"]}])).unwrap();
+    no_problem(&mut session, "a queue at work");
+}
+
+#[test]
+fn deadlines_that_nobody_looks_after_are_overdue_from_five_seconds_on() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "y"}]))
+        .unwrap();
+    set_back(&mut session, "12 seconds");
+    session.own_with("late <worker>", 2, &["x"], "max_duration => '10 seconds'").unwrap();
+    session.own_with("prompt", 1, &["y"], "max_duration => '1 hour'").unwrap();
+    session.set_now(None);
+    assert_eq!(problems(&mut session, "overdue"), [], "two seconds are no problem");
+    session.run(
+        "UPDATE taskq.lease SET deadline = deadline - interval '4 seconds' WHERE deadline < now();
+                 UPDATE taskq.run SET deadline = deadline - interval '4 seconds' WHERE deadline < now()",
+    );
+    let problem = the_problem(&mut session, "overdue", "warning", "x");
+    assert!(
+        problem.contains("2 tasks of action \"x\" are") && problem.contains("late <worker>"),
+        "{problem}"
+    );
+    session.run("SELECT taskq.maintain()");
+    assert_eq!(problems(&mut session, "overdue"), []);
+}
+
+#[test]
+fn an_action_that_nobody_asks_for_starves() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "10 minutes");
+    session
+        .insert((0..5).map(|n| json!({"id": format!("t{n}"), "action": "x", "group_id": "g"})).collect())
+        .unwrap();
+    session.set_now(None);
+    let problem = the_problem(&mut session, "starving", "warning", "x");
+    assert!(problem.contains("10m"), "{problem}");
+    session.run("SELECT taskq.pause_action('x')");
+    assert_eq!(problems(&mut session, "starving"), [], "paused on purpose");
+    session.run("SELECT taskq.resume_action('x')");
+    let grant = session.own_one("x");
+    assert_eq!(problems(&mut session, "starving"), [], "one is in hand");
+    session.complete(&grant);
+    assert_eq!(problems(&mut session, "starving"), [], "one has ended just now");
+    session.run("SELECT taskq.delete_tasks(array_agg(id)) FROM taskq.tasks WHERE state = 'completed'");
+    // Also where groups take turns, in lanes.
+    session.run("SELECT taskq.set_action('z', fair => true)");
+    set_back(&mut session, "2 hours");
+    session.insert(json!([{"action": "z", "group_id": "a"}])).unwrap();
+    session.set_now(None);
+    let starving = problems(&mut session, "starving");
+    assert!(
+        starving
+            .iter()
+            .any(|(severity, subject, _)| (severity.as_str(), subject.as_str()) == ("critical", "z")),
+        "{starving:?}"
+    );
+}
+
+#[test]
+fn a_queue_that_grows_and_tasks_that_abort_are_told() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "2 minutes");
+    session.insert((0..300).map(|_| json!({"action": "x", "max_tries": 1})).collect()).unwrap();
+    session.set_now(None);
+    for code in ["completed", "aborted"] {
+        session.run(&format!(
+            "SELECT taskq.return_task(task_id, token, '{code}') FROM taskq.own_tasks('w', 6, '{{x}}')"
+        ));
+    }
+    let problem = the_problem(&mut session, "growing", "warning", "x");
+    assert!(problem.contains("60 tasks come and 2.4 end"), "{problem}");
+    let problem = the_problem(&mut session, "aborting", "warning", "x");
+    assert!(problem.contains("6 of 12 tasks"), "{problem}");
+    // The same from the tallies, and it is worse when nothing completes.
+    session.run("SELECT taskq.return_task(task_id, token, 'aborted') FROM taskq.own_tasks('w', 6, '{x}')");
+    until("sealed", || {
+        session.run("SELECT taskq.maintain(), pg_sleep(0.2)");
+        session
+            .one::<bool>(
+                "SELECT NOT EXISTS (SELECT FROM taskq.settled, taskq.seal WHERE settled_at >= until)",
+            )
+            .then_some(())
+    });
+    let problem = the_problem(&mut session, "aborting", "critical", "x");
+    assert!(problem.contains("12 of 18 tasks"), "{problem}");
+}
+
+#[test]
+fn what_is_late_has_a_row_each() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "1 hour");
+    session.insert(json!([{"id": "soon", "action": "y", "delay": "10 minutes"}, {"id": "done", "action": "d", "retention": "1 minute"}])).unwrap();
+    session.perform("d", "completed");
+    session.run("SELECT taskq.schedule('s', '*/10 * * * *', '{\"action\": \"s\"}')");
+    session.set_now(None);
+    let late = problems(&mut session, "late");
+    let subjects: Vec<&str> = late.iter().map(|(_, subject, _)| subject.as_str()).collect();
+    assert_eq!(late.len(), 3, "{late:?}");
+    for subject in ["schedules", "tasks whose retention is over", "tasks whose time has come"] {
+        assert!(subjects.contains(&subject), "{subject} in {late:?}");
+    }
+    session.run("SELECT taskq.maintain()");
+    assert_eq!(problems(&mut session, "late"), []);
+    session.run("UPDATE taskq.schedule SET problem = 'action is missing'");
+    let problem = the_problem(&mut session, "schedule", "warning", "s");
+    assert!(problem.contains("action is missing"), "{problem}");
+}
+
+#[test]
+fn who_holds_things_up_is_named() {
+    let db = Db::new();
+    let (mut open, mut session) = (db.connect(), db.connect());
+    open.run("SET application_name = 'night report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT taskq.insert_task('a', 'x')");
+    let of_it = |session: &mut Session| {
+        let pid = open.pid().to_string();
+        problems(session, "transaction")
+            .into_iter()
+            .filter(|(_, subject, _)| *subject == pid)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of_it(&mut session), [], "not yet");
+    // The threshold is by the server's clock, which no test can set: the same row with a time that has passed.
+    let text: String = session.one("SELECT pg_get_functiondef('taskq.health'::regproc)");
+    assert!(text.contains("s.xact_start < (n.wall - '00:05:00'::interval)"), "{text}");
+    let sooner = text
+        .replace("CREATE OR REPLACE FUNCTION taskq.health()", "CREATE FUNCTION public.sooner()")
+        .replace("(n.wall - '00:05:00'::interval)", "n.wall");
+    session.run(&sooner);
+    let found: Vec<String> = session.all(&format!(
+        "SELECT concat_ws(' | ', severity, problem, advice) FROM public.sooner() WHERE subject = '{}'",
+        open.pid()
+    ));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("warning | an idle transaction of")
+            && found[0].contains("night report")
+            && found[0].contains("pg_terminate_backend"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn numbers_that_run_out_and_clocks_that_are_wrong_are_told() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT setval('taskq.position_seq', 9000000000000000000)");
+    let problem = the_problem(&mut session, "positions", "critical", "");
+    assert!(problem.contains("2 percent"), "{problem}");
+    session.run("SELECT setval('taskq.position_seq', 1000000)");
+    session.run("SELECT taskq.maintain()");
+    session.run("UPDATE taskq.seal SET mark_at = now() + interval '1 hour'");
+    let problem = the_problem(&mut session, "clock", "warning", "");
+    assert!(problem.contains("put back by 60m"), "{problem}");
+    session.run("SELECT taskq.maintain()");
+    session.set_now(Some("2001-01-01"));
+    the_problem(&mut session, "clock", "notice", "");
+    session.set_now(None);
+    assert_eq!(problems(&mut session, "clock"), []);
+}

@@ -1,0 +1,148 @@
+//! `page` is one HTML page, whole in itself, in which nothing that users wrote is ever markup.
+//!
+//! On wrong code: a name with a tag in it closes an element, and somebody else's script runs in the operator's browser.
+
+use serde_json::json;
+use taskq_tests::{Db, Session, refused};
+
+/// What would be markup, and a text of it for each place that takes one.
+const HOSTILE: &str =
+    "</title></style></text></td>\"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;";
+
+/// The page's tags, which are nested as they have to be, and its text.
+fn read(page: &str) -> (Vec<String>, String) {
+    let (mut open, mut tags, mut text) = (Vec::<String>::new(), Vec::new(), String::new());
+    let body = page.strip_prefix("<!DOCTYPE html>\n").expect("it says what it is");
+    let mut rest = body;
+    while let Some(at) = rest.find('<') {
+        text.push_str(&rest[..at]);
+        let end = at + rest[at..].find('>').unwrap_or_else(|| panic!("a tag ends: {}", &rest[at..]));
+        let tag = &rest[at + 1..end];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "the end of what was begun last");
+        } else {
+            let name = tag.split([' ', '/']).next().unwrap().to_owned();
+            if !tag.ends_with('/') && !matches!(name.as_str(), "meta" | "br") {
+                open.push(name.clone());
+            }
+            tags.push(tag.to_owned());
+        }
+        rest = &rest[end + 1..];
+    }
+    assert!(open.is_empty() && rest.trim().is_empty(), "{open:?} {rest}");
+    (tags, text)
+}
+
+fn page(session: &mut Session, arguments: &str) -> (Vec<String>, String) {
+    let page: String = session.one(&format!("SELECT taskq.page({arguments})"));
+    let (tags, text) = read(&page);
+    for tag in &tags {
+        let name = tag.split([' ', '/']).next().unwrap();
+        assert!(
+            [
+                "html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "p",
+                "section", "ul", "li", "strong", "br", "span", "div", "i", "table", "tr", "th", "td", "svg",
+                "path", "rect", "text", "g"
+            ]
+            .contains(&name),
+            "{tag}"
+        );
+        for bad in ["href", "src", "url(", "onerror", "onclick", "onload"] {
+            assert!(!tag.contains(bad), "nothing from elsewhere, and nothing that acts: {tag}");
+        }
+    }
+    assert!(
+        !page.contains("http") && !page.contains("@import") && !page.contains("url("),
+        "nothing from elsewhere"
+    );
+    (tags, text)
+}
+
+#[test]
+fn an_empty_queue_has_a_page() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let (tags, text) = page(&mut session, "");
+    assert!(text.contains("There are no tasks."), "{text}");
+    assert!(text.contains(db.name()), "{text}");
+    assert_eq!(tags.iter().filter(|tag| tag.starts_with("svg viewBox")).count(), 3);
+    assert!(tags.iter().any(|tag| tag.contains("color-scheme") && tag.contains("light dark")));
+    assert!(text.contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn what_users_write_is_never_markup() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let name = |what: &str| format!("{what} {HOSTILE}");
+    session
+        .insert(json!([
+            {"id": name("lost"), "action": name("action"), "group_id": name("group"), "max_tries": 1},
+            {"id": name("next"), "action": name("other"), "group_id": name("group"), "depends_on": [{"id": name("lost"), "condition": "settled"}]},
+        ]))
+        .unwrap();
+    session.set_now(Some("2020-01-01"));
+    session.insert(json!([{"id": name("old"), "action": name("starving")}])).unwrap();
+    session.set_now(None);
+    let tokens = session
+        .query(
+            "SELECT task_id, token FROM taskq.own_tasks($1, 1, ARRAY[$2])",
+            &[&name("actor"), &name("action")],
+        )
+        .unwrap();
+    session
+        .execute(
+            "SELECT taskq.return_task($1, $2, 'aborted', $3)",
+            &[&tokens[0].get::<_, String>(0), &tokens[0].get::<_, uuid::Uuid>(1), &name("status")],
+        )
+        .unwrap();
+    session
+        .execute("SELECT taskq.schedule($1, '0 0 1 1 *', '{\"action\": \"x\"}')", &[&name("schedule")])
+        .unwrap();
+    session.execute("UPDATE taskq.schedule SET problem = $1", &[&name("problem")]).unwrap();
+    for graph_of in [name("lost"), name("group")] {
+        let arguments =
+            format!("E'{}', E'{}'", graph_of.replace('\'', "''"), name("my title").replace('\'', "''"));
+        let (_, text) = page(&mut session, &arguments);
+        // What was written is there, as text (long ones are cut).
+        for what in ["lost", "next", "action", "group", "starving", "status", "schedule", "my title"] {
+            assert!(text.contains(&format!("{what} &lt;/ti")), "{what} in {text}");
+        }
+        assert!(text.contains("Graph of"), "{text}");
+    }
+}
+
+#[test]
+fn it_tells_what_the_views_tell() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert((0..37).map(|n| json!({"id": format!("t{n}"), "action": "x", "group_id": "all"})).collect())
+        .unwrap();
+    session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 11, '{x}')");
+    session.run("SELECT taskq.own_tasks('w', 3, '{x}'); SELECT taskq.pause_action('x')");
+    for _ in 0..2 {
+        let (tags, text) = page(&mut session, "");
+        let cells: Vec<String> =
+            session.all("SELECT unnest(ARRAY[ready, \"in-progress\", completed])::text FROM taskq.stats");
+        assert_eq!(cells, ["23", "3", "11"]);
+        assert!(text.contains("x (paused)11 completed3 in-progress23 ready23300110"), "{text}");
+        assert!(text.contains("29 %"), "the group's progress: {text}");
+        let bars = tags
+            .iter()
+            .filter(|tag| tag.starts_with("rect class=\"completed\"") && tag.contains("width=\"5"))
+            .count();
+        assert!((1..=2).contains(&bars), "one minute or two in which tasks have ended: {bars}");
+        // The same from the tallies.
+        session.run("SELECT pg_sleep(1.1)");
+        session.run("SELECT taskq.maintain()");
+        session.run("SELECT pg_sleep(1.1)");
+        session.run("SELECT taskq.maintain()");
+    }
+}
+
+#[test]
+fn who_asks_for_the_graph_of_nothing_is_told() {
+    let db = Db::new();
+    refused(&mut db.connect(), "TQ003", "nothing", "SELECT taskq.page('nothing')", &[]);
+}
