@@ -278,8 +278,9 @@ CREATE FUNCTION taskq.health()
                 SELECT CASE WHEN x.left < 0.05 THEN 'critical' ELSE 'warning' END,
                        format('of the numbers for tasks %s percent are left', round(x.left * 100)),
                        'Move to a new queue, in another database or of another shard, before they are used up.', 'positions', NULL, NULL
-                  FROM (SELECT (s.max_value - COALESCE(s.last_value, s.start_value))::numeric / (s.max_value::numeric - s.min_value) AS left
-                          FROM pg_sequences AS s WHERE s.schemaname = 'taskq' AND s.sequencename = 'position_seq') AS x
+                  -- Of the 48 bits that are a shard's own, and without those that no new task gets (src/token.rs).
+                  FROM (SELECT GREATEST(1 - (p.last_value & 281474976710655)::numeric / 280375465082880, 0) AS left
+                          FROM taskq.position_seq AS p) AS x
                  WHERE x.left < 0.2
                 UNION ALL
                 SELECT CASE WHEN x.age > 1500000000 THEN 'critical' ELSE 'warning' END,
