@@ -17,6 +17,7 @@ pub(crate) mod latch;
 pub(crate) mod lock;
 mod lookup;
 pub(crate) mod memory;
+pub(crate) mod named;
 pub(crate) mod planner;
 pub(crate) mod procedure;
 pub(crate) mod process;

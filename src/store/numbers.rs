@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{decided, run};
 use crate::error::{Refusal, Result};
+use crate::pg::named::Named;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Look};
@@ -30,14 +31,17 @@ pub(crate) fn take(count: usize) -> Result<Vec<i64>> {
 
 /// The shard that this queue is: that in whose range the sequence stands.
 pub(crate) fn shard() -> i32 {
-    token::shard_of(sequence::last_value(c"position_seq"))
+    token::shard_of(sequence::last_value(&POSITIONS))
 }
+
+/// Numbers of tasks and positions come from here.
+pub(super) static POSITIONS: Named = Named::new(c"position_seq");
 
 /// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
 pub(crate) fn look(look: &Look) -> decided::Look {
     decided::Look {
-        last_position: sequence::last_value(c"position_seq"),
-        files: (table::file_of(&run::TABLE), sequence::file_of(c"position_seq")),
+        last_position: sequence::last_value(&POSITIONS),
+        files: (table::file_of(&run::TABLE), sequence::file_of(&POSITIONS)),
         xmin: look.xmin(),
         at: clock::wall(),
     }

@@ -1,7 +1,7 @@
 //! The table `progress`: what workers said of tasks that have not completed.
 
 use crate::pg::json::JsonText;
-use crate::pg::table::{Index, Key, Look, Wait, look, table};
+use crate::pg::table::{Index, Key, Look, look, table};
 
 table!(c"progress":
     TASK_NO: i64,
@@ -19,7 +19,7 @@ pub(crate) fn forget(task_nos: &[i64]) {
             for task_no in task_nos {
                 rows.start(&[Key::eq(1, *task_no)]);
                 if let Some(row) = rows.next() {
-                    row.delete(Wait::Yes);
+                    row.delete_newest();
                 }
             }
         });

@@ -9,7 +9,7 @@ use crate::pg::session::{assign_transaction_id, check_for_interrupts};
 use crate::pg::statement::{Record, Statement};
 use crate::pg::table::{Look, Row, insert, look};
 use crate::store::notify::notify_ready;
-use crate::store::{action_setting, run, task, task_group};
+use crate::store::{action_setting, numbers, run, task, task_group};
 use crate::wake;
 
 /// A task that nothing blocks, and what it brings along.
@@ -67,7 +67,7 @@ pub(crate) fn make_ready(freed: &[Freed]) {
                 into.row(|| {
                     [
                         run::TASK_NO.to(freed.task_no),
-                        run::POSITION.to(sequence::next(c"position_seq")),
+                        run::POSITION.to(sequence::next(&numbers::POSITIONS)),
                         run::NONCE.to(0_i64),
                         run::PREV_NONCE.to(0_i64),
                         run::DEADLINE.to(Time::INFINITY),

@@ -135,6 +135,13 @@ impl Row<'_> {
         }
     }
 
+    /// Removes the row in whatever version there is by now; waits for whoever has it.
+    pub(crate) fn delete_newest(&self) {
+        if self.delete(Wait::Yes) == Change::Newer {
+            self.newest(Wait::Yes, |row| row.delete(Wait::Yes));
+        }
+    }
+
     /// # Safety
     /// The row lies in the open table.
     unsafe fn try_delete(&self, wait: bool) -> Change {

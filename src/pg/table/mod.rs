@@ -26,6 +26,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
+use super::named::Named;
 use super::session;
 
 pub(crate) use change::{Change, Wait};
@@ -35,24 +36,24 @@ pub(crate) use scan::{Key, Row, Scan};
 
 /// A table of the queue's schema.
 pub(crate) struct Table {
-    name: &'static CStr,
+    name: Named,
 }
 
 impl Table {
     pub(crate) const fn new(name: &'static CStr) -> Self {
-        Table { name }
+        Table { name: Named::new(name) }
     }
 }
 
 /// An index of such a table.
 pub(crate) struct Index {
     table: &'static Table,
-    name: &'static CStr,
+    name: Named,
 }
 
 impl Index {
     pub(crate) const fn new(table: &'static Table, name: &'static CStr) -> Self {
-        Index { table, name }
+        Index { table, name: Named::new(name) }
     }
 }
 
@@ -121,20 +122,6 @@ impl Level {
     }
 }
 
-/// A relation of the queue's schema, by name.
-pub(super) fn oid_of(name: &'static CStr) -> pg_sys::Oid {
-    // SAFETY: look-ups in the system caches by strings that end with a NUL; whoever calls the extension is in a
-    // transaction.
-    let oid = unsafe {
-        let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
-        pg_sys::get_relname_relid(name.as_ptr(), schema)
-    };
-    if oid == pg_sys::InvalidOid {
-        pgrx::error!("relation taskq.{name:?} does not exist");
-    }
-    oid
-}
-
 /// Opens a table, with a lock that stays until the transaction ends, as that of any reader or writer does.
 ///
 /// # Safety
@@ -142,11 +129,11 @@ pub(super) fn oid_of(name: &'static CStr) -> pg_sys::Oid {
 unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
-        let relation = pg_sys::table_open(oid_of(table.name), lock as pg_sys::LOCKMODE);
+        let relation = pg_sys::table_open(table.name.oid(), lock as pg_sys::LOCKMODE);
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
             || (*relation).rd_tableam != pg_sys::GetHeapamTableAmRoutine()
         {
-            pgrx::error!("taskq.{:?} is not an ordinary table", table.name);
+            pgrx::error!("{} is not an ordinary table", table.name);
         }
         relation
     }

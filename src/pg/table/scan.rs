@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
-use super::{Index, Level, Look, oid_of, open};
+use super::{Index, Level, Look, open};
 use crate::pg::arg::Arg;
 
 /// A condition on a column of an index.
@@ -143,7 +143,7 @@ impl Look {
         // SAFETY: the caller closes what is opened. An index of the table, since its name says so: asserted.
         unsafe {
             let table = open(index.table, access.lock());
-            let index = pg_sys::index_open(oid_of(index.name), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+            let index = pg_sys::index_open(index.name.oid(), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
             assert!((*(*index).rd_index).indrelid == (*table).rd_id, "an index of another table");
             Scan {
                 look: self,

@@ -1,0 +1,79 @@
+//! Relations of the queue's schema, found by name.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, RELNAMENSP};
+
+/// A relation's name, and which one that is.
+pub(crate) struct Named {
+    name: &'static CStr,
+    oid: AtomicU32,
+    /// As of which change of the catalog; 0: never asked.
+    as_of: AtomicU64,
+}
+
+impl Named {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Named { name, oid: AtomicU32::new(0), as_of: AtomicU64::new(0) }
+    }
+
+    /// The relation that has the name now, as far as this backend has heard. It is looked up anew once any relation or
+    /// schema has been made, renamed or dropped.
+    pub(crate) fn oid(&self) -> pg_sys::Oid {
+        let as_of = catalog_version();
+        // This backend has one thread.
+        if self.as_of.load(Ordering::Relaxed) == as_of {
+            return self.oid.load(Ordering::Relaxed).into();
+        }
+        // SAFETY: look-ups in the system caches by strings that end with a NUL; whoever calls the extension is in a
+        // transaction.
+        let oid = unsafe {
+            let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
+            pg_sys::get_relname_relid(self.name.as_ptr(), schema)
+        };
+        if oid == pg_sys::InvalidOid {
+            pgrx::error!("relation taskq.{:?} does not exist", self.name);
+        }
+        self.oid.store(oid.to_u32(), Ordering::Relaxed);
+        // The number from before the look-up: a change that it has heard of itself has it asked once more.
+        self.as_of.store(as_of, Ordering::Relaxed);
+        oid
+    }
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "taskq.{}", self.name.to_string_lossy())
+    }
+}
+
+thread_local! {
+    /// How often names may have changed since this backend first asked, and one.
+    static CHANGES: Cell<u64> = const { Cell::new(1) };
+    static LISTENING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A number that is another one as soon as a relation or a schema has changed, as far as this backend has heard.
+fn catalog_version() -> u64 {
+    if !LISTENING.replace(true) {
+        for cache in [RELNAMENSP, NAMESPACEOID] {
+            // SAFETY: once per backend and cache; the callback lives as long as the library, which is never unloaded.
+            unsafe {
+                pg_sys::CacheRegisterSyscacheCallback(
+                    cache as std::ffi::c_int,
+                    Some(names_changed),
+                    pg_sys::Datum::from(0usize),
+                );
+            }
+        }
+    }
+    CHANGES.get()
+}
+
+/// Runs wherever Postgres takes note of changes: it touches nothing but a number.
+unsafe extern "C-unwind" fn names_changed(_: pg_sys::Datum, _: std::ffi::c_int, _: pg_sys::uint32) {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+}
