@@ -49,6 +49,7 @@ mod graph;
 mod guc;
 mod insert;
 mod pg;
+mod remove;
 mod returns;
 mod revive;
 mod rights;

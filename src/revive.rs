@@ -16,15 +16,16 @@ use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, sql};
+use crate::pg::statement::Statement;
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::attempts;
-use crate::store::ends::uncounted;
+use crate::store::dependency;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
 use crate::store::ready::{self, Freed};
+use crate::store::settled;
 use crate::store::tally;
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
@@ -164,8 +165,6 @@ pub(crate) fn lock_neighbours(task_nos: &[i64]) {
 
 static DEPENDENTS: Statement<&[i64], (i64, i64)> =
     Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
-static FORGET_EDGES: Statement<(&[i64], &[i64])> =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");
 
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
@@ -203,19 +202,10 @@ pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
     add_waits(&waits, &rows);
     if !in_progress.is_empty() {
         live::lock_edges_of(&in_progress);
-        FORGET_EDGES.execute((settled, in_progress));
+        dependency::REMOVE_BETWEEN.execute((settled, in_progress));
     }
 }
 
-static REMOVE: Statement<&[i64], (i64, i32, i8, bool)> = Statement::new(sql!(
-    "WITH gone AS (
-        DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
-        RETURNING s.task_no, s.dependencies, s.grouped, s.settled_at, s.action_no, s.code, s.cause),
-      ",
-    uncounted!("gone"),
-    "
-      SELECT g.task_no, g.dependencies, g.code, g.grouped FROM gone AS g"
-));
 static STANDING: Statement<&[i64], (i64, i8, Option<i8>, i64)> = Statement::new(
     c"SELECT d.run_no, d.condition, s.code, d.after_no
         FROM taskq.dependency d
@@ -234,8 +224,8 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
     fold::forget(task_nos);
     let mut totals = live_totals.clone();
     let mut grouped = Vec::new();
-    for (task_no, dependencies, code, has_group) in
-        REMOVE.map(task_nos, |(task_no, dependencies, code, grouped)| (task_no, dependencies, code, grouped))
+    for (task_no, dependencies, code, has_group) in settled::REMOVE
+        .map(task_nos, |(task_no, dependencies, code, grouped)| (task_no, dependencies, code, grouped))
     {
         totals.insert(task_no, dependencies);
         if has_group {

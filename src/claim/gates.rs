@@ -26,6 +26,7 @@ use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
+use crate::store::run::changes;
 use crate::store::slot::Limit;
 
 /// Where an entry goes that may not run now.
@@ -53,22 +54,6 @@ static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
 );
 static LOCK: Statement<&[i64], i64> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
-static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
-
-/// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
-/// attach dependencies are not in the way.
-static GIVE_TO_LANES: Statement<&[i64]> = Statement::new(
-    c"UPDATE taskq.run r
-         SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
-             deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
-             actor_id = r.prev_actor_id, lane = u.lane, position = u.position
-        FROM (SELECT u.task_no, l.lane,
-                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
-                FROM pg_catalog.unnest($1) AS u(task_no)
-               CROSS JOIN LATERAL (SELECT taskq._lane(t.group_id) AS lane FROM taskq.task t
-                                    WHERE t.task_no = u.task_no OFFSET 0) AS l) AS u
-       WHERE r.task_no = u.task_no",
-);
 
 /// Those of the entries that may run now.
 pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> Vec<Grant> {
@@ -265,7 +250,7 @@ fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way
     let (gone, staying): (Vec<_>, Vec<_>) =
         turned_away.into_iter().partition(|(g, _)| locked.contains(&g.task_no));
     if !gone.is_empty() {
-        REMOVE.execute(gone.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>());
+        changes::REMOVE.execute(gone.iter().map(|(g, _)| g.task_no).collect::<Vec<_>>());
     }
     (staying, gone)
 }
@@ -277,7 +262,7 @@ fn give_to_lanes(claim: &mut Claim, mut grants: Vec<Grant>) {
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
     let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
-    GIVE_TO_LANES.execute(task_nos.as_slice());
+    changes::GIVE_TO_LANES.execute(task_nos.as_slice());
     ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
     claim.to_lanes.extend(grants.iter().map(|g| g.action_no));
     claim.moved_into_lanes.extend(task_nos);

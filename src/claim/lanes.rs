@@ -17,6 +17,7 @@ use crate::flow::actions::Action;
 use crate::pg::session::{assign_transaction_id, random_62_bits};
 use crate::pg::statement::{Looked, Statement};
 use crate::store::known_lanes::{self, Known};
+use crate::store::run::changes;
 use crate::store::slot::full_lanes;
 use crate::wake;
 
@@ -339,36 +340,11 @@ fn as_limit(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(MOST).min(MOST)
 }
 
-/// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
-/// waiting for anybody: all of a group if $3, else those whose group has a limit of its own. A new position: an
-/// insertion in between, at an old one, could be overlooked by somebody who has passed that already.
-static MOVE: Statement<(i32, i32, bool)> = Statement::new(
-    c"WITH seen AS MATERIALIZED (
-        SELECT c.task_no, c.priority, c.position, t.group_id
-          FROM (SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
-                 WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable
-                 ORDER BY r.priority DESC, r.position LIMIT $2) AS c
-         CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
-         WHERE c.gated AND t.group_id IS NOT NULL
-           AND ($3 OR EXISTS (SELECT FROM taskq.task_group g
-                               WHERE g.group_id = t.group_id AND g.max_concurrency IS NOT NULL OFFSET 0))),
-      locked AS MATERIALIZED (
-        SELECT s.task_no, s.priority, s.position, taskq._lane(s.group_id) AS lane
-          FROM seen AS s
-         CROSS JOIN LATERAL (SELECT FROM taskq.run r
-                              WHERE r.task_no = s.task_no AND r.grantable AND r.lane = 0
-                                FOR NO KEY UPDATE SKIP LOCKED) AS r)
-      UPDATE taskq.run r SET lane = m.lane, position = m.position
-        FROM (SELECT o.task_no, o.lane,
-                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
-                FROM (SELECT l.task_no, l.lane FROM locked AS l ORDER BY l.priority DESC, l.position) AS o) AS m
-       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
-);
-
 /// Moves up to `most` entries of an action into the lanes of their groups; returns how many.
 pub(super) fn move_in(action: &Action, most: usize) -> usize {
     assign_transaction_id();
-    let moved = MOVE.execute((action.action_no, as_limit(most), action.gives_lanes())) as usize;
+    let moved =
+        changes::MOVE_INTO_LANES.execute((action.action_no, as_limit(most), action.gives_lanes())) as usize;
     if moved > 0 {
         // Others have passed over them meanwhile.
         wake::ready_for_all(action.action_no);

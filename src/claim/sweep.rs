@@ -17,6 +17,7 @@ use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
+use crate::store::run::changes;
 
 /// How many entries the first look ahead of a call sees; each later one twice as many.
 const FIRST: usize = 1_000;
@@ -80,7 +81,6 @@ static LOCK: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::new(
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
 );
-static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// Moves what stands behind the entries that were turned away since the last time and is kept back as they are.
 pub(super) fn sweep(claim: &mut Claim) {
@@ -124,7 +124,7 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
         freed.task_no
     });
     if !locked.is_empty() {
-        REMOVE.execute(locked.as_slice());
+        changes::REMOVE.execute(locked.as_slice());
         parked::park(&parked);
         ready::hold_back(&scheduled);
     }

@@ -5,11 +5,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, sparse};
+use crate::pg::statement::sparse;
 use crate::state::{Condition, Outcome};
+use crate::store::blocked;
+use crate::store::dependency;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Idle, Live, Place};
 use crate::store::numbers;
+use crate::store::parked;
+use crate::store::run::changes;
+use crate::store::scheduled;
 
 /// "`run` runs after `after`", by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,10 +215,6 @@ fn cannot_wait(id: &str, state: &str) -> Refusal {
     Refusal::state(id, state, "cannot be made to wait", hint)
 }
 
-static STORE: Statement<(&[i64], &[i64], &[i8])> = Statement::new(
-    c"INSERT INTO taskq.dependency (after_no, run_no, condition) SELECT * FROM unnest($1, $2, $3)",
-);
-
 /// Stores edges that are not stored yet.
 pub(crate) fn store(set: &EdgeSet) {
     if set.edges.is_empty() {
@@ -221,7 +222,7 @@ pub(crate) fn store(set: &EdgeSet) {
     }
     let mut edges: Vec<&Edge> = set.edges.iter().collect();
     edges.sort_unstable_by_key(|e| (e.after, e.run));
-    STORE.execute((
+    dependency::INSERT.execute((
         edges.iter().map(|e| e.after).collect::<Vec<_>>(),
         edges.iter().map(|e| e.run).collect::<Vec<_>>(),
         edges.iter().map(|e| e.condition.stored()).collect::<Vec<_>>(),
@@ -253,32 +254,6 @@ pub(crate) struct Waits {
     pub(crate) failed: i32,
 }
 
-static RAISE: Statement<(&[i64], i32, i32, i32)> = Statement::new(
-    c"UPDATE taskq.blocked b
-         SET remaining = b.remaining + $2, dependencies = b.dependencies + $3, failures = b.failures + $4
-       WHERE b.task_no = ANY ($1)",
-);
-static RECOUNT_RUN: Statement<(&[i64], i32, i32)> = Statement::new(
-    c"UPDATE taskq.run r SET dependencies = r.dependencies + $2, failures = r.failures + $3
-       WHERE r.task_no = ANY ($1)",
-);
-static RECOUNT_SCHEDULED: Statement<(&[i64], i32, i32)> = Statement::new(
-    c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
-       WHERE s.task_no = ANY ($1)",
-);
-static RECOUNT_PARKED: Statement<(&[i64], i32, i32)> = Statement::new(
-    c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
-       WHERE p.task_no = ANY ($1)",
-);
-/// The action is looked up where it is not known.
-static BLOCK: Statement<(&[i64], &[i32], &[i32], &[i32], &[i32], &[Time], &[i32])> = Statement::new(
-    c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before, action_no)
-      SELECT u.task_no, u.remaining, u.failures, u.dependencies, u.tries, u.not_before,
-             COALESCE(u.action_no, (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no))
-        FROM unnest($1, $2, $3, $4, $5, $6, $7)
-             AS u(task_no, remaining, failures, dependencies, tries, not_before, action_no)",
-);
-
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
 /// change. A task that was ready or scheduled and gets an unsettled one moves to `blocked`.
 pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>) {
@@ -298,20 +273,20 @@ pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>)
         }
     }
     for (wait, task_nos) in raised {
-        RAISE.execute((task_nos, wait.unsettled, wait.all, wait.failed));
+        blocked::RAISE.execute((task_nos, wait.unsettled, wait.all, wait.failed));
     }
     for (wait, task_nos) in recounted_run {
-        RECOUNT_RUN.execute((task_nos, wait.all, wait.failed));
+        changes::RECOUNT.execute((task_nos, wait.all, wait.failed));
     }
     for (wait, task_nos) in recounted_scheduled {
-        RECOUNT_SCHEDULED.execute((task_nos, wait.all, wait.failed));
+        scheduled::RECOUNT.execute((task_nos, wait.all, wait.failed));
     }
     for (wait, task_nos) in recounted_parked {
-        RECOUNT_PARKED.execute((task_nos, wait.all, wait.failed));
+        parked::RECOUNT.execute((task_nos, wait.all, wait.failed));
     }
     if !moved.is_empty() {
         live::remove(moved.iter().map(|(row, _)| *row));
-        BLOCK.execute((
+        blocked::INSERT.execute((
             moved.iter().map(|(row, _)| row.task_no).collect::<Vec<_>>(),
             moved.iter().map(|(_, wait)| wait.unsettled).collect::<Vec<_>>(),
             moved.iter().map(|(row, wait)| row.failures + wait.failed).collect::<Vec<_>>(),
@@ -332,7 +307,7 @@ pub(crate) fn block_new(rows: &[(i64, Option<i32>, Waits)]) {
     if rows.is_empty() {
         return;
     }
-    BLOCK.execute((
+    blocked::INSERT.execute((
         rows.iter().map(|(task_no, ..)| *task_no).collect::<Vec<_>>(),
         rows.iter().map(|(.., wait)| wait.unsettled).collect::<Vec<_>>(),
         rows.iter().map(|(.., wait)| wait.failed).collect::<Vec<_>>(),

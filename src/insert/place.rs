@@ -1,17 +1,17 @@
 //! Where each new task belongs: blocked, scheduled, ready, or settled from the start.
 
-use pgrx::datum::Interval;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::flow::group_settings;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, sparse};
+use crate::pg::statement::sparse;
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
+use crate::store::run::changes;
 use crate::{store::numbers, wake};
 
 /// What the dependencies of a new task amount to.
@@ -96,25 +96,6 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
     standings
 }
 
-/// Number, action, priority, failures, dependencies, max_duration, gated; group of the lane, group and key of the merge key.
-#[rustfmt::skip]
-type Columns = (
-    &'static [i64], &'static [i32], &'static [i32], &'static [i32], &'static [i32], &'static [Interval], &'static [bool],
-    &'static [&'static str], &'static [&'static str], &'static [&'static str],
-);
-/// A new task's position is its number: both come from the same sequence, taken in this call after the
-/// transaction had its id.
-static INSERT_READY: Statement<Columns> = Statement::new(
-    c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
-      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
-             COALESCE(u.dependencies, 0), true, false, COALESCE(u.gated, false), false, u.max_duration,
-             CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END,
-             CASE WHEN u.key IS NOT NULL THEN taskq._key_hash(u.key_group, u.key) END
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of, key_group, key)",
-);
-
 fn insert_ready(ready: &[(&NewTask, Waits)]) {
     if ready.is_empty() {
         return;
@@ -127,7 +108,7 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
     if !notified.is_empty() {
         notify_ready(&notified);
     }
-    INSERT_READY.execute((
+    changes::INSERT_READY.execute((
         ready.iter().map(|(t, _)| t.task_no).collect::<Vec<_>>(),
         action_nos,
         sparse(ready.iter().map(|(t, _)| Some(t.spec.priority).filter(|priority| *priority != 0))),

@@ -4,15 +4,14 @@
 use crate::error::{Refusal, Result};
 use crate::insert::Stored;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
-use crate::store::ends::uncounted;
+use crate::store::dependency;
 use crate::store::live::{self, Firmness, Idle, Live};
+use crate::store::settled;
+use crate::store::task;
 use crate::store::{attempts, progress, tally};
-use crate::upkeep::retention;
-use pgrx::datum::Interval;
 
 /// What is said of a task in progress that is to be replaced.
 pub(crate) fn refusal(id: &str) -> Refusal {
@@ -39,23 +38,6 @@ pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 
-static REMOVE_EDGES_AFTER: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
-static REMOVE_EDGES_RUN: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
-/// What had settled before it was replaced is counted no more, either.
-static KEEP_EPITAPHS: Statement<(&[i64], Time, Interval)> = Statement::new(
-    sql!(
-        "WITH gone AS MATERIALIZED (
-        SELECT s.task_no, s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s WHERE s.task_no = ANY ($1)),
-      ",
-        uncounted!("gone"),
-        "
-      UPDATE taskq.settled s SET expires_at = $2 OPERATOR(pg_catalog.+) $3, cause = 'r'
-       WHERE s.task_no = ANY ($1)"
-    ),
-);
-
 fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     if old.is_empty() {
         return Ok(());
@@ -73,15 +55,15 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
     settle(endings, now);
     let task_nos: Vec<i64> = old.iter().map(|(_, number, _)| *number).collect();
     live::lock_edges_of(&task_nos);
-    REMOVE_EDGES_AFTER.execute(task_nos.as_slice());
-    REMOVE_EDGES_RUN.execute(task_nos.as_slice());
+    dependency::REMOVE_AFTER.execute(task_nos.as_slice());
+    dependency::REMOVE_RUN.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
-    let grouped = retention::remove_rows(&task_nos).grouped;
+    let grouped = task::remove_rows(&task_nos).grouped;
     if !grouped.is_empty() {
         let ends = live::outcomes(&task_nos);
         tally::removed(grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
     }
-    KEEP_EPITAPHS.execute((task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)));
+    settled::KEEP_EPITAPHS.execute((task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)));
     Ok(())
 }

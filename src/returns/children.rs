@@ -12,6 +12,7 @@ use crate::pg::statement::Statement;
 use crate::settle::{Ending, deltas, propagate_deltas, store_all};
 use crate::spec::{Reference, TaskSpec, check_interval};
 use crate::state::{Cause, Condition};
+use crate::store::blocked;
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
 use crate::token::Token;
@@ -48,9 +49,6 @@ impl Children {
 static DEPENDENTS: Statement<&[i64], (i64, i64, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
 );
-static POSTPONE: Statement<(&[i64], Time)> = Statement::new(
-    c"UPDATE taskq.blocked b SET not_before = GREATEST(b.not_before, $2) WHERE b.task_no = ANY ($1)",
-);
 
 /// Settles the tasks whose returns bring children.
 ///
@@ -84,7 +82,7 @@ pub(super) fn settle_with(
         let dependents = dependents.get(&ending.task_no).unwrap_or(&none);
         let due = children.delay.map(|delay| now.plus(delay));
         if let Some(due) = due {
-            POSTPONE.execute((dependents.keys().copied().collect::<Vec<_>>(), due));
+            blocked::POSTPONE.execute((dependents.keys().copied().collect::<Vec<_>>(), due));
         }
         for mut task in children.tasks.iter().cloned() {
             if children.block {

@@ -6,18 +6,13 @@ use super::{Codes, Entry, Return, take};
 use crate::flow::actions::{backoffs, try_limits};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::Statement;
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{Live, Place};
+use crate::store::progress;
 use crate::store::ready::{self, Freed};
 use crate::store::{attempts, merge_key};
 use crate::token::Token;
-
-static REPORT: Statement<(&[i64], &[&str])> = Statement::new(
-    c"INSERT INTO taskq.progress (task_no, status) SELECT * FROM unnest($1, $2)
-      ON CONFLICT (task_no) DO UPDATE SET status = EXCLUDED.status",
-);
 
 /// Those of the tasks whose next try waits for the back-off, with their number of tries.
 fn waiting(giving: &[(usize, Token)], returns: &[Entry], gone: &HashMap<i64, Live>) -> Vec<(i64, i32)> {
@@ -82,7 +77,7 @@ pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time,
     }
     if !reports.is_empty() {
         let (task_nos, statuses): (Vec<i64>, Vec<String>) = reports.into_iter().unzip();
-        REPORT.execute((task_nos, statuses));
+        progress::SET_STATUS.execute((task_nos, statuses));
     }
     ready::make_ready(&ready);
     ready::schedule(&later);

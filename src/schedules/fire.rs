@@ -12,13 +12,13 @@ use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, within_lock_timeout};
 use crate::pg::statement::{Statement, record};
 use crate::rights;
+use crate::settle::cancel_locked;
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
 use crate::store::live::{self, Firmness};
 use crate::store::numbers;
 use crate::store::schedule;
 use crate::store::touched::{self, Touch};
-use crate::verbs::cancel::cancel_locked;
 use crate::wake;
 
 /// How late a run may be for `backfill => 'none'`.

@@ -8,6 +8,7 @@ use super::{propagate, store, unsent};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::store::signal;
 use crate::store::touched::{self, Touch};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
@@ -26,25 +27,6 @@ static OF: Statement<&[i64], i64> = Statement::new(
 );
 static LOCK: Statement<&[i64], i64> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
-static TAKE: Statement<&[i64], (i64, i32, i32, i32, Option<String>)> = Statement::new(
-    c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
-      RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status",
-);
-
-/// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
-///
-/// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
-/// was sent in an earlier life of the task, since whoever sent it had seen the counter. (Asked one after the other, a
-/// retry and a new signal could come in between, and that one would be lost.)
-static SWEEP: Statement<&[i64]> = Statement::new(
-    c"DELETE FROM taskq.signal d
-       WHERE d.ctid = ANY (ARRAY(
-               SELECT s.ctid FROM taskq.signal s
-                WHERE s.run_no = ANY ($1)
-                  AND NOT EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = s.run_no OFFSET 0)
-                  FOR UPDATE SKIP LOCKED))",
-);
-static FORGET: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
 thread_local! {
     /// Up to which task [`some`] has come. Those whose counters are locked for long must not keep it from the others.
@@ -135,7 +117,7 @@ pub(crate) fn of(task_nos: &[i64], now: Time) -> bool {
 /// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
 /// they wait for, and so waited for whoever was sending one.
 pub(crate) fn forget(task_nos: &[i64]) {
-    FORGET.execute(task_nos);
+    signal::FORGET.execute(task_nos);
 }
 
 fn fold(waiting: Vec<i64>, now: Time) -> bool {
@@ -145,7 +127,7 @@ fn fold(waiting: Vec<i64>, now: Time) -> bool {
     let Counted { locked, changed } = try_lock_and_count(&waiting, now);
     let locked: HashSet<i64> = locked.into_iter().collect();
     let others: Vec<i64> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
-    let swept = !others.is_empty() && SWEEP.execute(others) > 0;
+    let swept = !others.is_empty() && signal::SWEEP.execute(others) > 0;
     changed || swept
 }
 
@@ -167,9 +149,11 @@ pub(super) fn try_lock_and_count(task_nos: &[i64], now: Time) -> Counted {
     // Whoever sends a signal meanwhile finds the counter locked, and leaves the last look to us.
     touched::look_again(&locked, Touch::Locked);
     let mut deltas = Deltas::new();
-    for (run_no, signal) in TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status)| {
-        (run_no, Delta { satisfied, failed, lost, lost_status })
-    }) {
+    for (run_no, signal) in
+        signal::TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status)| {
+            (run_no, Delta { satisfied, failed, lost, lost_status })
+        })
+    {
         let delta = deltas.entry(run_no).or_default();
         delta.satisfied += signal.satisfied;
         delta.failed += signal.failed;

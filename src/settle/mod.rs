@@ -4,6 +4,7 @@
 //! dependencies, spontaneous completion. The caller has removed the tasks' live rows, and so holds the
 //! right to settle them: nobody else can.
 
+mod cancel;
 pub(crate) mod commit;
 pub(crate) mod fold;
 pub(crate) mod riders;
@@ -11,6 +12,7 @@ mod signal;
 mod store;
 mod unsent;
 
+pub(crate) use cancel::cancel_locked;
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
 pub(crate) use store::{Ending, store};
 

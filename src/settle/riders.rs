@@ -7,45 +7,12 @@ use super::{Ending, settle};
 use crate::flow::actions::try_limits;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::aside;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::Freed;
-
-/// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
-static RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)> = Statement::new(
-    c"WITH ready AS MATERIALIZED (
-        SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
-          FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
-         CROSS JOIN LATERAL (
-               SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
-                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
-                  AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
-                         FROM taskq.task t, taskq.action a
-                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
-                  FOR UPDATE SKIP LOCKED) AS r),
-      gone AS (DELETE FROM taskq.run d USING ready AS r WHERE d.task_no = r.task_no)
-      SELECT r.leader_no, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
-);
-/// The others stay where they are, under their leaders and no token.
-static RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::new(
-    c"WITH ready AS MATERIALIZED (
-        SELECT u.leader_no, r.task_no
-          FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
-         CROSS JOIN LATERAL (
-               SELECT r.task_no FROM taskq.run r
-                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
-                  AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
-                         FROM taskq.task t, taskq.action a
-                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
-                  FOR NO KEY UPDATE SKIP LOCKED) AS r)
-      UPDATE taskq.run d
-         SET grantable = false, aside = -r.leader_no, nonce = 0, deadline = 'infinity', granted_at = NULL,
-             actor_id = NULL
-        FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
-);
+use crate::store::run::changes;
 
 /// Lets everything that is ready with these keys ride on the tasks that were just granted; the token of a late actor is
 /// void from then on. What somebody is changing just now is not waited for, and runs later.
@@ -54,12 +21,12 @@ pub(crate) fn gather(leaders: &BTreeMap<MergeKey, i64>, now: Time) {
     let holders: Vec<i64> = leaders.values().copied().collect();
     let (actions, groups, keys) = MergeKey::columns(leaders.keys());
     let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice());
-    let riders: Vec<Parked> = RIDERS.map(columns(), |(leader, position, freed)| Parked {
+    let riders: Vec<Parked> = changes::TAKE_RIDERS.map(columns(), |(leader, position, freed)| Parked {
         freed,
         position,
         reason: Reason::Rides(leader),
     });
-    RIDERS_ASIDE.execute(columns());
+    changes::SET_RIDERS_ASIDE.execute(columns());
     park(riders, now);
 }
 

@@ -13,7 +13,6 @@ use crate::state::{Cause, Outcome};
 use crate::store::live::Live;
 use crate::store::task::{self, AtTheEnd};
 use crate::store::{action_setting, ends, progress, settled, tally};
-use crate::upkeep::retention;
 use crate::{guc, wake};
 
 /// How a task ended.
@@ -162,7 +161,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     if !done.is_empty() {
         progress::forget(&done);
     }
-    retention::settled(endings.len());
+    settled::note(endings.len());
     for ending in endings {
         wake::settled(ending.task_no);
     }

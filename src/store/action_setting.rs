@@ -1,5 +1,6 @@
 //! The tables `action` and `action_setting`: names of actions, and what is set for them.
 
+use crate::pg::statement::Statement;
 use pgrx::datum::Interval;
 
 use crate::pg::json::JsonText;
@@ -62,3 +63,44 @@ pub(crate) fn of_number<T>(look: &Look, action_no: i32, read: impl FnOnce(&Row) 
     let name = look.first(&ACTIONS, &[Key::eq(1, action_no)], |row| row.get(action::NAME))?;
     of_name(look, &name, read)
 }
+
+pub(crate) static REMOVE: Statement<&str> =
+    Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+
+/// Makes the row if need be; waits for whoever is setting the same action.
+pub(crate) static ENSURE: Statement<&str> =
+    Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
+
+/// name, max_tries, max_duration, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
+/// max_timeouts, clear; retention_aborted, fair, max_per_group.
+#[rustfmt::skip]
+pub(crate) type Settings = (
+    &'static str, i32, Interval, JsonText, i32, i32, Interval, Interval, bool, &'static str, i32, &'static [&'static str],
+    Interval, bool, i32,
+);
+
+pub(crate) static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
+    c"UPDATE taskq.action_setting s
+         SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
+             max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
+             backoff = COALESCE($4, CASE WHEN 'backoff' = ANY ($12) THEN NULL ELSE s.backoff END),
+             max_concurrency = COALESCE($5, CASE WHEN 'max_concurrency' = ANY ($12) THEN NULL
+                                                 ELSE s.max_concurrency END),
+             rate_limit = COALESCE($6, CASE WHEN 'rate_limit' = ANY ($12) THEN NULL ELSE s.rate_limit END),
+             rate_period = COALESCE($7, CASE WHEN 'rate_limit' = ANY ($12) THEN NULL ELSE s.rate_period END),
+             retention = COALESCE($8, CASE WHEN 'retention' = ANY ($12) THEN NULL ELSE s.retention END),
+             notify = COALESCE($9, s.notify),
+             on_timeout = COALESCE($10, CASE WHEN 'on_timeout' = ANY ($12) THEN 'retry' ELSE s.on_timeout END),
+             max_timeouts = COALESCE($11, CASE WHEN 'max_timeouts' = ANY ($12) THEN NULL
+                                               ELSE s.max_timeouts END),
+             retention_aborted = COALESCE($13, CASE WHEN 'retention_aborted' = ANY ($12) THEN NULL
+                                                    ELSE s.retention_aborted END),
+             fair = COALESCE($14, s.fair AND NOT 'fair' = ANY ($12)),
+             max_per_group = COALESCE($15, CASE WHEN 'max_per_group' = ANY ($12) THEN NULL
+                                                ELSE s.max_per_group END)
+       WHERE s.name = $1
+      RETURNING s.max_concurrency, s.rate_limit, s.max_per_group",
+);
+
+pub(crate) static SET_PAUSED: Statement<(&str, bool)> =
+    Statement::new(c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2");

@@ -3,6 +3,7 @@
 use super::live::{Live, Place};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::Statement;
 use crate::pg::table::{Change, Index, Key, Row, Scan, Wait, look, table};
 
 table!(c"blocked":
@@ -100,3 +101,35 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     }
     change
 }
+
+pub(crate) static REMOVE: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
+
+pub(crate) static RAISE: Statement<(&[i64], i32, i32, i32)> = Statement::new(
+    c"UPDATE taskq.blocked b
+         SET remaining = b.remaining + $2, dependencies = b.dependencies + $3, failures = b.failures + $4
+       WHERE b.task_no = ANY ($1)",
+);
+
+/// The action is looked up where it is not known.
+pub(crate) static INSERT: Statement<(&[i64], &[i32], &[i32], &[i32], &[i32], &[Time], &[i32])> = Statement::new(
+    c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before, action_no)
+      SELECT u.task_no, u.remaining, u.failures, u.dependencies, u.tries, u.not_before,
+             COALESCE(u.action_no, (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no))
+        FROM unnest($1, $2, $3, $4, $5, $6, $7)
+             AS u(task_no, remaining, failures, dependencies, tries, not_before, action_no)",
+);
+
+pub(crate) static LOWER: Statement<(&[i64], i32, i32, i32)> = Statement::new(
+    c"UPDATE taskq.blocked b
+         SET remaining = b.remaining - $2, dependencies = b.dependencies - $3, failures = b.failures - $4
+       WHERE b.task_no = ANY ($1)",
+);
+
+/// What `delay_children` has set besides the tasks' own times: these are new.
+pub(crate) static FORGET_DELAY: Statement<&[i64]> =
+    Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
+
+pub(crate) static POSTPONE: Statement<(&[i64], Time)> = Statement::new(
+    c"UPDATE taskq.blocked b SET not_before = GREATEST(b.not_before, $2) WHERE b.task_no = ANY ($1)",
+);

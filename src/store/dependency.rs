@@ -1,5 +1,6 @@
 //! The table `dependency`: which task runs after which.
 
+use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, look, table};
 use crate::state::Condition;
 
@@ -31,3 +32,17 @@ pub(crate) fn waiting_for(task_nos: &[i64]) -> Vec<(i64, i64, Condition)> {
         })
     })
 }
+
+pub(crate) static INSERT: Statement<(&[i64], &[i64], &[i8])> = Statement::new(
+    c"INSERT INTO taskq.dependency (after_no, run_no, condition) SELECT * FROM unnest($1, $2, $3)",
+);
+
+pub(crate) static REMOVE_AFTER: Statement<&[i64], (i64, i64)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",
+);
+
+pub(crate) static REMOVE_RUN: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+
+pub(crate) static REMOVE_BETWEEN: Statement<(&[i64], &[i64])> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");

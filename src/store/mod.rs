@@ -28,6 +28,7 @@ pub(crate) mod ready_now;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod scheduled;
+pub(crate) mod seal;
 pub(crate) mod settled;
 pub(crate) mod signal;
 pub(crate) mod slot;

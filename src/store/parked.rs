@@ -144,3 +144,22 @@ pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     rows.sort_by_key(|(priority, position, _)| (Reverse(*priority), *position));
     rows.into_iter().map(|(_, _, freed)| freed).collect()
 }
+
+pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
+    c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
+       WHERE p.task_no = ANY ($1)",
+);
+
+/// Tasks that are parked go to the end of their priority when the reason ends: this is where they stand until then.
+pub(crate) static STAND_BEHIND: Statement<&[i64]> = Statement::new(
+    c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
+        FROM (SELECT u.task_no, t.priority,
+                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
+                FROM pg_catalog.unnest($1) AS u(task_no)
+               CROSS JOIN LATERAL (SELECT t.priority FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+              OFFSET 0) AS u
+       WHERE p.task_no = u.task_no",
+);
+
+pub(crate) static REMOVE: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");

@@ -1,6 +1,7 @@
 //! The table `progress`: what workers said of tasks that have not completed.
 
 use crate::pg::json::JsonText;
+use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, look, table};
 
 table!(c"progress":
@@ -34,3 +35,16 @@ pub(crate) fn checkpoints(look: &Look, task_nos: impl Iterator<Item = i64>) -> V
             .collect()
     })
 }
+
+pub(crate) static SET_STATUS: Statement<(&[i64], &[&str])> = Statement::new(
+    c"INSERT INTO taskq.progress (task_no, status) SELECT * FROM unnest($1, $2)
+      ON CONFLICT (task_no) DO UPDATE SET status = EXCLUDED.status",
+);
+
+pub(crate) static REPORT: Statement<(i64, &str, f64, JsonText)> = Statement::new(
+    c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
+      ON CONFLICT (task_no) DO UPDATE
+         SET status = COALESCE(EXCLUDED.status, p.status),
+             progress = COALESCE(EXCLUDED.progress, p.progress),
+             checkpoint = COALESCE(EXCLUDED.checkpoint, p.checkpoint)",
+);

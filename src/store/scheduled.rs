@@ -51,3 +51,11 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed
                 LIMIT $2))
       RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",
 );
+
+pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
+    c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
+       WHERE s.task_no = ANY ($1)",
+);
+
+pub(crate) static REMOVE: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");

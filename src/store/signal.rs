@@ -1,5 +1,6 @@
 //! The table `signal`: signals that wait to be counted because the counter was busy.
 
+use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Look, table};
 
 table!(c"signal":
@@ -17,3 +18,25 @@ static BY_TASK: Index = Index::new(&TABLE, c"signal_run_idx");
 pub(crate) fn any(look: &Look) -> bool {
     look.first(&BY_TASK, &[], |_| ()).is_some()
 }
+
+pub(crate) static FORGET: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
+
+pub(crate) static TAKE: Statement<&[i64], (i64, i32, i32, i32, Option<String>)> = Statement::new(
+    c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
+      RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status",
+);
+
+/// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
+///
+/// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
+/// was sent in an earlier life of the task, since whoever sent it had seen the counter. (Asked one after the other, a
+/// retry and a new signal could come in between, and that one would be lost.)
+pub(crate) static SWEEP: Statement<&[i64]> = Statement::new(
+    c"DELETE FROM taskq.signal d
+       WHERE d.ctid = ANY (ARRAY(
+               SELECT s.ctid FROM taskq.signal s
+                WHERE s.run_no = ANY ($1)
+                  AND NOT EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = s.run_no OFFSET 0)
+                  FOR UPDATE SKIP LOCKED))",
+);

@@ -1,7 +1,11 @@
 //! The table `task`: what was asked for.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::pg::statement::Statement;
+use crate::state::Outcome;
+use crate::store::merge_key::{self, MergeKey};
+use crate::store::{slot, tally, unique_key};
 use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
@@ -114,4 +118,101 @@ pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = i64>) -> Vec<Pl
             .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that is to be ready is gone")))
             .collect()
     })
+}
+
+/// The columns of the tasks, in the order of $1 to $17, when they are inserted, and $19 to $22.
+#[rustfmt::skip]
+pub(crate) type Columns = (
+    &'static [i64], &'static [i32], &'static [i32], &'static [i32], // number, action, priority, max_tries
+    &'static [bool], &'static [bool], &'static [Time], // spontaneous, post_result, not_before
+    &'static [Interval], &'static [Interval], &'static [JsonText], // max_duration, retention, backoff
+    &'static [&'static str], &'static [&'static str], &'static [&'static str], // id, group, body
+    &'static [JsonText], &'static [&'static str], &'static [&'static str], // metadata, workgroup, merge_key
+    &'static [bool], Time, &'static [&'static str], &'static [Time], // seed, now, unique_key, unique_until
+    &'static [i16], &'static [Interval], // unique_states, retention_aborted
+);
+
+/// Columns that no task of the call uses come as empty arrays, see [`sparse`].
+///
+/// An id that exists, or that another transaction has inserted and then commits, is passed over: the
+/// unique index makes us wait for that transaction's end.
+pub(crate) static INSERT: Statement<Columns> = Statement::new(
+    c"INSERT INTO taskq.task (task_no, action_no, priority, max_tries, spontaneous, post_result, inserted_at,
+                              not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
+                              merge_key, seed, unique_key, unique_until, unique_states,
+                              retention_aborted)
+      SELECT u.task_no, u.action_no, COALESCE(u.priority, 0), u.max_tries, COALESCE(u.spontaneous, false),
+             COALESCE(u.post_result, false), $18, u.not_before,
+             u.max_duration, u.retention, u.backoff, u.id, u.group_id, u.body, u.metadata,
+             u.workgroup, u.merge_key, COALESCE(u.seed, false), u.unique_key, u.unique_until, u.unique_states,
+             u.retention_aborted
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+                    $15, $16, $17, $19, $20, $21, $22)
+             AS u(task_no, action_no, priority, max_tries, spontaneous, post_result, not_before,
+                  max_duration, retention, backoff, id, group_id, body, metadata,
+                  workgroup, merge_key, seed, unique_key, unique_until, unique_states, retention_aborted)
+      ON CONFLICT (id) DO NOTHING",
+);
+
+/// The only statement that changes rows of `task`. The live rows of these tasks are ours, so nobody else reads them to
+/// put the tasks anywhere.
+pub(crate) static UPDATE: Statement<(&[i64], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
+    c"UPDATE taskq.task t
+         SET priority = COALESCE($2, t.priority), not_before = COALESCE($3, t.not_before),
+             max_tries = COALESCE($4, t.max_tries), max_duration = COALESCE($5, t.max_duration),
+             body = COALESCE($6, t.body), metadata = COALESCE($7, t.metadata)
+       WHERE t.task_no = ANY ($1)",
+);
+
+/// The action is looked up only for those that have a key.
+static REMOVE: Statement<&[i64], (i64, Option<String>, Option<String>, Option<String>, Option<String>)> =
+    Statement::new(
+        c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
+      RETURNING t.task_no, t.group_id, t.merge_key, t.unique_key,
+                CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
+                     THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
+    );
+
+/// What tasks that have gone held.
+pub(crate) struct Gone {
+    count: i64,
+    /// Those that had a group, with the group.
+    pub(crate) grouped: Vec<(i64, String)>,
+    merge_keys: BTreeSet<MergeKey>,
+    /// Actions and unique keys, with the numbers of the tasks.
+    unique_keys: Vec<((String, String), i64)>,
+}
+
+/// Removes `task` rows, and the rows of keys and the slots of groups that nobody has any more; returns how many tasks. `ends` are
+/// those of the tasks that had settled.
+pub(crate) fn remove(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: Time) -> i64 {
+    let gone = remove_rows(task_nos);
+    let groups: BTreeSet<String> = gone.grouped.iter().map(|(_, group)| group.clone()).collect();
+    tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
+    slot::tidy(&groups.into_iter().collect::<Vec<_>>());
+    merge_key::tidy(&gone.merge_keys.into_iter().collect::<Vec<_>>());
+    unique_key::tidy(&gone.unique_keys);
+    gone.count
+}
+
+/// Removes `task` rows, and the rows of unique keys that point to them.
+pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
+    let mut gone =
+        Gone { count: 0, grouped: Vec::new(), merge_keys: BTreeSet::new(), unique_keys: Vec::new() };
+    REMOVE.map(task_nos, |(task_no, group_id, merge_key, unique_key, action)| {
+        gone.count += 1;
+        let group: Option<String> = group_id;
+        let merge_key: Option<String> = merge_key;
+        gone.merge_keys.extend(
+            action.as_deref().and_then(|action| MergeKey::of(action, group.as_deref(), merge_key.as_deref())),
+        );
+        if let Some(group) = group {
+            gone.grouped.push((task_no, group));
+        }
+        if let (Some(key), Some(action)) = (unique_key, action) {
+            gone.unique_keys.push(((action, key), task_no));
+        }
+    });
+    unique_key::forget(&gone.unique_keys);
+    gone
 }

@@ -19,6 +19,7 @@ use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::lease::{append, tidy};
 use crate::store::live::{InRun, Live};
+use crate::store::run::changes;
 use crate::store::slot;
 use crate::store::{aside, attempts, merge_key, ready};
 use crate::token::{in_pieces, nonce};
@@ -226,15 +227,6 @@ fn lock(held: &[(i64, i64)], now: Time) -> Vec<Live> {
     locked
 }
 
-static REQUEUE: Statement<&[i64], i32> = Statement::new(
-    c"UPDATE taskq.run r
-         SET grantable = true, limited = false, keyed = false,
-             position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
-       WHERE r.task_no = ANY ($1)
-      RETURNING r.action_no",
-);
-static REMOVE: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
-
 /// The try of each has ended: on to the next one, or to an abort if that was the last. Tells whether there were any.
 fn end_tries(locked: Vec<Live>, now: Time) -> bool {
     if locked.is_empty() {
@@ -260,10 +252,10 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
         let holders: Vec<i64> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
         merge_key::given_back(&holders);
         let left: Vec<i64> = left.iter().map(|l| l.task_no).collect();
-        ready::announce(&REQUEUE.query(left));
+        ready::announce(&changes::REQUEUE.query(left));
     }
     if !exhausted.is_empty() {
-        REMOVE.execute(exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>());
+        changes::REMOVE.execute(exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>());
         settle(
             exhausted.iter().map(|l| Ending::abort(l, Cause::Deadline, Some(timed_out(l)))).collect(),
             now,

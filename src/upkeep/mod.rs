@@ -10,7 +10,6 @@ pub(crate) mod elapsed;
 mod holders;
 mod low_ends;
 pub(crate) mod retention;
-pub(crate) mod seal;
 pub(crate) mod steps;
 
 use elapsed::Looker;

@@ -1,13 +1,14 @@
 //! Upkeep for quiet times, when nobody claims tasks: step by step, each kind by itself.
 
 use super::elapsed::Looker;
-use super::{STEP, due, elapsed, retention, seal};
+use super::{STEP, due, elapsed, retention};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
+use crate::store::seal;
 use crate::store::tally;
 use crate::words::word;
 

@@ -1,17 +1,13 @@
 //! `cancel_tasks`: the end of tasks that nobody wants any more.
 
-use std::collections::HashMap;
-
 use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks, on_tasks};
 use crate::error::Result;
-use crate::pg::clock;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
-use crate::settle::{Ending, settle};
-use crate::state::Cause;
-use crate::store::live::{self, Firmness, Live};
+use crate::settle::cancel_locked;
+use crate::store::live::{self, Firmness};
 use crate::store::order::restartable;
 
 /// `taskq.cancel_tasks(task_ids, status, actions, groups, status_like, max_tasks) -> bigint`
@@ -63,15 +59,4 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     let task_nos: Vec<i64> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| Ok(cancel_locked(&live::lock(&task_nos, Firmness::Change), status.clone())))
-}
-
-/// Aborts tasks whose live rows are locked; returns how many.
-pub(crate) fn cancel_locked(rows: &HashMap<i64, Live>, status: Option<String>) -> i64 {
-    live::remove(rows.values());
-    let status = status.unwrap_or_else(|| "cancelled".to_owned());
-    let mut endings: Vec<Ending> =
-        rows.values().map(|row| Ending::abort(row, Cause::Cancelled, Some(status.clone()))).collect();
-    endings.sort_unstable_by_key(|ending| ending.task_no);
-    settle(endings, clock::now());
-    rows.len() as i64
 }

@@ -1,25 +1,19 @@
 //! `delete_tasks`: tasks go with their dependencies, and with what has nothing left to wait for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::error::{Refusal, Result};
-use crate::insert::{Waits, lock_for_change};
 use crate::pg::clock::{self, Time};
-use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, sql};
+use crate::remove::delete_locked;
 use crate::rights::{self, Doing};
-use crate::settle::{fold, propagate, release_or_complete, store};
-use crate::state::Outcome;
-use crate::store::ends::uncounted;
-use crate::store::live::{self, Firmness, Idle, Live, Place};
+use crate::store::live::{self, Firmness, Idle};
+use crate::store::numbers;
 use crate::store::order::restartable;
-use crate::store::{attempts, merge_key, numbers, progress};
-use crate::upkeep::retention::remove_tasks;
-use crate::wake;
 
 /// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) -> bigint`
 #[pg_extern(sql = "")]
@@ -108,115 +102,4 @@ fn delete(ids: &[&str], now: Time) -> Result<i64> {
 
 fn refusal(id: &str) -> Refusal {
     Refusal::state(id, "in progress", "cannot be deleted", "Wait until it is returned, or cancel it first.")
-}
-
-/// Deletes tasks whose live rows are locked, whatever their state.
-pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, now: Time) -> i64 {
-    let mut deleted = 0;
-    while !wave.is_empty() {
-        check_for_interrupts();
-        let outcomes = live::outcomes(&wave);
-        deleted += remove(&wave, &rows, now);
-        let left = edges_gone(&wave, &outcomes, now);
-        rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
-        wave = left.iter().map(|row| row.task_no).collect();
-    }
-    deleted
-}
-
-static REMOVE_SETTLED: Statement<&[i64], (i64, i8)> = Statement::new(sql!(
-    "WITH gone AS (
-        DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
-        RETURNING s.task_no, s.settled_at, s.action_no, s.code, s.cause),
-      ",
-    uncounted!("gone"),
-    "
-      SELECT g.task_no, g.code FROM gone AS g"
-));
-static REMOVE_EDGES_RUN: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
-
-/// Removes the rows of one wave; how many tasks there were.
-fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
-    live::remove(rows.values());
-    let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
-    merge_key::given_back(&holders);
-    let ends = REMOVE_SETTLED
-        .map(wave, |(task_no, code)| (task_no, Outcome::from_stored(code)))
-        .into_iter()
-        .collect();
-    progress::forget(wave);
-    attempts::forget(wave);
-    live::lock_edges_of(wave);
-    REMOVE_EDGES_RUN.execute(wave);
-    for task_no in wave {
-        wake::settled(*task_no);
-    }
-    remove_tasks(wave, &ends, now)
-}
-
-static REMOVE_EDGES_AFTER: Statement<&[i64], (i64, i64)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",
-);
-static LOWER: Statement<(&[i64], i32, i32, i32)> = Statement::new(
-    c"UPDATE taskq.blocked b
-         SET remaining = b.remaining - $2, dependencies = b.dependencies - $3, failures = b.failures - $4
-       WHERE b.task_no = ANY ($1)",
-);
-
-/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
-/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
-fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<Live> {
-    let mut losses: BTreeMap<i64, Waits> = BTreeMap::new();
-    for (after, run) in REMOVE_EDGES_AFTER.query(wave) {
-        let loss = losses.entry(run).or_default();
-        loss.all += 1;
-        match outcomes.get(&after) {
-            None => loss.unsettled += 1,
-            Some(outcome) => loss.failed += i32::from(*outcome == Outcome::Aborted),
-        }
-    }
-    if losses.is_empty() {
-        return Vec::new();
-    }
-    let dependents: Vec<i64> = losses.keys().copied().collect();
-    // A deleted task that had settled may have left a signal that nobody has counted yet. It is counted first: what is
-    // taken away below was counted then. The counters are ours, so that nothing stays deferred.
-    lock_for_change(&dependents);
-    fold::of(&dependents, now);
-    let blocked: Vec<Live> = lock_for_change(&dependents)
-        .into_values()
-        .filter(|row| matches!(row.place, Place::Blocked { .. }))
-        .collect();
-
-    let (mut orphans, mut free) = (Vec::new(), Vec::new());
-    let mut lowered: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
-    for row in blocked {
-        let loss = losses[&row.task_no];
-        let Place::Blocked { remaining, .. } = row.place else { continue };
-        // A dependency that settled and was then replaced, or whose retention is over, still counts.
-        if row.dependencies <= loss.all {
-            orphans.push(row);
-        } else if remaining > loss.unsettled {
-            lowered.entry(loss).or_default().push(row.task_no);
-        } else {
-            free.push(row);
-        }
-    }
-    for (loss, task_nos) in lowered {
-        LOWER.execute((task_nos, loss.unsettled, loss.all, loss.failed));
-    }
-    live::remove(&free);
-    for row in &mut free {
-        row.dependencies -= losses[&row.task_no].all;
-        row.failures -= losses[&row.task_no].failed;
-        if let Place::Blocked { not_before, .. } = row.place {
-            row.place = Place::Blocked { remaining: 0, not_before };
-        }
-    }
-    let endings = release_or_complete(free, now);
-    let news = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
-    store(&endings, now);
-    propagate(news, now);
-    orphans
 }

@@ -15,6 +15,7 @@ use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::lease::{self, Left};
 use crate::store::merge_key::{self, MergeKey};
+use crate::store::run::changes;
 use crate::store::slot::{self, Ask, Limit, Seat};
 use crate::token::{Token, in_pieces, nonce};
 
@@ -34,15 +35,6 @@ fn taskq_extend_tasks_ownership(
 static LOCK: Statement<(&[i64], &[i64])> = Statement::new(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
        ORDER BY r.task_no FOR NO KEY UPDATE",
-);
-/// With the deadlines that were: a look at the rows, which locks them, has these.
-static EXTEND: Statement<(&[i64], &[i64], Time, &str), (i64, i64, Time)> = Statement::new(
-    c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
-        FROM (SELECT o.task_no, o.deadline FROM taskq.run o
-               WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
-                 FOR NO KEY UPDATE) AS o
-       WHERE r.task_no = o.task_no AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
-      RETURNING r.task_no, r.nonce, o.deadline",
 );
 
 fn extend(
@@ -70,13 +62,12 @@ fn extend(
                 LOCK.execute((task_nos.as_slice(), nonces.as_slice()));
             }
         }
-        let extend = |(task_nos, nonces)| {
-            EXTEND.map((task_nos, nonces, deadline, actor_id), |(task_no, nonce, deadline)| Left {
-                task_no,
-                nonce,
-                deadline,
-            })
-        };
+        let extend =
+            |(task_nos, nonces)| {
+                changes::EXTEND.map((task_nos, nonces, deadline, actor_id), |(task_no, nonce, deadline)| {
+                    Left { task_no, nonce, deadline }
+                })
+            };
         let left: Vec<Left> = pieces.into_iter().flat_map(extend).collect();
         lease::leave(&left);
         left.into_iter().map(|l| (l.task_no, l.nonce)).collect()
@@ -129,10 +120,6 @@ static LATE: Statement<(&[i64], &[i64]), InQueue> = Statement::new(
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND (r.grantable OR r.aside IS NOT NULL)
        ORDER BY r.task_no FOR NO KEY UPDATE OF r",
 );
-static HOLD: Statement<(i64, Time, &str, bool)> = Statement::new(
-    c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
-       WHERE r.task_no = $1",
-);
 
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
@@ -151,7 +138,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
                 return false;
             }
             slot::occupy(&seats);
-            HOLD.execute((late.task_no, deadline, actor_id, !seats.is_empty()));
+            changes::HOLD_AGAIN.execute((late.task_no, deadline, actor_id, !seats.is_empty()));
             true
         })
         .map(|late| (late.task_no, late.nonce))

@@ -9,6 +9,7 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::rates;
 use crate::pg::statement::Statement;
+use crate::store::action_setting;
 use crate::store::actions;
 use crate::store::slot;
 
@@ -25,7 +26,6 @@ static TASK: Statement<&[i32], String> =
 static SCHEDULE: Statement<&str, String> = Statement::planned_each_time(
     c"SELECT s.name FROM taskq.schedule s WHERE s.task ->> 'action' = $1 ORDER BY s.name LIMIT 1",
 );
-static UNSET: Statement<&str> = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
 
 /// `taskq.forget_action(action) -> void`
 #[pg_extern(sql = "")]
@@ -46,7 +46,7 @@ fn forget(name: &str) -> Result<()> {
         return Err(Refusal::action_in_use(name, &format!("Schedule \"{schedule}\" inserts tasks of it.")));
     }
     actions::FORGET.execute(action_nos);
-    UNSET.execute(name);
+    action_setting::REMOVE.execute(name);
     rates::fit(name, None);
     slot::REMOVE_FREE.execute(name);
     Ok(())

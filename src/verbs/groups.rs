@@ -9,17 +9,18 @@ use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::pg::clock::{self, Time};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::remove::delete_locked;
 use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
+use crate::settle::cancel_locked;
 use crate::settle::fold;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live};
 use crate::store::order::restartable;
+use crate::store::progress;
 use crate::store::ready_now;
 use crate::store::task_group;
 use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
-use crate::verbs::cancel::cancel_locked;
-use crate::verbs::delete::delete_locked;
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -168,8 +169,6 @@ fn delete(group: &str) -> Result<i64> {
 
 static SEEDS: Statement<&str, i64> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no");
-static FORGET_REPORTS: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.progress p WHERE p.task_no = ANY ($1)");
 
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
@@ -197,7 +196,7 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     let holders: Vec<i64> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
     merge_key::given_back(&holders);
-    FORGET_REPORTS.execute(stay.as_slice());
+    progress::forget(&stay);
     place(&stay, &rows.values().map(|r| (r.task_no, r.dependencies)).collect(), now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;

@@ -6,7 +6,8 @@ use pgrx::prelude::*;
 
 use crate::error::{or_throw, required};
 use crate::pg::clock;
-use crate::upkeep::{seal, steps};
+use crate::store::seal;
+use crate::upkeep::steps;
 use crate::words::words;
 use crate::{settle, upkeep};
 

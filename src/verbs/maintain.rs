@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 use crate::error::{Result, or_throw};
 use crate::pg::clock;
 use crate::pg::session::check_for_interrupts;
-use crate::upkeep::seal;
+use crate::store::seal;
 use crate::upkeep::steps::{KINDS, step};
 
 /// `taskq.maintain() -> bigint`

@@ -20,10 +20,11 @@ use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::commit;
 use crate::spec::check_interval;
+use crate::store::seal;
 use crate::store::tables;
 use crate::store::touched;
 use crate::token::Token;
-use crate::upkeep::{self, Due, Upkeep, elapsed, retention, seal};
+use crate::upkeep::{self, Due, Upkeep, elapsed, retention};
 use crate::verbs::wait::Waiter;
 use crate::wake;
 

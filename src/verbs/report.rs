@@ -9,6 +9,7 @@ use crate::pg::statement::Statement;
 use crate::returns::tokens;
 use crate::rights::{self, Doing};
 use crate::store::numbers;
+use crate::store::progress;
 use crate::token::Token;
 
 /// `taskq.report_status(task_id, token, status, progress, checkpoint) -> void`
@@ -29,13 +30,6 @@ fn taskq_report_status(
 /// processes do not wait for each other's rows but the one in `progress`.
 static HELD: Statement<(i64, i64), bool> =
     Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
-static REPORT: Statement<(i64, &str, f64, JsonText)> = Statement::new(
-    c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
-      ON CONFLICT (task_no) DO UPDATE
-         SET status = COALESCE(EXCLUDED.status, p.status),
-             progress = COALESCE(EXCLUDED.progress, p.progress),
-             checkpoint = COALESCE(EXCLUDED.checkpoint, p.checkpoint)",
-);
 
 /// Stores what is not NULL and keeps the rest of the last report.
 fn report(
@@ -66,6 +60,6 @@ fn report(
     if held.is_none() {
         return Err(tokens::refusal(id, &token));
     }
-    REPORT.execute((number, status, progress, checkpoint));
+    progress::REPORT.execute((number, status, progress, checkpoint));
     Ok(())
 }

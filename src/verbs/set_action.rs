@@ -12,6 +12,7 @@ use crate::pg::statement::Statement;
 use crate::pg::throw::notice;
 use crate::spec::backoff::Backoff;
 use crate::spec::{check_interval, check_name};
+use crate::store::action_setting;
 use crate::store::actions;
 use crate::store::slot::seats;
 use crate::store::slot::{self, Limit, MOST_SLOTS};
@@ -141,44 +142,12 @@ struct Settings<'a> {
     clear: Vec<&'static str>,
 }
 
-/// Makes the row if need be; waits for whoever is setting the same action.
-static ENSURE: Statement<&str> =
-    Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
 static LOCK: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::new(
     c"SELECT s.rate_limit, s.rate_period FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE",
 );
-/// name, max_tries, max_duration, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
-/// max_timeouts, clear; retention_aborted, fair, max_per_group.
-#[rustfmt::skip]
-type Columns = (
-    &'static str, i32, Interval, JsonText, i32, i32, Interval, Interval, bool, &'static str, i32, &'static [&'static str],
-    Interval, bool, i32,
-);
-static SET: Statement<Columns, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
-    c"UPDATE taskq.action_setting s
-         SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
-             max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
-             backoff = COALESCE($4, CASE WHEN 'backoff' = ANY ($12) THEN NULL ELSE s.backoff END),
-             max_concurrency = COALESCE($5, CASE WHEN 'max_concurrency' = ANY ($12) THEN NULL
-                                                 ELSE s.max_concurrency END),
-             rate_limit = COALESCE($6, CASE WHEN 'rate_limit' = ANY ($12) THEN NULL ELSE s.rate_limit END),
-             rate_period = COALESCE($7, CASE WHEN 'rate_limit' = ANY ($12) THEN NULL ELSE s.rate_period END),
-             retention = COALESCE($8, CASE WHEN 'retention' = ANY ($12) THEN NULL ELSE s.retention END),
-             notify = COALESCE($9, s.notify),
-             on_timeout = COALESCE($10, CASE WHEN 'on_timeout' = ANY ($12) THEN 'retry' ELSE s.on_timeout END),
-             max_timeouts = COALESCE($11, CASE WHEN 'max_timeouts' = ANY ($12) THEN NULL
-                                               ELSE s.max_timeouts END),
-             retention_aborted = COALESCE($13, CASE WHEN 'retention_aborted' = ANY ($12) THEN NULL
-                                                    ELSE s.retention_aborted END),
-             fair = COALESCE($14, s.fair AND NOT 'fair' = ANY ($12)),
-             max_per_group = COALESCE($15, CASE WHEN 'max_per_group' = ANY ($12) THEN NULL
-                                                ELSE s.max_per_group END)
-       WHERE s.name = $1
-      RETURNING s.max_concurrency, s.rate_limit, s.max_per_group",
-);
 fn set_action(settings: &Settings) -> Result<()> {
     let name = settings.name;
-    ENSURE.execute(name);
+    action_setting::ENSURE.execute(name);
     let (limit, period): (Option<i32>, Option<Interval>) = LOCK.first(name).unwrap_or((None, None));
     if settings.rate_limit.or(limit).is_some() != settings.rate_period.or(period).is_some() {
         return Err(Refusal::argument(
@@ -187,7 +156,7 @@ fn set_action(settings: &Settings) -> Result<()> {
             "A rate needs both: how many, and over what time.",
         ));
     }
-    let set = SET.first((
+    let set = action_setting::SET.first((
         name,
         settings.max_tries,
         settings.max_duration,
@@ -235,15 +204,12 @@ fn seat_groups(name: &str, most: i32) {
     }
 }
 
-static SET_PAUSED: Statement<(&str, bool)> =
-    Statement::new(c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2");
-
 /// `taskq.pause_action(action) -> boolean`
 #[pg_extern(sql = "")]
 fn taskq_pause_action(action: Option<&str>) -> bool {
     or_throw((|| {
         let name = check_name("action", action)?;
-        ENSURE.execute(name);
+        action_setting::ENSURE.execute(name);
         if actions::numbers(&[name.to_owned()]).is_empty() {
             notice(
                 &format!("no task of action \"{}\" was ever inserted", shortened(name)),
@@ -251,7 +217,7 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
                 "If that is a typing error, resume_action undoes it; taskq.actions shows the actions there are.",
             );
         }
-        Ok(SET_PAUSED.execute((name, true)) > 0)
+        Ok(action_setting::SET_PAUSED.execute((name, true)) > 0)
     })())
 }
 
@@ -263,7 +229,7 @@ fn taskq_resume_action(action: Option<&str>) -> bool {
         if KNOWN.first(name) != Some(true) {
             return Err(Refusal::no_such("action setting", name));
         }
-        let resumed = SET_PAUSED.execute((name, false)) > 0;
+        let resumed = action_setting::SET_PAUSED.execute((name, false)) > 0;
         wake_all(name);
         Ok(resumed)
     })())

@@ -20,10 +20,14 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
+use crate::store::blocked;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
 use crate::store::order::restartable;
+use crate::store::parked;
 use crate::store::ready::{self, Freed};
+use crate::store::run::changes;
+use crate::store::task;
 use crate::wake;
 
 /// What is to change; `None` leaves as it is.
@@ -165,23 +169,13 @@ fn in_order<'a>(ids: &[&str], found: &HashMap<String, i64>, rows: &'a HashMap<i6
 static OTHER_PRIORITY: Statement<(&[i64], i32), i64> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.priority <> $2");
 
-/// The only statement that changes rows of `task`. The live rows of these tasks are ours, so nobody else reads them to
-/// put the tasks anywhere.
-static SET: Statement<(&[i64], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
-    c"UPDATE taskq.task t
-         SET priority = COALESCE($2, t.priority), not_before = COALESCE($3, t.not_before),
-             max_tries = COALESCE($4, t.max_tries), max_duration = COALESCE($5, t.max_duration),
-             body = COALESCE($6, t.body), metadata = COALESCE($7, t.metadata)
-       WHERE t.task_no = ANY ($1)",
-);
-
 fn apply(rows: &[&Live], change: &Change, now: Time) {
     let task_nos: Vec<i64> = rows.iter().map(|row| row.task_no).collect();
     let moved: HashSet<i64> = match change.priority {
         Some(priority) => OTHER_PRIORITY.query((task_nos.as_slice(), priority)).into_iter().collect(),
         None => HashSet::new(),
     };
-    SET.execute((
+    task::UPDATE.execute((
         task_nos,
         change.priority,
         change.not_before,
@@ -223,51 +217,24 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     }
 }
 
-/// What `delay_children` has set besides the tasks' own times: these are new.
-static FORGET_DELAY: Statement<&[i64]> =
-    Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
-
 fn forget_delay(task_nos: &[i64]) {
     if !task_nos.is_empty() {
-        FORGET_DELAY.execute(task_nos);
+        blocked::FORGET_DELAY.execute(task_nos);
     }
 }
-
-/// Tasks that are parked go to the end of their priority when the reason ends: this is where they stand until then.
-static STAND_BEHIND: Statement<&[i64]> = Statement::new(
-    c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
-        FROM (SELECT u.task_no, t.priority,
-                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
-                FROM pg_catalog.unnest($1) AS u(task_no)
-               CROSS JOIN LATERAL (SELECT t.priority FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
-              OFFSET 0) AS u
-       WHERE p.task_no = u.task_no",
-);
 
 fn stand_behind(task_nos: &[i64]) {
     if !task_nos.is_empty() {
-        STAND_BEHIND.execute(task_nos);
+        parked::STAND_BEHIND.execute(task_nos);
     }
 }
-
-/// Another row in the place of each: see above. What is set aside stays aside.
-static KEEP_PLACE: Statement<(&[i64], Interval), i32> = Statement::new(
-    c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
-      INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash, aside)
-      SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, g.priority, g.tries, g.failures,
-             g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.max_duration), g.lane, g.key_hash,
-             g.aside
-        FROM gone AS g
-      RETURNING action_no",
-);
 
 fn keep_place(task_nos: &[i64], max_duration: Option<Interval>) {
     if task_nos.is_empty() {
         return;
     }
     // Claims have passed over them while they were locked. `store::live` wakes somebody for what it has locked.
-    for action_no in KEEP_PLACE.query((task_nos, max_duration)) {
+    for action_no in changes::KEEP_PLACE.query((task_nos, max_duration)) {
         wake::ready(action_no);
     }
 }

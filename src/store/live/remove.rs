@@ -1,20 +1,14 @@
 //! Removing live rows.
 
 use super::row::{Live, Place};
-use crate::pg::statement::Statement;
+use crate::store::blocked;
 use crate::store::lease;
+use crate::store::parked;
+use crate::store::run::changes;
+use crate::store::scheduled;
+use crate::store::signal;
 use crate::store::slot;
 use crate::wake;
-
-static REMOVE_RUN: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
-static REMOVE_BLOCKED: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
-static REMOVE_SCHEDULED: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
-static REMOVE_PARKED: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");
-static REMOVE_SIGNALS: Statement<&[i64]> =
-    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
 /// Removes live rows that this transaction has locked for a change.
 pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
@@ -38,11 +32,11 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
         }
     }
     for (statement, task_nos) in [
-        (&REMOVE_RUN, &run),
-        (&REMOVE_BLOCKED, &blocked),
-        (&REMOVE_SIGNALS, &blocked),
-        (&REMOVE_SCHEDULED, &scheduled),
-        (&REMOVE_PARKED, &parked),
+        (&changes::REMOVE, &run),
+        (&blocked::REMOVE, &blocked),
+        (&signal::FORGET, &blocked),
+        (&scheduled::REMOVE, &scheduled),
+        (&parked::REMOVE, &parked),
     ] {
         if !task_nos.is_empty() {
             statement.execute(task_nos.as_slice());

@@ -1,12 +1,14 @@
 //! The table `run`: tasks that nothing blocks, ready or in progress.
 
+pub(crate) mod changes;
+
 use pgrx::datum::Interval;
 
-use super::live::Live;
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{Change, Index, Key, Look, Row, Scan, Wait, look, table};
 use crate::pg::throw;
+use crate::store::live::Live;
 
 table!(c"run":
     TASK_NO: i64,
@@ -103,7 +105,7 @@ fn remove_one(rows: &mut Scan, task_no: i64, nonce: i64) -> Option<Live> {
 fn live(row: &Row) -> Live {
     Live {
         task_no: row.get(TASK_NO),
-        place: super::live::Place::Run { nonce: row.get(NONCE) },
+        place: crate::store::live::Place::Run { nonce: row.get(NONCE) },
         tries: row.get(TRIES),
         failures: row.get(FAILURES),
         dependencies: row.get(DEPENDENCIES),

@@ -162,7 +162,7 @@ impl State {
 ///
 /// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error, nor in a transaction that may
 /// stay open: nobody else could seal meanwhile.
-pub(super) fn step(patience: i64) -> bool {
+pub(crate) fn step(patience: i64) -> bool {
     if !is_read_committed() || in_transaction_block() {
         return false;
     }

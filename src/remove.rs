@@ -1,0 +1,102 @@
+//! Tasks go, with their dependencies, and with what has nothing left to wait for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::insert::{Waits, lock_for_change};
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::settle::{fold, propagate, release_or_complete, store};
+use crate::state::Outcome;
+use crate::store::live::{self, Live, Place};
+use crate::store::{attempts, blocked, dependency, merge_key, progress, settled, task};
+use crate::wake;
+
+/// Deletes tasks whose live rows are locked, whatever their state.
+pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, now: Time) -> i64 {
+    let mut deleted = 0;
+    while !wave.is_empty() {
+        check_for_interrupts();
+        let outcomes = live::outcomes(&wave);
+        deleted += remove(&wave, &rows, now);
+        let left = edges_gone(&wave, &outcomes, now);
+        rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
+        wave = left.iter().map(|row| row.task_no).collect();
+    }
+    deleted
+}
+
+/// Removes the rows of one wave; how many tasks there were.
+fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
+    live::remove(rows.values());
+    let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
+    merge_key::given_back(&holders);
+    let ends = settled::REMOVE
+        .map(wave, |(task_no, _, code, _)| (task_no, Outcome::from_stored(code)))
+        .into_iter()
+        .collect();
+    progress::forget(wave);
+    attempts::forget(wave);
+    live::lock_edges_of(wave);
+    dependency::REMOVE_RUN.execute(wave);
+    for task_no in wave {
+        wake::settled(*task_no);
+    }
+    task::remove(wave, &ends, now)
+}
+
+/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
+/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<Live> {
+    let mut losses: BTreeMap<i64, Waits> = BTreeMap::new();
+    for (after, run) in dependency::REMOVE_AFTER.query(wave) {
+        let loss = losses.entry(run).or_default();
+        loss.all += 1;
+        match outcomes.get(&after) {
+            None => loss.unsettled += 1,
+            Some(outcome) => loss.failed += i32::from(*outcome == Outcome::Aborted),
+        }
+    }
+    if losses.is_empty() {
+        return Vec::new();
+    }
+    let dependents: Vec<i64> = losses.keys().copied().collect();
+    // A deleted task that had settled may have left a signal that nobody has counted yet. It is counted first: what is
+    // taken away below was counted then. The counters are ours, so that nothing stays deferred.
+    lock_for_change(&dependents);
+    fold::of(&dependents, now);
+    let blocked: Vec<Live> = lock_for_change(&dependents)
+        .into_values()
+        .filter(|row| matches!(row.place, Place::Blocked { .. }))
+        .collect();
+
+    let (mut orphans, mut free) = (Vec::new(), Vec::new());
+    let mut lowered: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    for row in blocked {
+        let loss = losses[&row.task_no];
+        let Place::Blocked { remaining, .. } = row.place else { continue };
+        // A dependency that settled and was then replaced, or whose retention is over, still counts.
+        if row.dependencies <= loss.all {
+            orphans.push(row);
+        } else if remaining > loss.unsettled {
+            lowered.entry(loss).or_default().push(row.task_no);
+        } else {
+            free.push(row);
+        }
+    }
+    for (loss, task_nos) in lowered {
+        blocked::LOWER.execute((task_nos, loss.unsettled, loss.all, loss.failed));
+    }
+    live::remove(&free);
+    for row in &mut free {
+        row.dependencies -= losses[&row.task_no].all;
+        row.failures -= losses[&row.task_no].failed;
+        if let Place::Blocked { not_before, .. } = row.place {
+            row.place = Place::Blocked { remaining: 0, not_before };
+        }
+    }
+    let endings = release_or_complete(free, now);
+    let news = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
+    store(&endings, now);
+    propagate(news, now);
+    orphans
+}

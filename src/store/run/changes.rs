@@ -1,0 +1,144 @@
+//! Statements that change rows of `run`: what is not worth direct access, or asks other tables.
+
+use crate::pg::clock::Time;
+use crate::pg::statement::Statement;
+use crate::store::ready::Freed;
+use pgrx::datum::Interval;
+
+pub(crate) static REMOVE: Statement<&[i64]> =
+    Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
+
+/// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
+/// attach dependencies are not in the way.
+pub(crate) static GIVE_TO_LANES: Statement<&[i64]> = Statement::new(
+    c"UPDATE taskq.run r
+         SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
+             deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
+             actor_id = r.prev_actor_id, lane = u.lane, position = u.position
+        FROM (SELECT u.task_no, l.lane,
+                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
+                FROM pg_catalog.unnest($1) AS u(task_no)
+               CROSS JOIN LATERAL (SELECT taskq._lane(t.group_id) AS lane FROM taskq.task t
+                                    WHERE t.task_no = u.task_no OFFSET 0) AS l) AS u
+       WHERE r.task_no = u.task_no",
+);
+
+/// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
+/// waiting for anybody: all of a group if $3, else those whose group has a limit of its own. A new position: an
+/// insertion in between, at an old one, could be overlooked by somebody who has passed that already.
+pub(crate) static MOVE_INTO_LANES: Statement<(i32, i32, bool)> = Statement::new(
+    c"WITH seen AS MATERIALIZED (
+        SELECT c.task_no, c.priority, c.position, t.group_id
+          FROM (SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable
+                 ORDER BY r.priority DESC, r.position LIMIT $2) AS c
+         CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
+         WHERE c.gated AND t.group_id IS NOT NULL
+           AND ($3 OR EXISTS (SELECT FROM taskq.task_group g
+                               WHERE g.group_id = t.group_id AND g.max_concurrency IS NOT NULL OFFSET 0))),
+      locked AS MATERIALIZED (
+        SELECT s.task_no, s.priority, s.position, taskq._lane(s.group_id) AS lane
+          FROM seen AS s
+         CROSS JOIN LATERAL (SELECT FROM taskq.run r
+                              WHERE r.task_no = s.task_no AND r.grantable AND r.lane = 0
+                                FOR NO KEY UPDATE SKIP LOCKED) AS r)
+      UPDATE taskq.run r SET lane = m.lane, position = m.position
+        FROM (SELECT o.task_no, o.lane,
+                     pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
+                FROM (SELECT l.task_no, l.lane FROM locked AS l ORDER BY l.priority DESC, l.position) AS o) AS m
+       WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
+);
+
+pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
+    c"UPDATE taskq.run r SET dependencies = r.dependencies + $2, failures = r.failures + $3
+       WHERE r.task_no = ANY ($1)",
+);
+
+/// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
+pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)> = Statement::new(
+    c"WITH ready AS MATERIALIZED (
+        SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
+          FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
+         CROSS JOIN LATERAL (
+               SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
+                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
+                  AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
+                         FROM taskq.task t, taskq.action a
+                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
+                  FOR UPDATE SKIP LOCKED) AS r),
+      gone AS (DELETE FROM taskq.run d USING ready AS r WHERE d.task_no = r.task_no)
+      SELECT r.leader_no, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
+);
+
+/// The others stay where they are, under their leaders and no token.
+pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::new(
+    c"WITH ready AS MATERIALIZED (
+        SELECT u.leader_no, r.task_no
+          FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
+         CROSS JOIN LATERAL (
+               SELECT r.task_no FROM taskq.run r
+                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
+                  AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
+                         FROM taskq.task t, taskq.action a
+                        WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
+                  FOR NO KEY UPDATE SKIP LOCKED) AS r)
+      UPDATE taskq.run d
+         SET grantable = false, aside = -r.leader_no, nonce = 0, deadline = 'infinity', granted_at = NULL,
+             actor_id = NULL
+        FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
+);
+
+pub(crate) static REQUEUE: Statement<&[i64], i32> = Statement::new(
+    c"UPDATE taskq.run r
+         SET grantable = true, limited = false, keyed = false,
+             position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
+       WHERE r.task_no = ANY ($1)
+      RETURNING r.action_no",
+);
+
+/// With the deadlines that were: a look at the rows, which locks them, has these.
+pub(crate) static EXTEND: Statement<(&[i64], &[i64], Time, &str), (i64, i64, Time)> = Statement::new(
+    c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
+        FROM (SELECT o.task_no, o.deadline FROM taskq.run o
+               WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
+                 FOR NO KEY UPDATE) AS o
+       WHERE r.task_no = o.task_no AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
+      RETURNING r.task_no, r.nonce, o.deadline",
+);
+
+pub(crate) static HOLD_AGAIN: Statement<(i64, Time, &str, bool)> = Statement::new(
+    c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
+       WHERE r.task_no = $1",
+);
+
+/// Another row in the place of each: see above. What is set aside stays aside.
+pub(crate) static KEEP_PLACE: Statement<(&[i64], Interval), i32> = Statement::new(
+    c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
+      INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash, aside)
+      SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, g.priority, g.tries, g.failures,
+             g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.max_duration), g.lane, g.key_hash,
+             g.aside
+        FROM gone AS g
+      RETURNING action_no",
+);
+
+/// Number, action, priority, failures, dependencies, max_duration, gated; group of the lane, group and key of the merge key.
+#[rustfmt::skip]
+pub(crate) type Ready = (
+    &'static [i64], &'static [i32], &'static [i32], &'static [i32], &'static [i32], &'static [Interval], &'static [bool],
+    &'static [&'static str], &'static [&'static str], &'static [&'static str],
+);
+
+/// A new task's position is its number: both come from the same sequence, taken in this call after the
+/// transaction had its id.
+pub(crate) static INSERT_READY: Statement<Ready> = Statement::new(
+    c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
+                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
+      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
+             COALESCE(u.dependencies, 0), true, false, COALESCE(u.gated, false), false, u.max_duration,
+             CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END,
+             CASE WHEN u.key IS NOT NULL THEN taskq._key_hash(u.key_group, u.key) END
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of, key_group, key)",
+);
