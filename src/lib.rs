@@ -43,6 +43,7 @@ use pgrx::prelude::*;
 
 mod background;
 mod claim;
+mod clock;
 mod error;
 mod flow;
 mod graph;
@@ -53,6 +54,8 @@ mod remove;
 mod returns;
 mod revive;
 mod rights;
+#[cfg(test)]
+mod rules;
 mod schedules;
 mod settle;
 mod spec;

@@ -6,7 +6,8 @@
 
 use pgrx::datum::Interval;
 
-use crate::pg::clock::{self, Time};
+use crate::clock;
+use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::store::bucket;
 use crate::wake;

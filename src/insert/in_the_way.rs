@@ -1,8 +1,9 @@
 //! What a refusal says of the task that is in the way: who inserts an id a second time does not know, as a rule, that
 //! the first one is long done and only kept.
 
+use crate::clock;
 use crate::error::{Refusal, shortened};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
 use crate::rights::{self, Doing};
 

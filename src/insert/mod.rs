@@ -19,8 +19,9 @@ pub(crate) use edges::{
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::clock;
 use crate::error::{Refusal, Result};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};

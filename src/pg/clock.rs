@@ -1,4 +1,4 @@
-//! The queue's clock: the server's, or the one that a test has set with `taskq.now`.
+//! The server's clock, and points in time.
 
 use pgrx::datum::{Datum, Interval, UnboxDatum};
 use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
@@ -58,11 +58,6 @@ impl IntoDatum for Time {
     fn type_oid() -> pg_sys::Oid {
         pg_sys::TIMESTAMPTZOID
     }
-}
-
-/// Now, by the queue's clock.
-pub(crate) fn now() -> Time {
-    crate::guc::fake_now().and_then(|text| parse_timestamptz(&text)).unwrap_or_else(wall)
 }
 
 /// Now, by the server's clock.

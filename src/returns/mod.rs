@@ -16,9 +16,9 @@ use pgrx::datum::{Interval, Uuid};
 
 use tokens::{is_foreign, valid};
 
+use crate::clock;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::insert::unique;
-use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, check_interval};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Ending, settle};
-use crate::pg::clock;
+use crate::clock;
 use crate::state::Cause;
 use crate::store::live::{self, Live};
 

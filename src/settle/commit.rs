@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use super::fold::{self, Counted};
 use super::unsent;
-use crate::pg::clock;
+use crate::clock;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
 use crate::store::touched::{self, Touch};

@@ -15,8 +15,9 @@ pub(crate) use keys::BACKOFF;
 pub(crate) use meant::near;
 pub(crate) use unique::{OnHeld, State, Unique};
 
+use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::state::Condition;
 use backoff::Backoff;

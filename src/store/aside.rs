@@ -18,7 +18,8 @@
 use std::collections::HashMap;
 
 use super::ready;
-use crate::pg::clock::{self, Time};
+use crate::clock;
+use crate::pg::clock::Time;
 use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};

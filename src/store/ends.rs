@@ -19,8 +19,9 @@
 //! second was over, or the clock has been put back, which the seal notices, and begins anew. With the clock that a
 //! test has set (`taskq.now`) nothing of this is so: then the rows come with corrections that add them ([`out_of_time`]).
 
+use crate::clock;
 use crate::guc;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 

@@ -17,8 +17,9 @@ use low_ends::{Found, Starts};
 
 use crate::claim::marks;
 use crate::claim::marks::Seen;
+use crate::clock;
 use crate::flow::actions::Action;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::session::in_transaction_block;
 use crate::pg::statement::Statement;
 use crate::pg::table;

@@ -5,7 +5,8 @@ use crate::store::task;
 use std::collections::HashMap;
 
 use super::{STEP, low_ends};
-use crate::pg::clock::{self, Time};
+use crate::clock;
+use crate::pg::clock::Time;
 use crate::pg::session::in_transaction_block;
 use crate::pg::statement::Statement;
 use crate::state::Outcome;

@@ -3,8 +3,8 @@
 use pgrx::datum::AnyElement;
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};

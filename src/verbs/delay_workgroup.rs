@@ -3,8 +3,9 @@
 use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{or_throw, required};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::spec::{check_interval, check_name};
 use crate::store::aside;

@@ -6,8 +6,9 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use super::filter::{Filter, Filters, on_ends, on_tasks};
+use crate::clock;
 use crate::error::{Refusal, Result};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::remove::delete_locked;
 use crate::rights::{self, Doing};

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use pgrx::datum::AnyElement;
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{
     Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
-use crate::pg::clock;
+use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
@@ -187,7 +188,7 @@ fn check_cycles(new: &EdgeSet, names: &HashMap<i64, String>) -> Result<()> {
 }
 
 /// Aborts tasks one of whose new dependencies is lost already.
-fn abort_lost(lost: BTreeMap<i64, String>, now: clock::Time) {
+fn abort_lost(lost: BTreeMap<i64, String>, now: Time) {
     if lost.is_empty() {
         return;
     }

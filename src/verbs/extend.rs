@@ -6,8 +6,9 @@ use pgrx::datum::{Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::args::pairs;
+use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, record};
 use crate::returns::tokens::valid;

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::remove::delete_locked;

@@ -3,9 +3,10 @@
 use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
 use crate::rights;

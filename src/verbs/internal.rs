@@ -4,8 +4,9 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{or_throw, required};
-use crate::pg::clock;
+use crate::pg::clock::Time;
 use crate::store::seal;
 use crate::upkeep::steps;
 use crate::words::words;
@@ -48,6 +49,6 @@ fn taskq_next_upkeep() -> Option<TimestampWithTimeZone> {
     steps::next(clock::now()).and_then(timestamp)
 }
 
-fn timestamp(at: clock::Time) -> Option<TimestampWithTimeZone> {
+fn timestamp(at: Time) -> Option<TimestampWithTimeZone> {
     TimestampWithTimeZone::try_from(at.0).ok()
 }

@@ -2,8 +2,8 @@
 
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Result, or_throw};
-use crate::pg::clock;
 use crate::pg::session::check_for_interrupts;
 use crate::store::seal;
 use crate::upkeep::steps::{KINDS, step};

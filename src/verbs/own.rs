@@ -8,11 +8,12 @@ use pgrx::prelude::*;
 
 use crate::claim::left_out::LeftOut;
 use crate::claim::{Grant, Request, claim, lanes};
+use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::flow::actions::{self, Action};
 use crate::pg::arg::Arg;
 use crate::pg::board;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::{Time, wall};
 use crate::pg::json::{Json, JsonText};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
@@ -286,7 +287,7 @@ fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -
         if grants.is_empty() { Err(true) } else { Ok(grants) }
     });
     if looked.as_ref().is_err_and(|left| *left) {
-        board::tell(clock::wall());
+        board::tell(wall());
     }
     looked.ok()
 }

@@ -4,8 +4,8 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use super::filter::{Filter, Filters, on_ends, on_tasks};
+use crate::clock;
 use crate::error::Result;
-use crate::pg::clock;
 use crate::pg::statement::{Statement, sql};
 use crate::revive::{Unrevivable, revive};
 use crate::rights::{self, Doing};

@@ -4,9 +4,9 @@ use pgrx::datum::{AnyElement, Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::args::pairs;
+use crate::clock;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, required};
 use crate::flow::workgroups::{self, Delayed};
-use crate::pg::clock;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;

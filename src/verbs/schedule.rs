@@ -4,8 +4,9 @@ use pgrx::datum::{AnyElement, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
 use super::insert::json;
+use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};

@@ -13,8 +13,9 @@ use std::collections::{HashMap, HashSet};
 use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;

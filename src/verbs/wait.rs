@@ -6,9 +6,10 @@ use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
 use super::pace::{self, Pace, Quiet, staggered};
+use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::pg::arg::Arg;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::{Time, wall};
 use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
 use crate::pg::rows::{Columns, Rows};
@@ -48,7 +49,7 @@ impl Waiter {
     /// Checks the time-out: it may not be negative. Zero looks once.
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
-        let now = clock::wall();
+        let now = wall();
         let micros = now.until(now.plus(timeout)).max(0) as u64;
         Ok(Waiter {
             until: Instant::now().checked_add(Duration::from_micros(micros)),

@@ -11,9 +11,10 @@ use pgrx::prelude::*;
 
 use crate::claim::left_out::LeftOut;
 use crate::claim::{Request, claim};
+use crate::clock;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{Action, for_claim, next_grant};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
 use crate::pg::statement::Statement;

@@ -13,8 +13,9 @@ use super::channels::{
     wake,
 };
 use super::waiters::give_up;
+use crate::clock;
 use crate::pg::board;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::{Time, wall};
 use crate::pg::latch::{self, Channel};
 use crate::pg::transaction::{self, End, Levels, Listener};
 
@@ -107,7 +108,7 @@ pub(crate) fn due(time: Time) {
 /// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
 pub(crate) fn somebody_to_look() {
     transaction::listen(LISTENER);
-    board::tell(clock::wall());
+    board::tell(wall());
     owe(TIMER_CHANNEL, 1);
 }
 

@@ -14,8 +14,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::clock;
 use crate::error::{Result, or_throw, required};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::latch::TAG_CLASS;
 use crate::pg::rows::Rows;

@@ -1,0 +1,209 @@
+//! The rules of the house, held by tests: who may use whom, and where a table is written to.
+//!
+//! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so that
+//! a search that finds nothing any more fails as well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The modules from the bottom up: each may use those before it, and nothing else. docs/architecture.md has the same table
+/// with what lives where.
+const FLOORS: [&str; 26] = [
+    "pg",
+    "state",
+    "token",
+    "graph",
+    "error",
+    "spec",
+    "words",
+    "guc",
+    "clock",
+    "wake",
+    "store",
+    "rights",
+    "flow",
+    "settle",
+    "claim",
+    "insert",
+    "revive",
+    "remove",
+    "returns",
+    "schedules",
+    "upkeep",
+    "background",
+    "verbs",
+    "lib",
+    "pg_test",
+    "rules",
+];
+
+/// Uses that go up, each with its reason. A use that is not there any more has to go from here, too.
+const ALLOWED: [(&str, &str, &str); 1] =
+    [("spec", "clock", "a delay counts from the moment at which it is read")];
+
+/// A file of the source: its module, its path, its lines.
+struct File {
+    module: String,
+    path: PathBuf,
+    text: String,
+}
+
+fn files() -> Vec<File> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the source is there") {
+            let path = entry.expect("an entry can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let inside = path.strip_prefix(&root).expect("it is below the root").to_path_buf();
+                let first = inside.components().next().expect("it has a name").as_os_str().to_string_lossy();
+                let text = fs::read_to_string(&path).expect("a file can be read");
+                found.push(File { module: first.trim_end_matches(".rs").to_owned(), path: inside, text });
+            }
+        }
+    }
+    // What pgrx demands for the generation of SQL.
+    found.retain(|file| file.module != "bin");
+    found
+}
+
+/// The lines of code with their numbers: no comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(i, line)| (i + 1, line))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// The modules that a line names after `crate::`, also in braces.
+fn used(line: &str) -> Vec<String> {
+    let name =
+        |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let mut modules = Vec::new();
+    for (at, _) in line.match_indices("crate::") {
+        let rest = &line[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => {
+                let mut depth = 0;
+                let parts = list.split(|c: char| {
+                    depth += i32::from(c == '{') - i32::from(c == '}');
+                    c == ',' && depth == 0
+                });
+                modules.extend(parts.map(|part| name(part.trim())));
+            }
+            None => modules.push(name(rest)),
+        }
+    }
+    modules.retain(|module| !module.is_empty());
+    modules
+}
+
+fn floor(module: &str) -> usize {
+    let floor = FLOORS.iter().position(|name| *name == module);
+    floor.unwrap_or_else(|| panic!("module {module} has no place in the list of modules (src/rules.rs)"))
+}
+
+#[test]
+fn modules_use_those_below_them_and_nothing_else() {
+    let (mut wrong, mut looked_at, mut allowed) = (Vec::new(), 0, Vec::new());
+    for file in files() {
+        let own = floor(&file.module);
+        for (number, line) in code(&file.text) {
+            // Macros and tests name themselves so.
+            for module in used(line.trim_start().trim_start_matches('$')) {
+                if !FLOORS.contains(&module.as_str()) || module == file.module || module == "pg_test" {
+                    continue;
+                }
+                looked_at += 1;
+                if floor(&module) > own {
+                    match ALLOWED.iter().find(|(from, to, _)| *from == file.module && *to == module) {
+                        Some(exception) => allowed.push(*exception),
+                        None => wrong.push(format!("src/{}:{number}: {}", file.path.display(), line.trim())),
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "modules use others above them:\n{}", wrong.join("\n"));
+    assert!(looked_at > 500, "only {looked_at} uses were found");
+    for exception in ALLOWED {
+        assert!(allowed.contains(&exception), "{exception:?} is not needed any more");
+    }
+}
+
+#[test]
+fn sql_functions_are_in_verbs() {
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for file in files() {
+        for (number, line) in
+            code(&file.text).filter(|(_, line)| line.trim_start().starts_with("#[pg_extern"))
+        {
+            looked_at += 1;
+            // The one in `pg` is called by the planner.
+            if file.module != "verbs" && file.module != "pg" {
+                wrong.push(format!("src/{}:{number}: {line}", file.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these belong to src/verbs:\n{}", wrong.join("\n"));
+    assert!(looked_at > 50, "only {looked_at} functions were found");
+}
+
+/// What a line writes to a table of the queue, as SQL.
+fn writes(line: &str) -> impl Iterator<Item = &str> {
+    ["INSERT INTO taskq.", "UPDATE taskq.", "DELETE FROM taskq."]
+        .into_iter()
+        .flat_map(|words| line.match_indices(words).map(|(at, _)| &line[at..]))
+}
+
+#[test]
+fn tables_are_written_to_in_store() {
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for file in files().into_iter().filter(|file| file.module != "rules") {
+        for (number, line) in code(&file.text) {
+            for write in writes(line) {
+                looked_at += 1;
+                if file.module != "store" {
+                    wrong.push(format!("src/{}:{number}: {write}", file.path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these statements belong to src/store:\n{}", wrong.join("\n"));
+    assert!(looked_at > 80, "only {looked_at} statements were found");
+}
+
+#[test]
+fn statements_that_write_stand_once() {
+    let (mut seen, mut wrong) = (Vec::<(String, String)>::new(), Vec::new());
+    for file in files().into_iter().filter(|file| file.module == "store") {
+        for (at, _) in file.text.match_indices("c\"") {
+            let sql = file.text[at + 2..].split('"').next().unwrap_or_default();
+            if writes(sql).next().is_none() {
+                continue;
+            }
+            let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+            let here = format!("src/{}:{}", file.path.display(), file.text[..at].lines().count());
+            if let Some((_, there)) = seen.iter().find(|(same, _)| *same == sql) {
+                wrong.push(format!("{here} and {there}: {sql}"));
+            }
+            seen.push((sql, here));
+        }
+    }
+    assert!(wrong.is_empty(), "the same statement twice:\n{}", wrong.join("\n"));
+    assert!(seen.len() > 50, "only {} statements were found", seen.len());
+}
+
+#[test]
+fn the_rules_would_see_what_they_forbid() {
+    assert_eq!(used("use crate::verbs::cancel;"), ["verbs"]);
+    assert_eq!(used("use crate::{store::{live, numbers}, wake};"), ["store", "wake"]);
+    assert_eq!(used("    crate::guc::now().max(crate::clock::now())"), ["guc", "clock"]);
+    assert!(floor("store") < floor("verbs") && floor("pg") == 0);
+    assert_eq!(writes("c\"DELETE FROM taskq.run r\"").count(), 1);
+    assert_eq!(writes("c\"SELECT FROM taskq.run r FOR UPDATE\"").count(), 0);
+    assert_eq!(code("// crate::verbs\n  /// crate::verbs\nlet x;").count(), 1);
+}
