@@ -1,6 +1,6 @@
 -- taskq: the functions. Everything here is code: a new version replaces it wholesale.
 --
--- All functions run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
+-- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
 -- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
 -- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The SET clauses make that safe (search_path).
 -- What the planner may do is not said here: it belongs to the plans, see src/pg/statement.rs.

@@ -3,30 +3,11 @@
 //! # Bird's-eye view
 //!
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. Each SQL
-//! function of the contract (`sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
+//! function (docs/reference.md, `sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
 //! and runs kept, generic plans. There is no polling, and nothing depends on a
 //! process of its own or on shared memory.
 //!
-//! # Code map
-//!
-//! - `verbs`: one file per verb of the contract, in the life cycle of a task.
-//! - `spec`: what callers say of tasks, parsed once and well-formed from then on.
-//! - `claim`: which entries a call is granted, and what is moved out of its way.
-//! - `flow`: what actions, groups, workgroups and keys allow at the moment.
-//! - `insert`: the stages of inserting and replacing tasks; cycle detection.
-//! - `returns`: the end of performances: settling, giving back, children.
-//! - `graph`: directed graphs: an order, or a cycle.
-//! - `rights`: what the caller may do, where his part is narrowed to some actions.
-//! - `revive`: aborted tasks that come back.
-//! - `schedules`: tasks that come when a cron expression says so.
-//! - `settle`: how a task's end is stored and its dependents are signalled.
-//! - `upkeep`: what time makes necessary: elapsed leases, due tasks, retention.
-//! - `background`: the optional background worker, which does upkeep on time when nobody calls.
-//! - `store`: statements on the tables that several verbs share; **the lock order** is in `store::order`.
-//! - `wake`: whom a commit has to wake.
-//! - `pg`: safe functions around Postgres' internals: plans, latches, errors, clock. The only files in which the
-//!   compiler is told to look away.
-//! - `error`, `guc`, `state`, `token`: codes, settings, enumerations, tokens.
+//! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.
 //!
 //! # Invariants
 //!

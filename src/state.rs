@@ -8,7 +8,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// As the contract spells it.
+    /// As docs/reference.md spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Outcome::Aborted => "aborted",
@@ -124,7 +124,7 @@ pub(crate) enum Signal {
 impl Condition {
     const ALL: [Condition; 3] = [Condition::Completed, Condition::Settled, Condition::Aborted];
 
-    /// From the contract's spelling.
+    /// From the spelling of docs/reference.md.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Condition::ALL.into_iter().find(|condition| condition.name() == name)
     }
@@ -134,7 +134,7 @@ impl Condition {
         Condition::ALL.map(Condition::name)
     }
 
-    /// As the contract spells it.
+    /// As docs/reference.md spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Condition::Aborted => "aborted",

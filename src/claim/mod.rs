@@ -74,7 +74,8 @@ pub(crate) struct Grant {
     merge_key: Option<String>,
 }
 
-/// How many entries one call moves out of its way at most. A call that meets more ends with what it has.
+/// When a call has moved so many entries out of its way it moves no more, and ends with what it has: twice as many at most, since
+/// what it moves at a time grows.
 const MOST_MOVES: usize = 20_000;
 
 /// A claim under way.

@@ -240,7 +240,7 @@ impl<'de> Deserialize<'de> for RawReference {
     }
 }
 
-/// A condition, by the contract's names.
+/// A condition, by the names that docs/reference.md has.
 struct RawCondition(Condition);
 
 impl<'de> Deserialize<'de> for RawCondition {

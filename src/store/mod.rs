@@ -1,5 +1,7 @@
-//! Statements on the tables that more than one verb needs: names of actions, live rows and the order in which
-//! they are locked, ready rows.
+//! The tables: a file for each, or a folder, and each INSERT, UPDATE and DELETE on it once, there. Also the live rows of
+//! tasks and the order in which they are locked ([`order`]), and what a backend remembers of tables.
+//!
+//! A statement that writes and asks several tables is in the file of the one that it writes to.
 
 pub(crate) mod action_setting;
 pub(crate) mod actions;
