@@ -8,6 +8,7 @@ pub(crate) mod arg;
 pub(crate) mod board;
 pub(crate) mod caller;
 pub(crate) mod clock;
+mod descriptor;
 pub(crate) mod digest;
 pub(crate) mod json;
 #[cfg(any(test, feature = "pg_test"))]

@@ -13,6 +13,7 @@ use pgrx::pgrx_sql_entity_graph::metadata::{
 use pgrx::{IntoDatum, pg_sys};
 
 use super::arg::Arg;
+use super::descriptor::attribute;
 
 /// One row: its columns in order.
 pub(crate) trait Columns {
@@ -90,11 +91,8 @@ unsafe impl<T: Columns> BoxRet for Rows<T> {
                 )
             });
             // A domain is stored as the type that it is made of.
-            let expected: Vec<pg_sys::Oid> = (*descriptor)
-                .attrs
-                .as_slice((*descriptor).natts as usize)
-                .iter()
-                .map(|column| pg_sys::getBaseType(column.atttypid))
+            let expected: Vec<pg_sys::Oid> = (0..(*descriptor).natts as usize)
+                .map(|at| pg_sys::getBaseType(attribute(descriptor, at).atttypid))
                 .collect();
             // One row's worth of memory at a time: bodies may be large.
             let mut of_row = PgMemoryContexts::new("taskq row");

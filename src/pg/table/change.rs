@@ -10,6 +10,7 @@ use super::columns::Set;
 use super::insert::add_index_entries;
 use super::routine;
 use super::scan::{Access, Row, Scan};
+use crate::pg::descriptor::attribute;
 
 /// What came of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,21 +297,6 @@ pub(super) unsafe fn fill(slot: *mut pg_sys::TupleTableSlot, values: &[Set]) {
                 }
             }
         }
-    }
-}
-
-/// # Safety
-/// The descriptor has a column at this place.
-pub(super) unsafe fn attribute(
-    descriptor: pg_sys::TupleDesc,
-    at: usize,
-) -> &'static pg_sys::FormData_pg_attribute {
-    // SAFETY: as the caller says. It is used before the relation that has the descriptor is closed.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        return &*(*descriptor).attrs.as_ptr().add(at);
-        #[cfg(feature = "pg18")]
-        return &*pg_sys::TupleDescAttr(descriptor, at as i32);
     }
 }
 

@@ -6,6 +6,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use super::change::{clear, fill, refuse_if_read_only, virtual_slot};
 use super::columns::Set;
 use super::{Level, Table, open, routine};
+use crate::pg::descriptor::attribute;
 
 /// A table that rows are being inserted into.
 pub(crate) struct Insertion {
@@ -53,11 +54,7 @@ impl Insertion {
             fill(self.slot, &values);
             for at in 0..(*descriptor).natts as usize {
                 let given = !*(*self.slot).tts_isnull.add(at);
-                assert!(
-                    given || !super::change::attribute(descriptor, at).attnotnull,
-                    "column {} may not be NULL",
-                    at + 1
-                );
+                assert!(given || !attribute(descriptor, at).attnotnull, "column {} may not be NULL", at + 1);
             }
             pg_sys::ExecStoreVirtualTuple(self.slot);
             let Some(insert) = routine(self.relation).tuple_insert else { pgrx::error!("no insertions") };

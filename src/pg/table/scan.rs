@@ -6,6 +6,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use super::columns::{Column, Read};
 use super::{Index, Level, Look, open};
 use crate::pg::arg::Arg;
+use crate::pg::descriptor::attribute;
 
 /// A condition on a column of an index.
 #[derive(Clone, Copy)]
@@ -285,7 +286,7 @@ impl Row<'_> {
             let descriptor = (*self.slot).tts_tupleDescriptor;
             let at = usize::from(number.unsigned_abs()) - 1;
             assert!(at < (*descriptor).natts as usize, "a table has fewer than {number} columns");
-            let of = super::change::attribute(descriptor, at).atttypid;
+            let of = attribute(descriptor, at).atttypid;
             assert!(T::is_stored_as(of), "column {number} has type {of:?}");
             if (*self.slot).tts_nvalid < number {
                 pg_sys::slot_getsomeattrs_int(self.slot, i32::from(number));
