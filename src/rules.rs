@@ -176,6 +176,29 @@ fn tables_are_written_to_in_store() {
     assert!(looked_at > 80, "only {looked_at} statements were found");
 }
 
+/// Whether a line writes to a table of the queue directly.
+fn writes_directly(line: &str) -> bool {
+    ["insert(&", ".update(&[", ".delete(Wait", ".delete_newest("].into_iter().any(|call| line.contains(call))
+}
+
+#[test]
+fn rows_are_written_to_in_store() {
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for file in files().into_iter().filter(|file| !["rules", "pg"].contains(&file.module.as_str())) {
+        if !file.text.contains("pg::table") {
+            continue;
+        }
+        for (number, line) in code(&file.text).filter(|(_, line)| writes_directly(line)) {
+            looked_at += 1;
+            if file.module != "store" {
+                wrong.push(format!("src/{}:{number}: {}", file.path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these changes belong to src/store:\n{}", wrong.join("\n"));
+    assert!(looked_at >= 8, "only {looked_at} changes were found");
+}
+
 #[test]
 fn statements_that_write_stand_once() {
     let (mut seen, mut wrong) = (Vec::<(String, String)>::new(), Vec::new());
@@ -205,5 +228,6 @@ fn the_rules_would_see_what_they_forbid() {
     assert!(floor("store") < floor("verbs") && floor("pg") == 0);
     assert_eq!(writes("c\"DELETE FROM taskq.run r\"").count(), 1);
     assert_eq!(writes("c\"SELECT FROM taskq.run r FOR UPDATE\"").count(), 0);
+    assert!(writes_directly("    table::insert(&TABLE, |into| {") && !writes_directly("held.insert(1);"));
     assert_eq!(code("// crate::verbs\n  /// crate::verbs\nlet x;").count(), 1);
 }

@@ -159,24 +159,17 @@ fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool 
     {
         return false;
     }
-    let before = entry.get(run::NONCE);
-    let overdue = before != 0;
     let tries = entry.get(run::TRIES) + 1;
     let deadline = deadline(claim, entry);
-    let changed = entry.update(&[
-        run::PREV_NONCE.to(before),
-        run::PREV_DEADLINE.to(overdue.then(|| entry.get(run::DEADLINE))),
-        run::PREV_GRANTED_AT.to(entry.get(run::GRANTED_AT).filter(|_| overdue)),
-        run::PREV_ACTOR_ID.to(entry.get(run::ACTOR_ID).filter(|_| overdue)),
-        run::NONCE.to(nonce(claim.base, task_no)),
-        run::GRANTABLE.to(false),
-        run::TRIES.to(tries),
-        run::GRANTED_AT.to(Some(claim.now)),
-        run::ACTOR_ID.to(Some(claim.request.actor_id.as_str())),
-        run::KEYED.to(false),
-        run::LIMITED.to(seated),
-        run::DEADLINE.to(deadline),
-    ]);
+    let grant = run::Grant {
+        nonce: nonce(claim.base, task_no),
+        tries,
+        granted_at: claim.now,
+        deadline,
+        actor_id: &claim.request.actor_id,
+        seated,
+    };
+    let changed = run::grant(entry, &grant);
     if changed == Change::Done {
         held.push(Held {
             task_no,
@@ -189,7 +182,7 @@ fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool 
             dependencies: entry.get(run::DEPENDENCIES),
             deadline,
             gated: entry.get(run::GATED),
-            overdue,
+            overdue: entry.get(run::NONCE) != 0,
         });
     }
     changed == Change::Newer

@@ -12,9 +12,10 @@ mod signal;
 mod store;
 mod unsent;
 
+pub(crate) use crate::store::settled::Ending;
 pub(crate) use cancel::cancel_locked;
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
-pub(crate) use store::{Ending, store};
+pub(crate) use store::store;
 
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;

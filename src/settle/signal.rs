@@ -9,10 +9,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::store::Ending;
+use super::Ending;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::pg::table::insert;
 use crate::state::{Cause, Outcome, Signal};
 use crate::store::blocked::{self, News};
 use crate::store::live::{Live, Place};
@@ -115,20 +114,17 @@ fn defer(deltas: &Deltas, not_had: &[i64]) {
     if busy.is_empty() {
         return;
     }
-    insert(&signal::TABLE, |into| {
-        for task_no in &busy {
-            let delta = &deltas[task_no];
-            into.row(|| {
-                [
-                    signal::RUN_NO.to(*task_no),
-                    signal::SATISFIED.to(delta.satisfied),
-                    signal::FAILED.to(delta.failed),
-                    signal::LOST.to(delta.lost),
-                    signal::LOST_STATUS.to(delta.lost_status.as_deref()),
-                ]
-            });
+    signal::append(busy.iter().map(|task_no| {
+        let delta = &deltas[task_no];
+        let status = delta.lost_status.as_deref();
+        signal::Signal {
+            task_no: *task_no,
+            satisfied: delta.satisfied,
+            failed: delta.failed,
+            lost: delta.lost,
+            status,
         }
-    });
+    }));
     touched::look_again(&busy, Touch::LeftSignal);
 }
 

@@ -5,56 +5,13 @@ use std::collections::HashMap;
 use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
-use crate::pg::json::JsonText;
-use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Key, Look, insert, look};
-use crate::state::{Cause, Outcome};
-use crate::store::live::Live;
+use crate::pg::table::{Key, Look, look};
+use crate::state::Outcome;
+use crate::store::settled::Ending;
 use crate::store::task::{self, AtTheEnd};
 use crate::store::{action_setting, ends, progress, settled, tally};
 use crate::{guc, wake};
-
-/// How a task ended.
-#[derive(Clone, Debug)]
-pub(crate) struct Ending {
-    pub(crate) task_no: i64,
-    pub(crate) outcome: Outcome,
-    pub(crate) cause: Cause,
-    pub(crate) status: Option<String>,
-    pub(crate) result: Option<JsonText>,
-    pub(crate) granted_at: Option<Time>,
-    pub(crate) actor_id: Option<String>,
-    pub(crate) tries: i32,
-    pub(crate) failures: i32,
-    pub(crate) dependencies: i32,
-    pub(crate) signals: i32,
-    /// It held its merge key.
-    pub(crate) keyed: bool,
-    /// The task with the same merge key that ran for it, if it shares the end of one.
-    pub(crate) leader: Option<i64>,
-}
-
-impl Ending {
-    /// The abort of a live task.
-    pub(crate) fn abort(live: &Live, cause: Cause, status: Option<String>) -> Self {
-        Ending {
-            task_no: live.task_no,
-            outcome: Outcome::Aborted,
-            cause,
-            status,
-            result: None,
-            granted_at: live.granted_at,
-            actor_id: live.actor_id.clone(),
-            tries: live.tries,
-            failures: live.failures,
-            dependencies: live.dependencies,
-            signals: live.signals(),
-            keyed: live.keyed,
-            leader: None,
-        }
-    }
-}
 
 /// When a task settled now is to be removed, unless its own retention or its action's says otherwise.
 pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
@@ -109,34 +66,14 @@ fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
                 .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone")))
                 .collect()
         });
-        insert(&settled::TABLE, |into| {
-            for (ending, task) in endings.iter().zip(&tasks) {
-                check_for_interrupts();
-                let of_action =
-                    || *settings.entry(task.action_no).or_insert_with(|| kept(look, task.action_no));
-                let expires_at = expires_at(task, of_action, ending.outcome, now);
-                into.row(|| {
-                    [
-                        settled::TASK_NO.to(ending.task_no),
-                        settled::EXPIRES_AT.to(expires_at),
-                        settled::SETTLED_AT.to(now),
-                        settled::GRANTED_AT.to(ending.granted_at),
-                        settled::TRIES.to(ending.tries),
-                        settled::FAILURES.to(ending.failures),
-                        settled::DEPENDENCIES.to(ending.dependencies),
-                        settled::SIGNALS.to(ending.signals),
-                        settled::ACTION_NO.to(task.action_no),
-                        settled::GROUPED.to(task.grouped),
-                        settled::CODE.to(ending.outcome.stored()),
-                        settled::CAUSE.to(ending.cause.stored()),
-                        settled::ACTOR_ID.to(ending.actor_id.as_deref()),
-                        settled::STATUS.to(ending.status.as_deref()),
-                        settled::RESULT.to(ending.result.clone()),
-                        settled::LEADER_NO.to(ending.leader),
-                    ]
-                });
-            }
-        });
+        let mut until = |ending: &Ending, task: &AtTheEnd| {
+            let of_action = || *settings.entry(task.action_no).or_insert_with(|| kept(look, task.action_no));
+            expires_at(task, of_action, ending.outcome, now)
+        };
+        settled::insert(
+            endings.iter().zip(&tasks).map(|(ending, task)| (ending, task, until(ending, task))),
+            now,
+        );
         tasks
     })
 }

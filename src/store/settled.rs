@@ -2,12 +2,17 @@
 
 use std::cell::Cell;
 
+use pgrx::datum::Interval;
+
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, sql};
-use crate::pg::table::{Index, Key, Look, table};
+use crate::pg::table::{self, Index, Key, Look, table};
+use crate::state::{Cause, Outcome};
 use crate::store::ends::uncounted;
-use pgrx::datum::Interval;
+use crate::store::live::Live;
+use crate::store::task::AtTheEnd;
 
 table!(c"settled":
     TASK_NO: i64,
@@ -29,6 +34,76 @@ table!(c"settled":
 );
 
 static BY_EXPIRY: Index = Index::new(&TABLE, c"settled_expires_idx");
+
+/// How a task ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) task_no: i64,
+    pub(crate) outcome: Outcome,
+    pub(crate) cause: Cause,
+    pub(crate) status: Option<String>,
+    pub(crate) result: Option<JsonText>,
+    pub(crate) granted_at: Option<Time>,
+    pub(crate) actor_id: Option<String>,
+    pub(crate) tries: i32,
+    pub(crate) failures: i32,
+    pub(crate) dependencies: i32,
+    pub(crate) signals: i32,
+    /// It held its merge key.
+    pub(crate) keyed: bool,
+    /// The task with the same merge key that ran for it, if it shares the end of one.
+    pub(crate) leader: Option<i64>,
+}
+
+impl Ending {
+    /// The abort of a live task.
+    pub(crate) fn abort(live: &Live, cause: Cause, status: Option<String>) -> Self {
+        Ending {
+            task_no: live.task_no,
+            outcome: Outcome::Aborted,
+            cause,
+            status,
+            result: None,
+            granted_at: live.granted_at,
+            actor_id: live.actor_id.clone(),
+            tries: live.tries,
+            failures: live.failures,
+            dependencies: live.dependencies,
+            signals: live.signals(),
+            keyed: live.keyed,
+            leader: None,
+        }
+    }
+}
+
+/// Writes how tasks ended, with until when each is kept.
+pub(crate) fn insert<'a>(ends: impl Iterator<Item = (&'a Ending, &'a AtTheEnd, Time)>, now: Time) {
+    table::insert(&TABLE, |into| {
+        for (ending, task, expires_at) in ends {
+            check_for_interrupts();
+            into.row(|| {
+                [
+                    TASK_NO.to(ending.task_no),
+                    EXPIRES_AT.to(expires_at),
+                    SETTLED_AT.to(now),
+                    GRANTED_AT.to(ending.granted_at),
+                    TRIES.to(ending.tries),
+                    FAILURES.to(ending.failures),
+                    DEPENDENCIES.to(ending.dependencies),
+                    SIGNALS.to(ending.signals),
+                    ACTION_NO.to(task.action_no),
+                    GROUPED.to(task.grouped),
+                    CODE.to(ending.outcome.stored()),
+                    CAUSE.to(ending.cause.stored()),
+                    ACTOR_ID.to(ending.actor_id.as_deref()),
+                    STATUS.to(ending.status.as_deref()),
+                    RESULT.to(ending.result.clone()),
+                    LEADER_NO.to(ending.leader),
+                ]
+            });
+        }
+    });
+}
 
 /// The first end of a retention from a time on that has passed.
 pub(crate) fn first_expired(look: &Look, from: Time, now: Time) -> Option<Time> {

@@ -1,7 +1,7 @@
 //! The table `signal`: signals that wait to be counted because the counter was busy.
 
 use crate::pg::statement::Statement;
-use crate::pg::table::{Index, Look, table};
+use crate::pg::table::{Index, Look, insert, table};
 
 table!(c"signal":
     RUN_NO: i64,
@@ -40,3 +40,29 @@ pub(crate) static SWEEP: Statement<&[i64]> = Statement::new(
                   AND NOT EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = s.run_no OFFSET 0)
                   FOR UPDATE SKIP LOCKED))",
 );
+
+/// What a task has to count that could not be counted.
+pub(crate) struct Signal<'a> {
+    pub(crate) task_no: i64,
+    pub(crate) satisfied: i32,
+    pub(crate) failed: i32,
+    pub(crate) lost: i32,
+    pub(crate) status: Option<&'a str>,
+}
+
+/// Leaves signals to whoever counts next.
+pub(crate) fn append<'a>(signals: impl Iterator<Item = Signal<'a>>) {
+    insert(&TABLE, |into| {
+        for signal in signals {
+            into.row(|| {
+                [
+                    RUN_NO.to(signal.task_no),
+                    SATISFIED.to(signal.satisfied),
+                    FAILED.to(signal.failed),
+                    LOST.to(signal.lost),
+                    LOST_STATUS.to(signal.status),
+                ]
+            });
+        }
+    });
+}

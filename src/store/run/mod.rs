@@ -59,6 +59,38 @@ pub(crate) fn first_grantable(look: &Look, from: impl Iterator<Item = (i32, i32,
     })
 }
 
+/// What a grant makes of an entry.
+pub(crate) struct Grant<'a> {
+    pub(crate) nonce: i64,
+    pub(crate) tries: i32,
+    pub(crate) granted_at: Time,
+    pub(crate) deadline: Time,
+    pub(crate) actor_id: &'a str,
+    /// It holds slots.
+    pub(crate) seated: bool,
+}
+
+/// Grants an entry, if nobody else has it. What went with the token before is kept while the grant looks whether it may
+/// stand.
+pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
+    let before = entry.get(NONCE);
+    let overdue = before != 0;
+    entry.update(&[
+        PREV_NONCE.to(before),
+        PREV_DEADLINE.to(overdue.then(|| entry.get(DEADLINE))),
+        PREV_GRANTED_AT.to(entry.get(GRANTED_AT).filter(|_| overdue)),
+        PREV_ACTOR_ID.to(entry.get(ACTOR_ID).filter(|_| overdue)),
+        NONCE.to(grant.nonce),
+        GRANTABLE.to(false),
+        TRIES.to(grant.tries),
+        GRANTED_AT.to(Some(grant.granted_at)),
+        ACTOR_ID.to(Some(grant.actor_id)),
+        KEYED.to(false),
+        LIMITED.to(grant.seated),
+        DEADLINE.to(grant.deadline),
+    ])
+}
+
 /// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in the
 /// order of the numbers.
 ///
