@@ -89,7 +89,6 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
         })
         .collect();
     let counted = blocked::count_down(&news);
-    touched::look_again(&counted.left, Touch::Locked);
     defer(&deltas, &counted.not_had);
     let (lost, done): (Vec<Live>, Vec<Live>) =
         counted.over.into_iter().partition(|counter| deltas[&counter.task_no].lost > 0);

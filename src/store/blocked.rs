@@ -5,6 +5,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Change, Index, Key, Row, Scan, Wait, look, table};
+use crate::store::touched::{self, Touch};
 
 table!(c"blocked":
     TASK_NO: i64,
@@ -33,8 +34,6 @@ pub(crate) struct News {
 /// What became of counters.
 #[derive(Default)]
 pub(crate) struct Counted {
-    /// There is still something left to wait for.
-    pub(crate) left: Vec<i64>,
     /// These wait no more; their rows are removed, and this is what they would have been.
     pub(crate) over: Vec<Live>,
     /// Somebody else has these, or they are not there.
@@ -80,7 +79,8 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     if remaining > 0 && !news.lost {
         let change = row.update(&[REMAINING.to(remaining), FAILURES.to(failures)]);
         if change == Change::Done {
-            counted.left.push(news.task_no);
+            // At once: whatever ends this transaction from here on, what others leave for the counter meanwhile is looked at.
+            touched::look_again(&[news.task_no], Touch::Locked);
         }
         return change;
     }
