@@ -15,6 +15,12 @@ const GRANTS: usize = 2_000;
 /// A version of a bucket is small: many are on a page, and it takes more of them to tell.
 const GRANTS_OF_RATE: usize = 8_000;
 
+/// What a claim may read that has read so many pages at first. Each of its walks may pass some thirty pages of what is dead
+/// before that is worth anything to be done about; what the grants have left behind is thousands.
+fn few(first: i64) -> i64 {
+    2 * first + 2 * 32
+}
+
 fn tasks(count: usize) -> Value {
     (0..count).map(|n| json!({"action": "x", "group_id": format!("g{}", n % 20)})).collect()
 }
@@ -60,14 +66,14 @@ fn reads_no_more_after_many_grants(
     // What the planner learns meanwhile changes nothing.
     session.run("ANALYZE");
     // Marks move once those have ended who run beside this test.
-    until(&format!("{what}: a claim reads at most twice the {first} pages of the first"), || {
+    until(&format!("{what}: a claim reads few pages more than the {first} of the first"), || {
         session.perform("x", "completed");
         session.insert(tasks(1)).unwrap();
-        (session.pages_of_a_claim("x") <= 2 * first).then_some(())
+        (session.pages_of_a_claim("x") <= few(first)).then_some(())
     });
     if let Some(first) = first_in_vain {
-        until(&format!("{what}: a claim in vain reads at most twice the {first} pages of the first"), || {
-            (pages_in_vain(&db, &mut session, full) <= 2 * first).then_some(())
+        until(&format!("{what}: a claim in vain reads few pages more than the {first} of the first"), || {
+            (pages_in_vain(&db, &mut session, full) <= few(first)).then_some(())
         });
     }
     drop(reader);
@@ -155,9 +161,9 @@ fn a_full_group_that_has_waited_for_long() {
     for _ in 0..GRANTS {
         others.perform("x", "completed");
     }
-    until(&format!("a claim reads at most twice the {first} pages of the first"), || {
+    until(&format!("a claim reads few pages more than the {first} of the first"), || {
         session.perform("x", "completed");
-        (session.pages_of_a_claim("x") <= 2 * first).then_some(())
+        (session.pages_of_a_claim("x") <= few(first)).then_some(())
     });
     // The oldest come first again, as soon as there is room for one.
     session.complete(&held);
