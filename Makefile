@@ -76,12 +76,13 @@ lint: ## format, clippy, and pgspot on the install script
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
-	cargo clippy --release --locked -p taskq_tests -p branch_export --all-targets -- -D warnings
+	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
 	@.ci/pgspot.sh $(SQL_PARTS)
 
-unit-test: ## tests of the pure parts, without a server
+unit-test: ## tests of the pure parts, without a server, and of the models of the protocols (TASKQ_MODELS=long: for longer)
 	$(CARGO_ENV) cargo test --release --locked -p taskq --lib $(TEST_FEATURES) -- --skip pg_test::
 	cargo test --release --locked -p branch_export
+	cargo test --release --locked -p taskq_models
 
 pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh pg

@@ -1,0 +1,16 @@
+//! Models of the protocols of taskq that a storm of random calls cannot exhaust.
+//!
+//! Each is a small copy of what some files of `src` do: a database of a few rows, in which statements, locks and commits
+//! are as atomic as PostgreSQL makes them and no more; a few backends; and steps, each of which says for which function of
+//! the source it stands. Every interleaving of the steps is tried, up to the bounds that a model states ([`check`]).
+//!
+//! That a model finds nothing tells something only if it would find something. So each has a list of the *clauses* that
+//! the protocol consists of, and is tried without each of them in turn: the checker has to come up with a schedule that
+//! shows what the clause is for. Clauses that can go without harm are listed as such, with the reason why they are there.
+//!
+//! * [`marks`]: low-water marks.
+//!
+//! `TASKQ_MODELS=long` tries larger bounds, for minutes.
+
+pub mod check;
+pub mod marks;
