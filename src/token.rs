@@ -15,11 +15,40 @@
 
 use pgrx::Uuid;
 
+use crate::pg::newtype::newtype;
+
+newtype! {
+    /// What tells one performance of a task from any other.
+    pub(crate) struct Nonce(pub(crate) i64);
+}
+
+newtype! {
+    /// What the nonces of one call are made from.
+    pub(crate) struct Base(pub(crate) i64);
+}
+
+impl Nonce {
+    /// That of a task which nobody performs.
+    pub(crate) const NONE: Nonce = Nonce(0);
+
+    /// The base from which the nonce of this task was made.
+    pub(crate) fn base(self, task_no: i64) -> Base {
+        Base(self.0 ^ task_no)
+    }
+}
+
+impl Base {
+    /// The nonce of a task under this base.
+    pub(crate) fn nonce(self, task_no: i64) -> Nonce {
+        Nonce(self.0 ^ task_no)
+    }
+}
+
 /// Number and nonce out of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) task_no: i64,
-    pub(crate) nonce: i64,
+    pub(crate) nonce: Nonce,
 }
 
 /// How many shards there may be.
@@ -49,25 +78,20 @@ pub(crate) fn is_for_tasks(number: i64) -> bool {
 
 const NONCE_BITS: u128 = (1 << 62) - 1;
 
-/// The nonce of a task under a call's base.
-pub(crate) fn nonce(base: i64, task_no: i64) -> i64 {
-    base ^ task_no
-}
-
 /// How many tokens one statement is given.
 const PIECE: usize = 500;
 
 /// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY ($2)`:
 /// these compare the nonce of each row with all that they are given, so they are given few at a time.
-pub(crate) fn in_pieces(pairs: impl IntoIterator<Item = (i64, i64)>) -> Vec<(Vec<i64>, Vec<i64>)> {
-    let mut pairs: Vec<(i64, i64)> = pairs.into_iter().collect();
+pub(crate) fn in_pieces(pairs: impl IntoIterator<Item = (i64, Nonce)>) -> Vec<(Vec<i64>, Vec<Nonce>)> {
+    let mut pairs: Vec<(i64, Nonce)> = pairs.into_iter().collect();
     pairs.sort_unstable();
     pairs.chunks(PIECE).map(|piece| piece.iter().copied().unzip()).collect()
 }
 
 impl Token {
     /// The two of them.
-    pub(crate) fn pair(self) -> (i64, i64) {
+    pub(crate) fn pair(self) -> (i64, Nonce) {
         (self.task_no, self.nonce)
     }
 
@@ -83,7 +107,7 @@ impl Token {
             | (0x8 << 76)
             | ((number & 0xfff) << 64)
             | (0b10 << 62)
-            | (self.nonce as u128 & NONCE_BITS);
+            | (self.nonce.0 as u128 & NONCE_BITS);
         Uuid::from_bytes(bits.to_be_bytes())
     }
 
@@ -94,7 +118,7 @@ impl Token {
             return None;
         }
         let number = ((bits >> 80) << 12) | ((bits >> 64) & 0xfff);
-        Some(Token { task_no: number as i64, nonce: (bits & NONCE_BITS) as i64 })
+        Some(Token { task_no: number as i64, nonce: Nonce((bits & NONCE_BITS) as i64) })
     }
 }
 
@@ -106,7 +130,7 @@ mod tests {
     fn a_token_survives_the_round_trip() {
         for task_no in [1, 4095, 4096, 123_456_789_012, first_of(1), first_of(4095), (1 << 60) - 1] {
             for nonce in [1, 0x1234_5678_9abc, (1 << 62) - 1] {
-                let token = Token { task_no, nonce };
+                let token = Token { task_no, nonce: Nonce(nonce) };
                 assert_eq!(Token::from_uuid(&token.to_uuid()), Some(token));
             }
         }
@@ -126,7 +150,7 @@ mod tests {
             for number in [first_of(shard), first_of(shard) + 1_000_000, last - KEPT_BACK, last] {
                 assert_eq!(shard_of(number), shard, "{number}");
                 assert_eq!(
-                    Token::from_uuid(&Token { task_no: number, nonce: 7 }.to_uuid()).unwrap().shard(),
+                    Token::from_uuid(&Token { task_no: number, nonce: Nonce(7) }.to_uuid()).unwrap().shard(),
                     shard
                 );
             }
@@ -138,8 +162,8 @@ mod tests {
 
     #[test]
     fn nonces_of_one_call_differ() {
-        let base = 0x1357_9bdf_0246_8ace;
-        assert_ne!(nonce(base, 7), nonce(base, 8));
-        assert_eq!(nonce(nonce(base, 7), 7), base);
+        let base = Base(0x1357_9bdf_0246_8ace);
+        assert_ne!(base.nonce(7), base.nonce(8));
+        assert_eq!(base.nonce(7).base(7), base);
     }
 }

@@ -35,6 +35,7 @@ use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::store::lease;
 use crate::store::slot::Limit;
+use crate::token::{Base, Nonce};
 use crate::wake;
 
 /// What a call asks for.
@@ -51,7 +52,7 @@ pub(crate) struct Request {
 /// A task that a call is granted.
 pub(crate) struct Grant {
     pub(crate) task_no: i64,
-    pub(crate) nonce: i64,
+    pub(crate) nonce: Nonce,
     pub(crate) id: String,
     pub(crate) action: String,
     pub(crate) body: Option<String>,
@@ -83,7 +84,7 @@ struct Claim<'a> {
     request: &'a Request,
     /// In ascending order of their numbers.
     actions: &'a [Action],
-    base: i64,
+    base: Base,
     now: Time,
     moves: usize,
     /// What keeps entries back, and where such were met.
@@ -116,7 +117,7 @@ pub(crate) fn claim(
     let mut claim = Claim {
         request,
         actions,
-        base: random_62_bits(),
+        base: Base(random_62_bits()),
         now,
         moves: 0,
         found: sweep::Found::default(),

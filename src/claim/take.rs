@@ -21,7 +21,7 @@ use crate::pg::row_version::is_untouched;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Change, Key, Row, Scan, look};
 use crate::store::{progress, run, task};
-use crate::token::nonce;
+use crate::token::Nonce;
 
 /// What was taken by one look.
 pub(super) struct Taken {
@@ -162,7 +162,7 @@ fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool 
     let tries = entry.get(run::TRIES) + 1;
     let deadline = deadline(claim, entry);
     let grant = run::Grant {
-        nonce: nonce(claim.base, task_no),
+        nonce: claim.base.nonce(task_no),
         tries,
         granted_at: claim.now,
         deadline,
@@ -182,7 +182,7 @@ fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool 
             dependencies: entry.get(run::DEPENDENCIES),
             deadline,
             gated: entry.get(run::GATED),
-            overdue: entry.get(run::NONCE) != 0,
+            overdue: entry.get(run::NONCE) != Nonce::NONE,
         });
     }
     changed == Change::Newer
@@ -212,7 +212,7 @@ fn grants(claim: &Claim, held: Vec<Held>) -> Vec<Grant> {
                 let checkpoint = checkpoints.next().flatten();
                 tasks.first(&[Key::eq(1, h.task_no)], |task| Grant {
                     task_no: h.task_no,
-                    nonce: nonce(claim.base, h.task_no),
+                    nonce: claim.base.nonce(h.task_no),
                     tries: h.tries,
                     failures: h.failures,
                     deadline: h.deadline,

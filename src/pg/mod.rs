@@ -19,6 +19,7 @@ pub(crate) mod lock;
 mod lookup;
 pub(crate) mod memory;
 pub(crate) mod named;
+pub(crate) mod newtype;
 pub(crate) mod planner;
 pub(crate) mod procedure;
 pub(crate) mod process;

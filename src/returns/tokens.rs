@@ -7,7 +7,7 @@ use pgrx::datum::Uuid;
 use crate::error::Refusal;
 use crate::pg::table::look;
 use crate::store::{numbers, task};
-use crate::token::Token;
+use crate::token::{Nonce, Token};
 
 /// Whether the token was granted on another shard than `this` one: its task is not here, whatever the id.
 pub(crate) fn is_foreign(token: Option<&Uuid>, this: i32) -> bool {
@@ -29,7 +29,7 @@ pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, 
         .iter()
         .enumerate()
         .filter_map(|(i, (id, token))| Some((i, id.as_deref()?, Token::from_uuid(token.as_ref()?)?)))
-        .filter(|(.., token)| token.nonce != 0)
+        .filter(|(.., token)| token.nonce != Nonce::NONE)
         .collect();
     if tokens.is_empty() {
         return HashMap::new();

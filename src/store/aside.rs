@@ -26,7 +26,7 @@ use crate::pg::statement::{Statement, sql};
 use crate::store::lease;
 use crate::store::merge_key::MergeKey;
 use crate::store::ready::Freed;
-use crate::token::{in_pieces, nonce};
+use crate::token::{Nonce, in_pieces};
 
 fn number(name: &[&str]) -> i64 {
     (Key::new(name).number() as i64).max(1)
@@ -54,7 +54,7 @@ pub(crate) fn rides(leader: i64) -> i64 {
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
-static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
+static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, Nonce)> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -73,12 +73,12 @@ pub(crate) fn set_taken(entries: &[(i64, i64, Option<Time>)]) {
         return;
     }
     let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(i64, i64)> = SET_TAKEN.query((task_nos, reasons));
+    let set: Vec<(i64, Nonce)> = SET_TAKEN.query((task_nos, reasons));
     look_at(&set, entries);
 }
 
 /// Entries that nobody has taken, as far as nobody has locked them for a change.
-static SET: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
+static SET: Statement<(&[i64], &[i64]), (i64, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
          CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
@@ -96,17 +96,17 @@ pub(crate) fn set(entries: &[(i64, i64, Option<Time>)]) -> usize {
     }
     assign_transaction_id();
     let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(i64, i64)> = SET.query((task_nos, reasons));
+    let set: Vec<(i64, Nonce)> = SET.query((task_nos, reasons));
     look_at(&set, entries);
     set.len()
 }
 
 /// Has upkeep look at those whose reason ends with time. `set` are numbers and nonces.
-fn look_at(set: &[(i64, i64)], entries: &[(i64, i64, Option<Time>)]) {
+fn look_at(set: &[(i64, Nonce)], entries: &[(i64, i64, Option<Time>)]) {
     let until: HashMap<i64, Time> = entries.iter().filter_map(|e| Some((e.0, e.2?))).collect();
-    for (task_no, its_nonce) in set {
+    for (task_no, nonce) in set {
         if let Some(until) = until.get(task_no) {
-            lease::record(&[(*until, *task_no)], nonce(*its_nonce, *task_no));
+            lease::record(&[(*until, *task_no)], nonce.base(*task_no));
         }
     }
 }
@@ -128,7 +128,7 @@ macro_rules! release {
     };
 }
 static RELEASE: Statement<&[i64], i32> = release!("r.aside = ANY ($1)");
-static THERE: Statement<&[i64], (i64, i64)> =
+static THERE: Statement<&[i64], (i64, Nonce)> =
     Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
 /// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
@@ -140,15 +140,15 @@ pub(crate) fn release(reasons: &[i64]) {
     assign_transaction_id();
     let actions: Vec<i32> = RELEASE.query(reasons);
     ready::announce(&actions);
-    let left: Vec<(i64, i64)> = THERE.query(reasons);
+    let left: Vec<(i64, Nonce)> = THERE.query(reasons);
     again(&left);
 }
 
 /// Upkeep looks once more a little later.
-fn again(left: &[(i64, i64)]) {
+fn again(left: &[(i64, Nonce)]) {
     let soon = Time(clock::now().0 + AGAIN);
-    for (task_no, its_nonce) in left {
-        lease::record(&[(soon, *task_no)], nonce(*its_nonce, *task_no));
+    for (task_no, nonce) in left {
+        lease::record(&[(soon, *task_no)], nonce.base(*task_no));
     }
 }
 
@@ -156,11 +156,11 @@ fn again(left: &[(i64, i64)]) {
 const AGAIN: i64 = 1_000_000;
 
 /// A rider is not looked at before its leader has ended.
-static LOOK_AGAIN: Statement<(&[i64], &[i64]), i32> = release!(
+static LOOK_AGAIN: Statement<(&[i64], &[Nonce]), i32> = release!(
     "r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
        AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))"
 );
-static BUSY: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
+static BUSY: Statement<(&[i64], &[Nonce]), (i64, Nonce)> = Statement::new(
     c"SELECT r.task_no, r.nonce FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
          AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
@@ -168,9 +168,9 @@ static BUSY: Statement<(&[i64], &[i64]), (i64, i64)> = Statement::new(
 
 /// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
 /// looks whether they may run. Tells whether there were any.
-pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
+pub(crate) fn look_again(held: &[(i64, Nonce)]) -> bool {
     let pieces = in_pieces(held.iter().copied());
-    let is_there = |(task_nos, nonces): &(Vec<i64>, Vec<i64>)| {
+    let is_there = |(task_nos, nonces): &(Vec<i64>, Vec<Nonce>)| {
         BUSY.execute((task_nos.as_slice(), nonces.as_slice())) > 0
     };
     let pieces: Vec<_> = pieces.into_iter().filter(is_there).collect();
@@ -178,7 +178,7 @@ pub(crate) fn look_again(held: &[(i64, i64)]) -> bool {
         return false;
     }
     assign_transaction_id();
-    let (mut actions, mut busy): (Vec<i32>, Vec<(i64, i64)>) = (Vec::new(), Vec::new());
+    let (mut actions, mut busy): (Vec<i32>, Vec<(i64, Nonce)>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in pieces {
         actions.extend(LOOK_AGAIN.query((task_nos.as_slice(), nonces.as_slice())));
         busy.extend(BUSY.query((task_nos, nonces)));

@@ -10,6 +10,7 @@ use crate::pg::statement::{Record, Statement};
 use crate::pg::table::{Look, Row, insert, look};
 use crate::store::notify::notify_ready;
 use crate::store::{action_setting, numbers, run, task, task_group};
+use crate::token::Nonce;
 use crate::wake;
 
 /// A task that nothing blocks, and what it brings along.
@@ -68,8 +69,8 @@ pub(crate) fn make_ready(freed: &[Freed]) {
                     [
                         run::TASK_NO.to(freed.task_no),
                         run::POSITION.to(sequence::next(&numbers::POSITIONS)),
-                        run::NONCE.to(0_i64),
-                        run::PREV_NONCE.to(0_i64),
+                        run::NONCE.to(Nonce::NONE),
+                        run::PREV_NONCE.to(Nonce::NONE),
                         run::DEADLINE.to(Time::INFINITY),
                         run::ACTION_NO.to(task.action_no),
                         run::PRIORITY.to(task.priority),

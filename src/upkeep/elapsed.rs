@@ -22,14 +22,14 @@ use crate::store::live::{InRun, Live};
 use crate::store::run::changes;
 use crate::store::slot;
 use crate::store::{aside, attempts, merge_key, ready};
-use crate::token::{in_pieces, nonce};
+use crate::token::{Base, Nonce, in_pieces};
 
 /// A lease whose time has come.
 struct Elapsed {
     row: ItemPointerData,
     deadline: Time,
     keeper: i64,
-    base: i64,
+    base: Base,
     /// Those of its tasks that are still held, with deadlines that have passed.
     overdue: Vec<i64>,
     /// Those that were set aside until then.
@@ -37,7 +37,7 @@ struct Elapsed {
 }
 
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, and asks the tasks. Locks nothing.
-static LOOK: Statement<(Time, Time, i64, i32), (ItemPointerData, Time, i64, i64, Vec<i64>, Vec<i64>)> =
+static LOOK: Statement<(Time, Time, i64, i32), (ItemPointerData, Time, i64, Base, Vec<i64>, Vec<i64>)> =
     Statement::new(
         c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
              ARRAY(SELECT r.task_no
@@ -157,11 +157,11 @@ fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
     // Others look after those that they have taken.
     let taken = tidy::remove(passed.iter().map(|lease| lease.row).collect());
     passed.retain(|lease| taken.contains(&(lease.base, lease.keeper)));
-    let held: Vec<(i64, i64)> = passed.iter().flat_map(Elapsed::held).collect();
+    let held: Vec<(i64, Nonce)> = passed.iter().flat_map(Elapsed::held).collect();
     let locked = lock(&held, now);
     let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
-    for (task_no, its_nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
-        append(Time(now.0 + AGAIN), nonce(*its_nonce, *task_no), vec![*task_no]);
+    for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
+        append(Time(now.0 + AGAIN), nonce.base(*task_no), vec![*task_no]);
     }
     let freed = look_again(&passed);
     end_tries(locked, now) | freed
@@ -169,7 +169,7 @@ fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
 
 /// Ends the tries of up to `bound` tasks. Leases that others could need while this transaction is open stay as they are.
 fn end_some(passed: Vec<Elapsed>, bound: usize, now: Time) -> bool {
-    let held: Vec<(i64, i64)> = passed.iter().flat_map(Elapsed::held).take(bound).collect();
+    let held: Vec<(i64, Nonce)> = passed.iter().flat_map(Elapsed::held).take(bound).collect();
     let locked = lock(&held, now);
     let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
     let done = passed.iter().filter(|lease| lease.overdue.iter().all(|n| ours.contains(n)));
@@ -180,8 +180,8 @@ fn end_some(passed: Vec<Elapsed>, bound: usize, now: Time) -> bool {
 
 /// Those that were set aside are ready again.
 fn look_again(passed: &[Elapsed]) -> bool {
-    let aside = passed.iter().flat_map(|l| l.aside.iter().map(|n| (*n, nonce(l.base, *n))));
-    let aside: Vec<(i64, i64)> = aside.collect();
+    let aside = passed.iter().flat_map(|l| l.aside.iter().map(|n| (*n, l.base.nonce(*n))));
+    let aside: Vec<(i64, Nonce)> = aside.collect();
     !aside.is_empty() && aside::look_again(&aside)
 }
 
@@ -192,27 +192,27 @@ impl Elapsed {
     }
 
     /// Its overdue tasks with their nonces.
-    fn held(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.overdue.iter().map(|n| (*n, nonce(self.base, *n)))
+    fn held(&self) -> impl Iterator<Item = (i64, Nonce)> {
+        self.overdue.iter().map(|n| (*n, self.base.nonce(*n)))
     }
 }
 
 /// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
-static LOCK: Statement<(&[i64], &[i64], Time), InRun> = Statement::new(
+static LOCK: Statement<(&[i64], &[Nonce], Time), InRun> = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
          FOR UPDATE SKIP LOCKED",
 );
-static KEYED: Statement<(&[i64], &[i64], Time), i64> = Statement::new(
+static KEYED: Statement<(&[i64], &[Nonce], Time), i64> = Statement::new(
     c"SELECT r.task_no FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
 );
 
 /// Locks those of the tasks that are still overdue and in nobody else's hands, with all that the end of their tries
 /// concerns.
-fn lock(held: &[(i64, i64)], now: Time) -> Vec<Live> {
+fn lock(held: &[(i64, Nonce)], now: Time) -> Vec<Live> {
     if held.is_empty() {
         return Vec::new();
     }

@@ -18,7 +18,7 @@ use crate::store::lease::{self, Left};
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::run::changes;
 use crate::store::slot::{self, Ask, Limit, Seat};
-use crate::token::{Token, in_pieces, nonce};
+use crate::token::{Base, Nonce, Token, in_pieces};
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
 #[pg_extern(sql = "")]
@@ -33,7 +33,7 @@ fn taskq_extend_tasks_ownership(
 
 /// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
 /// whose deadline has passed.
-static LOCK: Statement<(&[i64], &[i64])> = Statement::new(
+static LOCK: Statement<(&[i64], &[Nonce])> = Statement::new(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
        ORDER BY r.task_no FOR NO KEY UPDATE",
 );
@@ -54,7 +54,7 @@ fn extend(
     let held = valid(&pairs);
     rights::check_tasks(Doing::Work, held.values().map(|token| token.task_no))?;
     let deadline = clock::now().plus(max_duration);
-    let mut extended: HashMap<i64, i64> = if held.is_empty() {
+    let mut extended: HashMap<i64, Nonce> = if held.is_empty() {
         HashMap::new()
     } else {
         let pieces = in_pieces(held.values().map(|token| token.pair()));
@@ -77,9 +77,9 @@ fn extend(
     if !late.is_empty() {
         extended.extend(hold_again(&late, deadline, actor_id));
     }
-    let mut by_base: HashMap<i64, Vec<_>> = HashMap::new();
+    let mut by_base: HashMap<Base, Vec<_>> = HashMap::new();
     for (task_no, its_nonce) in &extended {
-        by_base.entry(nonce(*its_nonce, *task_no)).or_default().push((deadline, *task_no));
+        by_base.entry(its_nonce.base(*task_no)).or_default().push((deadline, *task_no));
     }
     for (base, tasks) in by_base {
         lease::record(&tasks, base);
@@ -98,7 +98,7 @@ record! {
     /// A row of [`LATE`].
     struct InQueue {
         task_no: i64,
-        nonce: i64,
+        nonce: Nonce,
         action: String,
         /// Limits: of the action, of each group of it, of the group.
         of_action: Option<i32>,
@@ -111,7 +111,7 @@ record! {
 }
 
 /// Tasks back in the queue because their deadline passed, and granted to nobody since.
-static LATE: Statement<(&[i64], &[i64]), InQueue> = Statement::new(
+static LATE: Statement<(&[i64], &[Nonce]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
         FROM taskq.run r
@@ -124,7 +124,7 @@ static LATE: Statement<(&[i64], &[i64]), InQueue> = Statement::new(
 
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
-fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)> {
+fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, Nonce)> {
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
     let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), Late::from);
     let rows: Vec<Late> = pieces.into_iter().flat_map(look).collect();
@@ -149,7 +149,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, i64)
 /// A task whose deadline has passed, and the limits that it is subject to.
 struct Late {
     task_no: i64,
-    nonce: i64,
+    nonce: Nonce,
     key: Option<MergeKey>,
     asks: Vec<Ask>,
 }

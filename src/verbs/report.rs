@@ -10,7 +10,7 @@ use crate::returns::tokens;
 use crate::rights::{self, Doing};
 use crate::store::numbers;
 use crate::store::progress;
-use crate::token::Token;
+use crate::token::{Nonce, Token};
 
 /// `taskq.report_status(task_id, token, status, progress, checkpoint) -> void`
 #[pg_extern(sql = "")]
@@ -28,7 +28,7 @@ fn taskq_report_status(
 
 /// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
 /// processes do not wait for each other's rows but the one in `progress`.
-static HELD: Statement<(i64, i64), bool> =
+static HELD: Statement<(i64, Nonce), bool> =
     Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
 
 /// Stores what is not NULL and keeps the rest of the last report.
@@ -55,7 +55,7 @@ fn report(
         });
     };
     rights::check_tasks(Doing::Work, [number])?;
-    let its = Token::from_uuid(&token).filter(|t| t.task_no == number && t.nonce != 0);
+    let its = Token::from_uuid(&token).filter(|t| t.task_no == number && t.nonce != Nonce::NONE);
     let held = its.and_then(|its| HELD.first((its.task_no, its.nonce)));
     if held.is_none() {
         return Err(tokens::refusal(id, &token));

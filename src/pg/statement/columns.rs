@@ -129,7 +129,25 @@ columns!(
     pg_sys::Oid,
     pg_sys::ItemPointerData
 );
-columns!(Vec<i64>, Vec<Option<i64>>, Vec<Option<i32>>, Vec<Option<String>>, Vec<Option<Time>>);
+
+impl<T: Column> Column for Vec<T> where Vec<T>: FromDatum + IntoDatum {}
+impl<T: Column> Column for Vec<Option<T>> where Vec<Option<T>>: FromDatum + IntoDatum {}
+
+/// An array, with NULLs among its elements or without.
+impl<T> FromRow for Vec<T>
+where
+    Vec<T>: Column,
+{
+    const COLUMNS: i32 = 1;
+
+    fn check(result: Header, at: i32) {
+        result.check::<Self>(at);
+    }
+
+    fn read(row: Checked, at: i32) -> Self {
+        row.need(at)
+    }
+}
 
 impl FromRow for () {
     const COLUMNS: i32 = 0;

@@ -30,7 +30,7 @@ use super::session;
 use columns::{Checked, Header};
 pub(crate) use columns::{Column, FromRow, Record};
 use params::Value;
-pub(crate) use params::{Given, Params};
+pub(crate) use params::{Element, For, Given, Params, SqlType};
 
 /// The text of a statement in several parts, of which some are written once for several statements.
 macro_rules! sql {

@@ -23,7 +23,7 @@ use crate::pg::clock::Time;
 use crate::pg::table::{Index, Key, Look, Wait, insert, look, table};
 use crate::store::before_commit;
 use crate::store::live::{Live, Place};
-use crate::token::nonce;
+use crate::token::{Base, Nonce};
 use crate::wake;
 
 /// How many tasks one row has at most: so many are looked at when the row passes on or its time has come.
@@ -31,7 +31,7 @@ const MOST_TASKS: usize = 1000;
 
 table!(c"lease":
     DEADLINE: Time,
-    BASE: i64,
+    BASE: Base,
     KEEPER_NO: i64,
     OTHERS: Option<Vec<i64>>,
 );
@@ -45,7 +45,7 @@ pub(crate) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
 }
 
 /// Remembers the deadlines of tasks granted or extended under one base.
-pub(crate) fn record(granted: &[(Time, i64)], base: i64) {
+pub(crate) fn record(granted: &[(Time, i64)], base: Base) {
     let mut by_deadline: BTreeMap<Time, Vec<i64>> = BTreeMap::new();
     for (deadline, task_no) in granted {
         if *deadline != Time::INFINITY {
@@ -62,12 +62,12 @@ pub(crate) fn record(granted: &[(Time, i64)], base: i64) {
         wake::due(deadline);
     }
     if rows > 0 {
-        tidy::patrol(rows, base);
+        tidy::patrol(rows, base.0);
     }
 }
 
 /// Appends a row for tasks of one base, one of which becomes its keeper.
-pub(crate) fn append(deadline: Time, base: i64, mut task_nos: Vec<i64>) {
+pub(crate) fn append(deadline: Time, base: Base, mut task_nos: Vec<i64>) {
     let keeper = task_nos.swap_remove(by_chance(base, task_nos.len()));
     let others = (!task_nos.is_empty()).then_some(task_nos);
     insert(&TABLE, |into| {
@@ -76,8 +76,8 @@ pub(crate) fn append(deadline: Time, base: i64, mut task_nos: Vec<i64>) {
 }
 
 /// A number below `many`. The base is random, and `many` another one each time that the row passes on.
-fn by_chance(base: i64, many: usize) -> usize {
-    let mixed = (base as u64 ^ many as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn by_chance(base: Base, many: usize) -> usize {
+    let mixed = (base.0 as u64 ^ many as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize % many
 }
 
@@ -85,14 +85,15 @@ fn by_chance(base: i64, many: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     pub(crate) task_no: i64,
-    pub(crate) nonce: i64,
+    pub(crate) nonce: Nonce,
     pub(crate) deadline: Time,
 }
 
 /// Lets go of the leases that these tasks keep. To be called after the change of their rows in `run`, in the same
 /// transaction.
 pub(crate) fn leave(left: &[Left]) {
-    let left: Vec<&Left> = left.iter().filter(|l| l.nonce != 0 && l.deadline != Time::INFINITY).collect();
+    let left: Vec<&Left> =
+        left.iter().filter(|l| l.nonce != Nonce::NONE && l.deadline != Time::INFINITY).collect();
     if left.is_empty() {
         return;
     }
@@ -101,7 +102,7 @@ pub(crate) fn leave(left: &[Left]) {
             for left in left {
                 rows.start(&[Key::eq(1, left.deadline), Key::eq(2, left.task_no)]);
                 while let Some(row) = rows.next() {
-                    if nonce(row.get(BASE), left.task_no) != left.nonce {
+                    if row.get(BASE) != left.nonce.base(left.task_no) {
                         continue;
                     }
                     if row.get(OTHERS).is_some() {
@@ -130,15 +131,15 @@ pub(crate) fn leave_removed<'a>(rows: impl IntoIterator<Item = &'a Live>) {
 
 #[cfg(test)]
 mod tests {
-    use super::by_chance;
+    use super::{Base, by_chance};
 
     #[test]
     fn any_task_may_become_the_keeper_and_none_too_often() {
         let mut met = [0; 10];
         for base in 0..10_000 {
-            met[by_chance(base << 7, 10)] += 1;
+            met[by_chance(Base(base << 7), 10)] += 1;
         }
         assert!(met.iter().all(|times| (800..1200).contains(times)), "{met:?}");
-        assert_eq!(by_chance(i64::MAX, 1), 0);
+        assert_eq!(by_chance(Base(i64::MAX), 1), 0);
     }
 }

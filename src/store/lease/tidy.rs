@@ -9,19 +9,19 @@ use super::append;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Record, Statement, sql};
 use crate::store::before_commit;
-use crate::token::{in_pieces, nonce};
+use crate::token::{Base, Nonce, in_pieces};
 
 /// A row of `lease` whose keeper has left it.
 struct Unkept {
     row: ItemPointerData,
     deadline: Time,
-    base: i64,
+    base: Base,
     keeper: i64,
     others: Vec<i64>,
 }
 
 impl Record for Unkept {
-    type Columns = (ItemPointerData, Time, i64, i64, Option<Vec<i64>>);
+    type Columns = (ItemPointerData, Time, Base, i64, Option<Vec<i64>>);
 
     fn of((row, deadline, base, keeper, others): Self::Columns) -> Self {
         Unkept { row, deadline, base, keeper, others: others.unwrap_or_default() }
@@ -55,20 +55,20 @@ static LEFT_BY: Statement<(&[Time], &[i64]), Unkept> = Statement::new(sql!(
     unkept!()
 ));
 
-static STILL_HELD: Statement<(&[i64], &[i64]), (i64, i64, Time)> = Statement::new(
+static STILL_HELD: Statement<(&[i64], &[Nonce]), (i64, Nonce, Time)> = Statement::new(
     c"SELECT r.task_no, r.nonce, r.deadline FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable",
 );
 
 /// By their place: nothing that a snapshot of this call has seen gives its place to another row before the call ends.
-static REMOVE: Statement<&[ItemPointerData], (i64, i64)> = Statement::new(
+static REMOVE: Statement<&[ItemPointerData], (Base, i64)> = Statement::new(
     c"DELETE FROM taskq.lease d
        WHERE d.ctid = ANY (ARRAY(SELECT l.ctid FROM taskq.lease l WHERE l.ctid = ANY ($1) FOR UPDATE SKIP LOCKED))
       RETURNING d.base, d.keeper_no",
 );
 
 /// Removes rows of `lease` that nobody else is looking after; the bases and keepers of those that are gone.
-pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(i64, i64)> {
+pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(Base, i64)> {
     if rows.is_empty() {
         return HashSet::new();
     }
@@ -80,8 +80,8 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
     if rows.is_empty() {
         return;
     }
-    let others = || rows.iter().flat_map(|row| row.others.iter().map(|n| (*n, nonce(row.base, *n))));
-    let held: HashMap<(i64, i64), Time> = in_pieces(others())
+    let others = || rows.iter().flat_map(|row| row.others.iter().map(|n| (*n, row.base.nonce(*n))));
+    let held: HashMap<(i64, Nonce), Time> = in_pieces(others())
         .into_iter()
         .flat_map(|(task_nos, nonces)| {
             STILL_HELD.map((task_nos, nonces), |(task_no, nonce, deadline)| ((task_no, nonce), deadline))
@@ -89,7 +89,7 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
         .collect();
     for row in &mut rows {
         let (base, latest) = (row.base, row.deadline);
-        row.others.retain(|n| held.get(&(*n, nonce(base, *n))).is_some_and(|deadline| *deadline <= latest));
+        row.others.retain(|n| held.get(&(*n, base.nonce(*n))).is_some_and(|deadline| *deadline <= latest));
     }
     if hand_on == HandOn::BeforeCommit {
         let needed = rows.extract_if(.., |row| !row.others.is_empty());

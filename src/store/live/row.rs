@@ -2,13 +2,14 @@
 
 use crate::pg::clock::Time;
 use crate::pg::statement::Record;
+use crate::token::Nonce;
 
 /// Where a live task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Blocked { remaining: i32, not_before: Option<Time> },
     Parked,
-    Run { nonce: i64 },
+    Run { nonce: Nonce },
     Scheduled { due: Time },
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct Live {
 impl Live {
     /// Whether some actor's token for it is valid.
     pub(crate) fn in_progress(&self) -> bool {
-        matches!(self.place, Place::Run { nonce } if nonce != 0)
+        matches!(self.place, Place::Run { nonce } if nonce != Nonce::NONE)
     }
 
     /// How many dependencies have signalled so far.
@@ -68,7 +69,7 @@ fn live((task_no, tries, failures, dependencies): Counted, place: Place) -> Live
 pub(crate) struct InRun(pub(crate) Live);
 
 impl Record for InRun {
-    type Columns = (Counted, i64, Option<Time>, Option<String>, bool, bool, Time);
+    type Columns = (Counted, Nonce, Option<Time>, Option<String>, bool, bool, Time);
 
     fn of((counted, nonce, granted_at, actor_id, limited, keyed, deadline): Self::Columns) -> Self {
         let live = live(counted, Place::Run { nonce });

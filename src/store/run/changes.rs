@@ -3,6 +3,7 @@
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::ready::Freed;
+use crate::token::Nonce;
 use pgrx::datum::Interval;
 
 pub(crate) static REMOVE: Statement<&[i64]> =
@@ -97,7 +98,7 @@ pub(crate) static REQUEUE: Statement<&[i64], i32> = Statement::new(
 );
 
 /// With the deadlines that were: a look at the rows, which locks them, has these.
-pub(crate) static EXTEND: Statement<(&[i64], &[i64], Time, &str), (i64, i64, Time)> = Statement::new(
+pub(crate) static EXTEND: Statement<(&[i64], &[Nonce], Time, &str), (i64, Nonce, Time)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
         FROM (SELECT o.task_no, o.deadline FROM taskq.run o
                WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL

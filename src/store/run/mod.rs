@@ -9,12 +9,13 @@ use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{Change, Index, Key, Look, Row, Scan, Wait, look, table};
 use crate::pg::throw;
 use crate::store::live::Live;
+use crate::token::Nonce;
 
 table!(c"run":
     TASK_NO: i64,
     POSITION: i64,
-    NONCE: i64,
-    PREV_NONCE: i64,
+    NONCE: Nonce,
+    PREV_NONCE: Nonce,
     DEADLINE: Time,
     GRANTED_AT: Option<Time>,
     ACTION_NO: i32,
@@ -61,7 +62,7 @@ pub(crate) fn first_grantable(look: &Look, from: impl Iterator<Item = (i32, i32,
 
 /// What a grant makes of an entry.
 pub(crate) struct Grant<'a> {
-    pub(crate) nonce: i64,
+    pub(crate) nonce: Nonce,
     pub(crate) tries: i32,
     pub(crate) granted_at: Time,
     pub(crate) deadline: Time,
@@ -74,7 +75,7 @@ pub(crate) struct Grant<'a> {
 /// stand.
 pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
     let before = entry.get(NONCE);
-    let overdue = before != 0;
+    let overdue = before != Nonce::NONE;
     entry.update(&[
         PREV_NONCE.to(before),
         PREV_DEADLINE.to(overdue.then(|| entry.get(DEADLINE))),
@@ -96,7 +97,7 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
 ///
 /// **A stale token is never trusted.** The row is removed in the version that the look has seen with this nonce. If
 /// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
-pub(crate) fn remove(mut performances: Vec<(i64, i64)>) -> Vec<Live> {
+pub(crate) fn remove(mut performances: Vec<(i64, Nonce)>) -> Vec<Live> {
     performances.sort_unstable();
     look(|look| {
         look.changing(&BY_NUMBER, |rows| {
@@ -111,7 +112,7 @@ pub(crate) fn remove(mut performances: Vec<(i64, i64)>) -> Vec<Live> {
     })
 }
 
-fn remove_one(rows: &mut Scan, task_no: i64, nonce: i64) -> Option<Live> {
+fn remove_one(rows: &mut Scan, task_no: i64, nonce: Nonce) -> Option<Live> {
     rows.start(&[Key::eq(1, task_no)]);
     let row = rows.next()?;
     if row.get(NONCE) != nonce {
