@@ -30,6 +30,7 @@ mod flow;
 mod graph;
 mod guc;
 mod insert;
+mod number;
 mod pg;
 mod remove;
 mod returns;

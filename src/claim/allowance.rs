@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Claim;
 use crate::flow::actions::Action;
 use crate::flow::rates::Bucket;
+use crate::number::Position;
 use crate::pg::session::in_transaction_block;
 use crate::store::slot::known;
 use crate::store::slot::{self, Ask, Limit, Seat};
@@ -33,7 +34,7 @@ pub(super) enum Full {
 
 /// A slot of each limit that an entry is subject to: its position.
 pub(super) struct Reserved {
-    seats: Vec<(Limit, i64)>,
+    seats: Vec<(Limit, Position)>,
     rated: bool,
 }
 
@@ -54,9 +55,9 @@ pub(super) struct Allowances {
     /// How many each limit allows that was asked for.
     most: HashMap<Limit, i32>,
     /// Slots that are locked, and free.
-    free: BTreeMap<Limit, Vec<i64>>,
+    free: BTreeMap<Limit, Vec<Position>>,
     /// Those of what was granted in this round, and whose they are.
-    used: Vec<(Limit, i64, i64)>,
+    used: Vec<(Limit, Position, i64)>,
     /// Limits of which slots were made.
     made: Vec<Limit>,
     rates: HashMap<String, Rate>,

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 
 use super::turns::Turn;
 use super::{lanes, marks};
-
 use crate::flow::actions::Action;
+use crate::number::{Lane, Position};
 use crate::pg::statement::Statement;
 
 /// An entry that may be next.
@@ -15,9 +15,8 @@ pub(super) struct Candidate {
     pub(super) task_no: i64,
     pub(super) action_no: i32,
     pub(super) priority: i32,
-    pub(super) position: i64,
-    /// 0: none.
-    pub(super) lane: i64,
+    pub(super) position: Position,
+    pub(super) lane: Lane,
     /// Its group, if it is in a lane.
     pub(super) group: Option<String>,
     /// Whose turn it is once it is taken, if its action is fair.
@@ -30,18 +29,19 @@ pub(super) struct Source<'a> {
     /// Entries may be in lanes, or belong there.
     pub(super) laned: bool,
     /// Lanes that have nothing to give.
-    pub(super) full: Vec<i64>,
+    pub(super) full: Vec<Lane>,
 }
 
 impl Source<'_> {
-    pub(super) fn full_lanes(&self) -> Vec<i64> {
+    pub(super) fn full_lanes(&self) -> Vec<Lane> {
         self.full.clone()
     }
 }
 
 /// The next entries of several actions, in order, without locks, leaving lanes out.
-static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[i64]), (i64, i32, i32, i64)> = Statement::new(
-    c"SELECT p.task_no, p.action_no, p.priority, p.position
+static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[Position]), (i64, i32, i32, Position)> =
+    Statement::new(
+        c"SELECT p.task_no, p.action_no, p.priority, p.position
         FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
        CROSS JOIN LATERAL (
              SELECT c.task_no, c.action_no, c.priority, c.position FROM taskq.run c
@@ -51,39 +51,53 @@ static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[i64]), (i64, i32, i32, i6
               LIMIT $1) AS p
        ORDER BY p.priority DESC, p.position
        LIMIT $1",
-);
+    );
 
 /// The next `depth` entries of several actions that are in no lanes, from a position on.
-fn peek(action_nos: &[i32], depth: i32, from: i64) -> Vec<Candidate> {
+fn peek(action_nos: &[i32], depth: i32, from: Position) -> Vec<Candidate> {
     let ranges = marks::ranges_from(action_nos, from);
     let (action_nos, highest, lowest, starts) = ranges.columns();
     PEEK.map((depth, action_nos, highest, lowest, starts), |(task_no, action_no, priority, position)| {
-        Candidate { task_no, action_no, priority, position, lane: 0, group: None, turn: None }
+        Candidate { task_no, action_no, priority, position, lane: Lane::NONE, group: None, turn: None }
     })
 }
 
 /// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in
-/// `passed`. Of what is in no lane only those count that stand at `from` or behind. Where an action takes turns, the oldest of those that it would have taken stands for it.
+/// `passed`, where each has its lane. Where an action takes turns, the oldest of those that it would have taken stands
+/// for it.
 pub(super) fn next(
     sources: &[Source],
     wanted: usize,
-    passed: &HashMap<i64, i64>,
+    passed: &HashMap<i64, Lane>,
     lane_zero: bool,
-    from: i64,
 ) -> Vec<Candidate> {
-    let plain: Vec<i32> =
-        sources.iter().filter(|s| !s.laned && lane_zero).map(|s| s.action.action_no).collect();
     let mut streams: Vec<VecDeque<Candidate>> = Vec::new();
-    if !plain.is_empty() {
-        let depth = wanted.saturating_add(passed.len()).min(i32::MAX as usize / 2);
-        let mut peeked = peek(&plain, depth as i32, from);
-        peeked.retain(|c| !passed.contains_key(&c.task_no));
-        streams.push(peeked.into());
+    if lane_zero {
+        streams.push(without_lanes(sources, wanted, passed, Position::BEGINNING).into());
     }
     for source in sources.iter().filter(|s| s.laned) {
         streams.push(lanes::next(source, wanted, passed, lane_zero).into());
     }
     merge(streams, wanted)
+}
+
+/// The next entries, from a position on, of those actions that have no lanes: `wanted` of them, if there are so many that
+/// are not in `passed`.
+pub(super) fn without_lanes<T>(
+    sources: &[Source],
+    wanted: usize,
+    passed: &HashMap<i64, T>,
+    from: Position,
+) -> Vec<Candidate> {
+    let action_nos: Vec<i32> = sources.iter().filter(|s| !s.laned).map(|s| s.action.action_no).collect();
+    if action_nos.is_empty() {
+        return Vec::new();
+    }
+    let depth = wanted.saturating_add(passed.len()).min(i32::MAX as usize / 2);
+    let mut next = peek(&action_nos, depth as i32, from);
+    next.retain(|c| !passed.contains_key(&c.task_no));
+    next.truncate(wanted);
+    next
 }
 
 fn merge(mut streams: Vec<VecDeque<Candidate>>, wanted: usize) -> Vec<Candidate> {
@@ -100,7 +114,7 @@ fn merge(mut streams: Vec<VecDeque<Candidate>>, wanted: usize) -> Vec<Candidate>
 }
 
 /// What decides between actions: the priority, then the position.
-type Age = (Reverse<i32>, i64);
+type Age = (Reverse<i32>, Position);
 
 /// Of each candidate the age of the oldest of its priority that is not before it. One that is new and has its turn
 /// must not make the older ones of its action wait for those of another.
@@ -119,7 +133,15 @@ mod tests {
     use super::*;
 
     fn candidate(task_no: i64, priority: i32, position: i64) -> Candidate {
-        Candidate { task_no, action_no: 1, priority, position, lane: 0, group: None, turn: None }
+        Candidate {
+            task_no,
+            action_no: 1,
+            priority,
+            position: Position(position),
+            lane: Lane::NONE,
+            group: None,
+            turn: None,
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::sweep::{Found, Stretch};
 use super::{Claim, Grant, HasSlot, merge};
 use crate::flow::actions::Action;
+use crate::number::Lane;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -140,7 +141,7 @@ fn belongs_into_lane(claim: &Claim, grant: &Grant, group: &str, limited: bool, h
     let per_group = action.is_some_and(|a| a.max_per_group.is_some());
     (limited && !has_slot(grant.task_no, &Limit::of_group(group)))
         || (per_group && !has_slot(grant.task_no, &Limit::per_group(&grant.action, group)))
-        || (grant.lane == 0 && action.is_some_and(Action::gives_lanes))
+        || (grant.lane == Lane::NONE && action.is_some_and(Action::gives_lanes))
 }
 
 /// Of the entries with a merge key, those that are the first with their key.

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::marks;
+use crate::number::{Lane, Position};
 use crate::pg::session;
 use crate::pg::statement::Statement;
 use crate::store::costly;
@@ -18,7 +19,7 @@ use crate::store::known_lanes;
 
 /// The first grantable entry of each lane: jumps from one that has something behind the common position ($2) to the next,
 /// then the excepted ones ($3 to $5). $1 action.
-static LOOK: Statement<(i32, i64, &[i32], &[i64], &[i64]), (i32, i64, i64)> = Statement::new(
+static LOOK: Statement<(i32, Position, &[i32], &[Lane], &[Position]), (i32, Lane, Position)> = Statement::new(
     c"WITH RECURSIVE found(priority, lane, position) AS (
         (SELECT r.priority, r.lane, r.position FROM taskq.run r
           WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.position >= $2
@@ -52,14 +53,17 @@ pub(super) fn has_cost(action_no: i32, pages: u64, few: usize) {
     // The statements of a call come after its look, and so see all that was decided by then. What this transaction has
     // taken itself may be undone by a savepoint.
     let bound = marks::decided();
-    if bound == 0 || costly::good_until(pages, few).is_none() || session::has_transaction_id() {
+    if bound == Position::BEGINNING
+        || costly::good_until(pages, few).is_none()
+        || session::has_transaction_id()
+    {
         return;
     }
     let known = known_lanes::known(action_no);
     if bound < known.rest {
         return;
     }
-    let mut firsts: BTreeMap<(Reverse<i32>, i64), i64> = BTreeMap::new();
+    let mut firsts: BTreeMap<(Reverse<i32>, Lane), Position> = BTreeMap::new();
     let (rest, priorities, lanes, starts) = known.columns();
     let looked =
         LOOK.look_each((action_no, rest, priorities, lanes, starts), |(priority, lane, position)| {

@@ -12,8 +12,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::candidates::{Candidate, Source};
 use super::lane_marks;
-use super::turns::{self, Lane, Turn};
+use super::turns::{self, Queue, Turn};
 use crate::flow::actions::Action;
+use crate::number::{Lane, Position};
 use crate::pg::session::{assign_transaction_id, random_62_bits};
 use crate::pg::statement::{Looked, Statement};
 use crate::store::known_lanes::{self, Known};
@@ -24,8 +25,9 @@ use crate::wake;
 /// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
 /// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts, $5 to $8 what is known
 /// ([`known_lanes`]).
-static TOP: Statement<(i32, &[i64], i64, bool, i64, &[i32], &[i64], &[i64]), Option<i32>> = Statement::new(
-    c"WITH RECURSIVE lanes(priority, lane) AS (
+static TOP: Statement<(i32, &[Lane], i64, bool, Position, &[i32], &[Lane], &[Position]), Option<i32>> =
+    Statement::new(
+        c"WITH RECURSIVE lanes(priority, lane) AS (
         (SELECT r.priority, r.lane FROM taskq.run r
           WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3 AND r.position >= $5
           ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
@@ -53,14 +55,15 @@ static TOP: Statement<(i32, &[i64], i64, bool, i64, &[i32], &[i64], &[i64]), Opt
              (SELECT r.priority FROM taskq.run r
                WHERE $4 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $3
                ORDER BY r.priority DESC, r.position LIMIT 1))",
-);
+    );
 
-type Ring = (i32, i32, &'static [i64], i64, i64, i32, i32, i32, i64, &'static [i64], &'static [i64]);
+type Ring =
+    (i32, i32, &'static [Lane], Lane, Lane, i32, i32, i32, Position, &'static [Lane], &'static [Position]);
 
 /// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
 /// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`known_lanes`]): the ring goes to the next
 /// excepted lane, or to one before that which has something behind the common position.
-static STRETCH: Statement<Ring, (i64, i32, i64, i64, Option<String>)> = Statement::new(
+static STRETCH: Statement<Ring, (Lane, i32, i64, Position, Option<String>)> = Statement::new(
     c"WITH RECURSIVE ring(lane, start, at) AS (
         ((SELECT r.lane, $9, 1 FROM taskq.run r
            WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable AND r.position >= $9
@@ -100,7 +103,7 @@ static STRETCH: Statement<Ring, (i64, i32, i64, i64, Option<String>)> = Statemen
 );
 
 /// The first $3 entries of lane 0. $1 action, $2 priority.
-static WITHOUT_LANE: Statement<(i32, i32, i32), (i64, i64)> = Statement::new(
+static WITHOUT_LANE: Statement<(i32, i32, i32), (i64, Position)> = Statement::new(
     c"SELECT r.task_no, r.position FROM taskq.run r
        WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
        ORDER BY r.position LIMIT $3",
@@ -114,7 +117,7 @@ const FEW: i32 = 64;
 pub(super) fn next(
     source: &Source,
     wanted: usize,
-    passed: &HashMap<i64, i64>,
+    passed: &HashMap<i64, Lane>,
     lane_zero: bool,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
@@ -141,7 +144,7 @@ pub(super) fn next(
 }
 
 /// The highest priority below another one that has an entry in a lane that is not full.
-fn top(action_no: i32, known: &Known, full: Vec<i64>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
+fn top(action_no: i32, known: &Known, full: Vec<Lane>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
     let (rest, priorities, lanes, starts) = known.columns();
     let (rows, looked) = TOP.look((action_no, full, below, lane_zero, rest, priorities, lanes, starts));
     (rows.into_iter().next().flatten(), looked)
@@ -172,7 +175,7 @@ struct Level<'a> {
     priority: i32,
     wanted: usize,
     /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
-    passed: &'a HashMap<i64, i64>,
+    passed: &'a HashMap<i64, Lane>,
     lane_zero: bool,
     known: &'a Known,
     cost: &'a Cost,
@@ -182,7 +185,7 @@ impl Level<'_> {
     /// The entries of all lanes in one order.
     fn by_position(&self) -> Vec<Candidate> {
         let each = self.wanted.saturating_add(self.most_passed());
-        let (ring, _) = self.stretch(i64::MIN, i64::MAX, MOST, 0, as_limit(each));
+        let (ring, _) = self.stretch(Lane::FIRST, Lane::LAST, MOST, 0, as_limit(each));
         let mut all: Vec<Candidate> = ring.into_iter().flat_map(|lane| lane.entries).collect();
         if self.lane_zero {
             all.extend(self.without_lane(each));
@@ -214,12 +217,12 @@ impl Level<'_> {
 
     /// A lane by chance, each as likely as its weight says; of very many, the one after a point by chance.
     fn first_turn(&self) -> Turn {
-        let (mut lanes, _) = self.stretch(i64::MIN, i64::MAX, FEW, 0, 1 + as_limit(self.most_passed()));
+        let (mut lanes, _) = self.stretch(Lane::FIRST, Lane::LAST, FEW, 0, 1 + as_limit(self.most_passed()));
         if lanes.len() >= FEW as usize {
-            return Turn { lane: random_62_bits().wrapping_mul(4), left: 0 };
+            return Turn { lane: Lane(random_62_bits().wrapping_mul(4)), left: 0 };
         }
         if self.lane_zero && !self.without_lane(1).is_empty() {
-            lanes.push(Lane { lane: 0, weight: 1, entries: Default::default() });
+            lanes.push(Queue { lane: Lane::NONE, weight: 1, entries: Default::default() });
         }
         let weights: i64 = lanes.iter().map(|lane| i64::from(lane.weight)).sum();
         let mut point = random_62_bits() % weights.max(1);
@@ -229,29 +232,29 @@ impl Level<'_> {
                 return Turn { lane: lane.lane, left: lane.weight };
             }
         }
-        Turn { lane: i64::MAX, left: 0 }
+        Turn { lane: Lane::LAST, left: 0 }
     }
 
     /// The lanes in the order of the ring, with so many rounds of entries, and whether that is all there is.
-    fn ring(&self, start: i64, rounds: i32) -> (Vec<Lane<Candidate>>, Seen) {
+    fn ring(&self, start: Lane, rounds: i32) -> (Vec<Queue<Candidate>>, Seen) {
         let spare = as_limit(self.most_passed());
-        let lanes_passed: HashSet<i64> = self.passed.values().copied().collect();
+        let lanes_passed: HashSet<Lane> = self.passed.values().copied().collect();
         let most = as_limit(self.wanted.saturating_add(lanes_passed.len()));
-        let (mut ring, mut cut) = self.stretch(start, i64::MAX, most, rounds, spare);
+        let (mut ring, mut cut) = self.stretch(start, Lane::LAST, most, rounds, spare);
         let left = most - as_limit(ring.len());
-        if left > 0 && start > i64::MIN {
-            let (rest, rest_cut) = self.stretch(i64::MIN, start - 1, left, rounds, spare);
+        if left > 0 && start > Lane::FIRST {
+            let (rest, rest_cut) = self.stretch(Lane::FIRST, start.before(), left, rounds, spare);
             ring.extend(rest);
             cut |= rest_cut;
         }
         let whole = (ring.len() as i32) < most;
-        let last = ring.last().map(|lane| turns::distance(start, lane.lane));
-        if self.lane_zero && (whole || last.is_some_and(|last| turns::distance(start, 0) < last)) {
+        let last = ring.last().map(|lane| lane.lane.distance_from(start));
+        if self.lane_zero && (whole || last.is_some_and(|last| Lane::NONE.distance_from(start) < last)) {
             let each = rounds.saturating_add(spare);
             let entries = self.without_lane(each as usize);
             cut |= entries.len() >= rounds as usize;
-            ring.push(Lane { lane: 0, weight: 1, entries: entries.into() });
-            ring.sort_by_key(|lane| turns::distance(start, lane.lane));
+            ring.push(Queue { lane: Lane::NONE, weight: 1, entries: entries.into() });
+            ring.sort_by_key(|lane| lane.lane.distance_from(start));
         }
         (ring, if whole && !cut { Seen::Everything } else { Seen::Some })
     }
@@ -260,15 +263,15 @@ impl Level<'_> {
     /// tried come without any.
     fn stretch(
         &self,
-        from: i64,
-        to: i64,
+        from: Lane,
+        to: Lane,
         lanes: i32,
         rounds: i32,
         spare: i32,
-    ) -> (Vec<Lane<Candidate>>, bool) {
+    ) -> (Vec<Queue<Candidate>>, bool) {
         let action_no = self.source.action.action_no;
         let full = self.source.full_lanes();
-        let mut found: Vec<Lane<Candidate>> = Vec::new();
+        let mut found: Vec<Queue<Candidate>> = Vec::new();
         let mut rows = 0;
         let mut cut = false;
         let (excepted, starts) = self.known.excepted(self.priority, from, to);
@@ -288,7 +291,7 @@ impl Level<'_> {
         let looked = STRETCH.look_each(ring, |(lane, weight, task_no, position, group)| {
             self.cost.met.set(self.cost.met.get() + 1);
             if found.last().is_none_or(|last| last.lane != lane) {
-                found.push(Lane { lane, weight: weight as u32, entries: Default::default() });
+                found.push(Queue { lane, weight: weight as u32, entries: Default::default() });
                 rows = 0;
             }
             rows += 1;
@@ -306,21 +309,22 @@ impl Level<'_> {
         let most = as_limit(most.saturating_add(self.most_passed()));
         WITHOUT_LANE
             .map((self.source.action.action_no, self.priority, most), |(task_no, position)| {
-                (!self.passed.contains_key(&task_no)).then(|| self.candidate(task_no, position, 0, None))
+                (!self.passed.contains_key(&task_no))
+                    .then(|| self.candidate(task_no, position, Lane::NONE, None))
             })
             .into_iter()
             .flatten()
             .collect()
     }
 
-    fn candidate(&self, task_no: i64, position: i64, lane: i64, group: Option<String>) -> Candidate {
+    fn candidate(&self, task_no: i64, position: Position, lane: Lane, group: Option<String>) -> Candidate {
         let (action_no, priority) = (self.source.action.action_no, self.priority);
         Candidate { task_no, action_no, priority, position, lane, group, turn: None }
     }
 
     /// How many entries of one lane were tried, at most.
     fn most_passed(&self) -> usize {
-        let mut counts: HashMap<i64, usize> = HashMap::new();
+        let mut counts: HashMap<Lane, usize> = HashMap::new();
         self.passed.values().for_each(|lane| *counts.entry(*lane).or_default() += 1);
         counts.into_values().max().unwrap_or(0)
     }
@@ -368,6 +372,6 @@ pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec
 }
 
 /// The lanes that are full for an action.
-pub(super) fn full_in(action: &Action, full: &[(String, i64)]) -> Vec<i64> {
+pub(super) fn full_in(action: &Action, full: &[(String, Lane)]) -> Vec<Lane> {
     full.iter().filter(|(name, _)| name.is_empty() || *name == action.name).map(|(_, lane)| *lane).collect()
 }

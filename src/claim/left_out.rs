@@ -14,6 +14,7 @@ use super::candidates::{self, Candidate};
 use super::limited::sources;
 use super::marks;
 use crate::flow::actions::Action;
+use crate::number::{Lane, Position};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, record};
@@ -33,15 +34,15 @@ pub(crate) struct LeftOut {
     /// The actions whose entries were walked.
     action_nos: Vec<i32>,
     /// With their lanes.
-    lanes: HashMap<i64, i64>,
+    lanes: HashMap<i64, Lane>,
     reasons: HashSet<Why>,
     /// When the first of the workgroups may go on.
     until: Option<Time>,
     /// Up to this position nothing is to be had as long as no reason ends: all that stands there is left out. So the looks
     /// that follow begin behind it, and a wake-up for an entry that may not run costs the same however many there are.
-    walked_to: i64,
+    walked_to: Position,
     /// Entries that stand behind that, with their positions.
-    behind: HashMap<i64, i64>,
+    behind: HashMap<i64, Position>,
 }
 
 /// How many entries one look reads at first, and at most.
@@ -96,7 +97,7 @@ impl LeftOut {
     }
 
     /// Those that are left out, with their lanes.
-    pub(super) fn entries(&self) -> &HashMap<i64, i64> {
+    pub(super) fn entries(&self) -> &HashMap<i64, Lane> {
         &self.lanes
     }
 
@@ -123,8 +124,8 @@ impl LeftOut {
         loop {
             check_for_interrupts();
             let next = match laned {
-                true => candidates::next(&sources, window, &self.lanes, true, 0),
-                false => candidates::next(&sources, window, &self.behind, true, self.walked_to + 1),
+                true => candidates::next(&sources, window, &self.lanes, true),
+                false => candidates::without_lanes(&sources, window, &self.behind, self.walked_to.next()),
             };
             if next.is_empty() {
                 if !laned && decided > self.walked_to {
@@ -160,7 +161,7 @@ impl LeftOut {
     fn note(&mut self, entry: &Candidate, why: Why, until: Option<Time>) {
         self.reasons.insert(why);
         self.lanes.insert(entry.task_no, entry.lane);
-        if entry.lane == 0 {
+        if entry.lane == Lane::NONE {
             self.behind.insert(entry.task_no, entry.position);
             marks::learn_priority(entry.action_no, entry.priority);
         }

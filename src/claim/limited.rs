@@ -17,6 +17,7 @@ use super::left_out::LeftOut;
 use super::{Claim, Grant, MOST_MOVES, lanes, sweep, take, turns};
 use crate::flow::actions::Action;
 use crate::flow::group_settings;
+use crate::number::Lane;
 use crate::pg::session::check_for_interrupts;
 use crate::store::slot::Limit;
 use crate::store::slot::full_lanes;
@@ -35,7 +36,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
     let mut allowances = Allowances::default();
     // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need not
     // be tried.
-    let mut passed: HashMap<i64, i64> = left_out.entries().clone();
+    let mut passed: HashMap<i64, Lane> = left_out.entries().clone();
     // How many entries a round looks at: more, if those before had no luck.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
@@ -46,7 +47,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
         let lane_zero = claim.moves < MOST_MOVES;
         let wanted = window.max(room);
-        let next = candidates::next(&sources, wanted, &passed, lane_zero, 0);
+        let next = candidates::next(&sources, wanted, &passed, lane_zero);
         if next.is_empty() {
             break;
         }
@@ -160,7 +161,7 @@ fn take(
     sources: &[Source],
     allowances: &mut Allowances,
     grants: &mut Vec<Grant>,
-) -> Vec<(i64, i64)> {
+) -> Vec<(i64, Lane)> {
     if chosen.is_empty() {
         return Vec::new();
     }
@@ -224,7 +225,7 @@ fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], allowances: &
 fn move_into_lanes(
     claim: &mut Claim,
     sources: &mut [Source],
-    passed: &mut HashMap<i64, i64>,
+    passed: &mut HashMap<i64, Lane>,
     to_move: usize,
 ) -> bool {
     if claim.to_lanes.is_empty() {

@@ -23,6 +23,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::Grant;
+use crate::number::{Lane, Position};
 use crate::pg::{clock, session};
 use crate::store::decided::{Decided, Look};
 use crate::store::known_lanes;
@@ -43,7 +44,7 @@ pub(crate) struct Ranges {
     highest: Vec<i32>,
     lowest: Vec<i32>,
     /// The first position to look at.
-    starts: Vec<i64>,
+    starts: Vec<Position>,
 }
 
 /// One of them.
@@ -51,7 +52,7 @@ pub(super) struct Stretch {
     pub(super) action_no: i32,
     pub(super) highest: i32,
     pub(super) lowest: i32,
-    pub(super) start: i64,
+    pub(super) start: Position,
 }
 
 /// The marks of some actions, in columns.
@@ -59,13 +60,13 @@ pub(super) struct Stretch {
 pub(crate) struct Known {
     action_nos: Vec<i32>,
     priorities: Vec<i32>,
-    starts: Vec<i64>,
+    starts: Vec<Position>,
 }
 
 /// What one look, with one snapshot, has seen.
 pub(crate) struct Seen {
     /// Of each mark asked for, in their order, the first position from there on that is grantable in the snapshot.
-    pub(crate) firsts: Vec<Option<i64>>,
+    pub(crate) firsts: Vec<Option<Position>>,
     pub(crate) look: Look,
     /// How many pages it has read.
     pub(crate) pages: u64,
@@ -74,8 +75,8 @@ pub(crate) struct Seen {
 #[derive(Default)]
 struct Marks {
     decided: Decided,
-    /// Up to here every position was decided when the latest look was taken; 0 if that cannot be told.
-    decided_to: i64,
+    /// Up to here every position was decided when the latest look was taken; the beginning if that cannot be told.
+    decided_to: Position,
     /// By action and priority.
     marks: HashMap<i32, BTreeMap<i32, Mark>>,
     /// How many looks, and how many grants, there were so far.
@@ -86,9 +87,9 @@ struct Marks {
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// Nothing is to be had before this position.
-    start: i64,
+    start: Position,
     /// Nothing was to be had before this position when the look of this number was taken.
-    seen: (i64, u64),
+    seen: (Position, u64),
     /// When the last grant of this priority was, in grants.
     last_grant: u64,
 }
@@ -111,7 +112,7 @@ pub(crate) fn known(action_nos: &[i32]) -> Known {
 /// Moves the marks up, as far as a look at them allows.
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with_borrow_mut(|marks| {
-        marks.decided_to = 0;
+        marks.decided_to = Position::BEGINNING;
         if !marks.note(known, seen) {
             known_lanes::forget();
         } else if let Some(bound) = marks.decided.bound(&seen.look, session::has_transaction_id()) {
@@ -123,7 +124,7 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
 
 /// Up to where every position was decided when this call looked: what has a place up to there and is not seen by what
 /// follows the look will never be.
-pub(super) fn decided() -> i64 {
+pub(super) fn decided() -> Position {
     MARKS.with_borrow(|marks| marks.decided_to)
 }
 
@@ -133,7 +134,7 @@ pub(super) fn has_cost(pages: u64) {
 }
 
 /// [`ranges_of_look`], from a position on.
-pub(super) fn ranges_from(action_nos: &[i32], from: i64) -> Ranges {
+pub(super) fn ranges_from(action_nos: &[i32], from: Position) -> Ranges {
     MARKS.with_borrow(|marks| {
         let mut ranges = marks.ranges_of_look(action_nos);
         ranges.starts.iter_mut().for_each(|start| *start = from.max(*start));
@@ -149,7 +150,7 @@ pub(super) fn learn_priority(action_no: i32, priority: i32) {
 /// Remembers the priorities of tasks that were granted.
 pub(super) fn learn(grants: &[Grant]) {
     MARKS.with_borrow_mut(|marks| {
-        for grant in grants.iter().filter(|g| g.lane == 0) {
+        for grant in grants.iter().filter(|g| g.lane == Lane::NONE) {
             marks.learn(grant.action_no, grant.priority);
         }
     });
@@ -157,23 +158,23 @@ pub(super) fn learn(grants: &[Grant]) {
 
 impl Known {
     /// Action, priority and start of each.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (i32, i32, i64)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (i32, i32, Position)> {
         self.action_nos.iter().zip(&self.priorities).zip(&self.starts).map(|((a, p), s)| (*a, *p, *s))
     }
 }
 
 impl Marks {
-    fn ranges(&self, action_nos: &[i32], start: impl Fn(&Mark) -> i64) -> Ranges {
+    fn ranges(&self, action_nos: &[i32], start: impl Fn(&Mark) -> Position) -> Ranges {
         let mut ranges = Ranges::default();
         for action_no in action_nos {
             let mut highest = i64::from(i32::MAX);
             for (priority, mark) in self.marks.get(action_no).into_iter().flatten().rev() {
                 let priority = i64::from(*priority);
-                ranges.add(*action_no, highest, priority + 1, 0);
+                ranges.add(*action_no, highest, priority + 1, Position::BEGINNING);
                 ranges.add(*action_no, priority, priority, start(mark));
                 highest = priority - 1;
             }
-            ranges.add(*action_no, highest, i64::from(i32::MIN), 0);
+            ranges.add(*action_no, highest, i64::from(i32::MIN), Position::BEGINNING);
         }
         ranges
     }
@@ -191,7 +192,7 @@ impl Marks {
     }
 
     fn ranges_of_look(&self, action_nos: &[i32]) -> Ranges {
-        let seen = |mark: &Mark| if mark.seen.1 == self.looks { mark.seen.0 } else { 0 };
+        let seen = |mark: &Mark| if mark.seen.1 == self.looks { mark.seen.0 } else { Position::BEGINNING };
         self.ranges(action_nos, |mark| mark.start.max(seen(mark)))
     }
 
@@ -201,25 +202,28 @@ impl Marks {
         let holds = self.decided.holds(&seen.look);
         if holds {
             self.decided.has_cost(seen.look.at, seen.pages);
-            let nothing_before = seen.look.last_position + 1;
+            let nothing_before = seen.look.last_position.next();
             let look = self.looks;
             self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
         } else {
             // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
-            self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(|mark| mark.start = 0);
+            self.marks
+                .values_mut()
+                .flat_map(BTreeMap::values_mut)
+                .for_each(|mark| mark.start = Position::BEGINNING);
         }
         holds
     }
 
-    fn advance(&mut self, known: &Known, seen: &Seen, bound: i64) {
-        let behind = bound + 1;
+    fn advance(&mut self, known: &Known, seen: &Seen, bound: Position) {
+        let behind = bound.next();
         self.each(known, seen, |mark, first| {
             mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
         });
     }
 
     /// Each mark that was asked for, with the first position that was seen.
-    fn each(&mut self, known: &Known, seen: &Seen, mut f: impl FnMut(&mut Mark, Option<i64>)) {
+    fn each(&mut self, known: &Known, seen: &Seen, mut f: impl FnMut(&mut Mark, Option<Position>)) {
         for ((action_no, priority), first) in known.action_nos.iter().zip(&known.priorities).zip(&seen.firsts)
         {
             if let Some(mark) = self.marks.get_mut(action_no).and_then(|marks| marks.get_mut(priority)) {
@@ -273,11 +277,11 @@ impl Ranges {
     }
 
     /// For `unnest(…) AS a(action_no, highest, lowest, start)`.
-    pub(crate) fn columns(&self) -> (&[i32], &[i32], &[i32], &[i64]) {
+    pub(crate) fn columns(&self) -> (&[i32], &[i32], &[i32], &[Position]) {
         (&self.action_nos, &self.highest, &self.lowest, &self.starts)
     }
 
-    fn add(&mut self, action_no: i32, highest: i64, lowest: i64, start: i64) {
+    fn add(&mut self, action_no: i32, highest: i64, lowest: i64, start: Position) {
         // Beyond the largest and the smallest priority there is nothing.
         if let (Ok(top), Ok(bottom)) = (i32::try_from(highest), i32::try_from(lowest))
             && top >= bottom

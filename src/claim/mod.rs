@@ -30,6 +30,7 @@ use pgrx::datum::Interval;
 
 use crate::claim::left_out::LeftOut;
 use crate::flow::actions::Action;
+use crate::number::{Lane, Position};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
@@ -63,9 +64,9 @@ pub(crate) struct Grant {
     pub(crate) failures: i32,
     pub(crate) deadline: Time,
     pub(crate) priority: i32,
-    pub(crate) position: i64,
+    pub(crate) position: Position,
     action_no: i32,
-    lane: i64,
+    lane: Lane,
     dependencies: i32,
     gated: bool,
     /// Its deadline had passed, and the actor that had it may still return it.

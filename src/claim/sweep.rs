@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Claim, MOST_MOVES};
+use crate::number::{Lane, Position};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, record};
@@ -27,7 +28,7 @@ const FIRST: usize = 1_000;
 pub(super) struct Stretch {
     pub(super) action_no: i32,
     pub(super) priority: i32,
-    pub(super) lane: i64,
+    pub(super) lane: Lane,
 }
 
 /// What keeps entries back, as far as a call has found out.
@@ -57,7 +58,7 @@ record! {
 }
 
 /// $1 action, $2 priority, $3 lane, $4 how many.
-static AHEAD: Statement<(i32, i32, i64, i32), Ahead> = Statement::new(
+static AHEAD: Statement<(i32, i32, Lane, i32), Ahead> = Statement::new(
     c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
         FROM (SELECT r.task_no, r.gated FROM taskq.run r
                WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
@@ -66,7 +67,7 @@ static AHEAD: Statement<(i32, i32, i64, i32), Ahead> = Statement::new(
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
        WHERE c.gated AND $3 = 0",
 );
-static AHEAD_IN_LANE: Statement<(i32, i32, i64, i32), Ahead> = Statement::new(
+static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32), Ahead> = Statement::new(
     c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
         FROM (SELECT r.task_no FROM taskq.run r
                WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = $3 AND r.lane <> 0 AND r.grantable
@@ -76,7 +77,7 @@ static AHEAD_IN_LANE: Statement<(i32, i32, i64, i32), Ahead> = Statement::new(
 );
 /// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
 /// still return, and those that somebody attaches a dependency to, are set aside where they are.
-static LOCK: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::new(
+static LOCK: Statement<&[i64], (i64, Position, i32, i32, i32)> = Statement::new(
     c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
@@ -99,7 +100,7 @@ pub(super) fn sweep(claim: &mut Claim) {
 }
 
 fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
-    let ahead = if stretch.lane == 0 { &AHEAD } else { &AHEAD_IN_LANE };
+    let ahead = if stretch.lane == Lane::NONE { &AHEAD } else { &AHEAD_IN_LANE };
     let ways: HashMap<i64, Way> = ahead
         .map((stretch.action_no, stretch.priority, stretch.lane, most as i32), |entry| {
             Some((entry.task_no, found.way(&entry, action)?))

@@ -16,6 +16,7 @@ use pgrx::pg_sys::ItemPointerData;
 use super::marks::{Ranges, Stretch};
 use super::{Claim, Grant, merge};
 use crate::guc;
+use crate::number::{Lane, Position};
 use crate::pg::clock::Time;
 use crate::pg::row_version::is_untouched;
 use crate::pg::session::check_for_interrupts;
@@ -77,7 +78,7 @@ fn walk(claim: &Claim, entries: &mut Scan, ranges: &Ranges, room: usize, held: &
 /// An entry that was seen, and where.
 struct Seen {
     priority: i32,
-    position: i64,
+    position: Position,
     place: ItemPointerData,
 }
 
@@ -137,8 +138,8 @@ struct Held {
     task_no: i64,
     action_no: i32,
     priority: i32,
-    position: i64,
-    lane: i64,
+    position: Position,
+    lane: Lane,
     tries: i32,
     failures: i32,
     dependencies: i32,

@@ -7,17 +7,19 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
+use crate::number::Lane;
+
 /// Whose turn it is, and how many entries are left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
-    pub(super) lane: i64,
+    pub(super) lane: Lane,
     pub(super) left: u32,
 }
 
 impl Turn {
     /// The first lane of the ring that may be next.
-    pub(super) fn start(self) -> i64 {
-        if self.left > 0 { self.lane } else { self.lane.wrapping_add(1) }
+    pub(super) fn start(self) -> Lane {
+        if self.left > 0 { self.lane } else { self.lane.after() }
     }
 }
 
@@ -36,15 +38,10 @@ pub(super) fn remember(action_no: i32, turn: Turn) {
     TURNS.with_borrow_mut(|turns| turns.insert(action_no, turn));
 }
 
-/// Where a lane stands in the ring, seen from its start.
-pub(super) fn distance(start: i64, lane: i64) -> u64 {
-    lane.wrapping_sub(start) as u64
-}
-
 /// A lane and its next entries, first in, first out.
 #[derive(Debug)]
-pub(super) struct Lane<T> {
-    pub(super) lane: i64,
+pub(super) struct Queue<T> {
+    pub(super) lane: Lane,
     pub(super) weight: u32,
     pub(super) entries: VecDeque<T>,
 }
@@ -52,7 +49,7 @@ pub(super) struct Lane<T> {
 /// Goes round the lanes, which come in the order of the ring, until `most` entries are taken or none is left. Each
 /// comes with the turn after it. A lane that has nothing is passed over; one that is at its turn goes on with what
 /// is left of it.
-pub(super) fn take<T>(mut lanes: Vec<Lane<T>>, turn: Option<Turn>, most: usize) -> Vec<(T, Turn)> {
+pub(super) fn take<T>(mut lanes: Vec<Queue<T>>, turn: Option<Turn>, most: usize) -> Vec<(T, Turn)> {
     let mut taken = Vec::new();
     let mut under_way = turn;
     while taken.len() < most && lanes.iter().any(|lane| !lane.entries.is_empty()) {
@@ -75,10 +72,14 @@ pub(super) fn take<T>(mut lanes: Vec<Lane<T>>, turn: Option<Turn>, most: usize) 
 mod tests {
     use super::*;
 
-    fn lanes(lanes: &[(i64, u32, usize)]) -> Vec<Lane<i64>> {
+    fn lanes(lanes: &[(i64, u32, usize)]) -> Vec<Queue<i64>> {
         lanes
             .iter()
-            .map(|(lane, weight, n)| Lane { lane: *lane, weight: *weight, entries: vec![*lane; *n].into() })
+            .map(|(lane, weight, n)| Queue {
+                lane: Lane(*lane),
+                weight: *weight,
+                entries: vec![*lane; *n].into(),
+            })
             .collect()
     }
 
@@ -101,12 +102,12 @@ mod tests {
 
     #[test]
     fn a_turn_goes_on_where_it_stopped() {
-        let taken = take(lanes(&[(2, 3, 9), (5, 1, 9)]), Some(Turn { lane: 2, left: 2 }), 4);
+        let taken = take(lanes(&[(2, 3, 9), (5, 1, 9)]), Some(Turn { lane: Lane(2), left: 2 }), 4);
         assert_eq!(order(&taken), [2, 2, 5, 2]);
-        assert_eq!(taken[0].1, Turn { lane: 2, left: 1 });
-        assert_eq!(taken[3].1, Turn { lane: 2, left: 2 });
+        assert_eq!(taken[0].1, Turn { lane: Lane(2), left: 1 });
+        assert_eq!(taken[3].1, Turn { lane: Lane(2), left: 2 });
         // What was left of the turn of a lane that has nothing now is no other's.
-        let taken = take(lanes(&[(5, 1, 9), (7, 1, 9)]), Some(Turn { lane: 2, left: 2 }), 3);
+        let taken = take(lanes(&[(5, 1, 9), (7, 1, 9)]), Some(Turn { lane: Lane(2), left: 2 }), 3);
         assert_eq!(order(&taken), [5, 7, 5]);
     }
 
@@ -114,10 +115,10 @@ mod tests {
     fn one_at_a_time_gives_the_same_order_as_many_at_once() {
         let all = [(-4, 2, 6), (0, 1, 6), (9, 3, 6)];
         let at_once = order(&take(lanes(&all), None, 18));
-        let (mut left, mut turn, mut one_by_one) = (all, Turn { lane: i64::MAX, left: 0 }, Vec::new());
+        let (mut left, mut turn, mut one_by_one) = (all, Turn { lane: Lane::LAST, left: 0 }, Vec::new());
         for _ in 0..18 {
             let mut ring = lanes(&left);
-            ring.sort_by_key(|l| distance(turn.start(), l.lane));
+            ring.sort_by_key(|l| l.lane.distance_from(turn.start()));
             let (lane, next) = take(ring, Some(turn), 1)[0];
             left.iter_mut().filter(|l| l.0 == lane).for_each(|l| l.2 -= 1);
             turn = next;
@@ -128,8 +129,8 @@ mod tests {
 
     #[test]
     fn the_ring_wraps_round() {
-        assert_eq!(Turn { lane: i64::MAX, left: 0 }.start(), i64::MIN);
-        assert!(distance(5, 6) < distance(5, 4));
-        assert!(distance(5, i64::MAX) < distance(5, i64::MIN));
+        assert_eq!(Turn { lane: Lane::LAST, left: 0 }.start(), Lane::FIRST);
+        assert!(Lane(6).distance_from(Lane(5)) < Lane(4).distance_from(Lane(5)));
+        assert!(Lane::LAST.distance_from(Lane(5)) < Lane::FIRST.distance_from(Lane(5)));
     }
 }

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::decided::{Decided, Look};
+use crate::number::Position;
 
 /// Of how many ranges a mark is kept.
 const MOST: usize = 1_024;
@@ -21,7 +22,7 @@ const MOST: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Behind<Range> {
     decided: Decided,
-    starts: HashMap<Range, i64>,
+    starts: HashMap<Range, Position>,
 }
 
 impl<Range> Default for Behind<Range> {
@@ -32,15 +33,15 @@ impl<Range> Default for Behind<Range> {
 
 impl<Range: Eq + Hash> Behind<Range> {
     /// Before this position there is nothing in the range.
-    pub(crate) fn start(&self, range: &Range) -> i64 {
-        self.starts.get(range).copied().unwrap_or(0)
+    pub(crate) fn start(&self, range: &Range) -> Position {
+        self.starts.get(range).copied().unwrap_or(Position::BEGINNING)
     }
 
     /// Moves marks up. `firsts` are the first positions, from the marks on, at which the look has seen something in its
     /// snapshot, locked or not; it has read so many pages. `had_id`: its transaction had an id before it looked.
     pub(crate) fn advance(
         &mut self,
-        firsts: impl ExactSizeIterator<Item = (Range, Option<i64>)>,
+        firsts: impl ExactSizeIterator<Item = (Range, Option<Position>)>,
         look: &Look,
         pages: u64,
         had_id: bool,
@@ -56,7 +57,7 @@ impl<Range: Eq + Hash> Behind<Range> {
         }
         for (range, first) in firsts.take(MOST) {
             let start = self.starts.entry(range).or_default();
-            *start = (*start).max(first.map_or(bound + 1, |first| first.min(bound + 1)));
+            *start = (*start).max(first.map_or(bound.next(), |first| first.min(bound.next())));
         }
     }
 }

@@ -19,6 +19,7 @@
 
 use pgrx::pg_sys::Oid;
 
+use crate::number::Position;
 use crate::pg::clock::Time;
 use crate::pg::session;
 
@@ -26,7 +27,7 @@ use crate::pg::session;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// The last position that was taken from the sequence.
-    pub(crate) last_position: i64,
+    pub(crate) last_position: Position,
     /// The files of the rows and of the sequence.
     pub(crate) files: (Oid, Oid),
     /// All transactions before this one had ended when the snapshot was taken.
@@ -46,10 +47,10 @@ const PER_PAGE: i64 = 100;
 pub(crate) struct Decided {
     files: (Oid, Oid),
     /// Up to here every position is decided, for a snapshot whose xmin is `bound_from` or beyond.
-    bound: i64,
+    bound: Position,
     bound_from: u64,
     /// A position that will be the bound, and from which xmin on.
-    pending: Option<(i64, u64)>,
+    pending: Option<(Position, u64)>,
     /// When all is to be found out anew.
     until: Time,
 }
@@ -58,7 +59,7 @@ impl Default for Decided {
     fn default() -> Self {
         Decided {
             files: (Oid::INVALID, Oid::INVALID),
-            bound: 0,
+            bound: Position::BEGINNING,
             bound_from: 0,
             pending: None,
             until: Time::INFINITY,
@@ -87,7 +88,7 @@ impl Decided {
     ///
     /// Not for a transaction that had an id before the look: a grant or a deletion of its own may be undone by a
     /// savepoint, and comes back at the old position then.
-    pub(crate) fn bound(&mut self, look: &Look, had_id: bool) -> Option<i64> {
+    pub(crate) fn bound(&mut self, look: &Look, had_id: bool) -> Option<Position> {
         if had_id || session::in_recovery() {
             return None;
         }
@@ -96,7 +97,7 @@ impl Decided {
     }
 
     /// The same, with the id that nobody has had.
-    pub(crate) fn bound_before(&mut self, look: &Look, next: u64) -> Option<i64> {
+    pub(crate) fn bound_before(&mut self, look: &Look, next: u64) -> Option<Position> {
         // The latest if nobody is in the middle of anything, else the one that was noted before.
         let latest = Some((look.last_position, next));
         let reached = [latest, self.pending].into_iter().flatten().find(|b| look.xmin >= b.1);
@@ -106,6 +107,6 @@ impl Decided {
         if self.pending.is_none() && look.last_position > self.bound {
             self.pending = latest;
         }
-        (self.bound > 0 && look.xmin >= self.bound_from).then_some(self.bound)
+        (self.bound > Position::BEGINNING && look.xmin >= self.bound_from).then_some(self.bound)
     }
 }

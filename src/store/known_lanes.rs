@@ -9,6 +9,8 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use crate::number::{Lane, Position};
+
 /// Of how many actions something is remembered, and how many lanes of one may be excepted.
 const MOST_ACTIONS: usize = 256;
 const MOST_LANES: usize = 1_024;
@@ -17,12 +19,12 @@ const MOST_LANES: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// Before this position no lane has anything, but for those that are excepted.
-    pub(crate) rest: i64,
+    pub(crate) rest: Position,
     /// The excepted lanes, in the order of priorities and lanes.
     priorities: Vec<i32>,
-    lanes: Vec<i64>,
+    lanes: Vec<Lane>,
     /// Where they begin.
-    starts: Vec<i64>,
+    starts: Vec<Position>,
 }
 
 thread_local! {
@@ -35,8 +37,8 @@ pub(crate) fn known(action_no: i32) -> Known {
 }
 
 /// Before this position no lane of the action has anything, but for those that are excepted.
-pub(crate) fn rest(action_no: i32) -> i64 {
-    KNOWN.with_borrow(|known| known.get(&action_no).map_or(0, |known| known.rest))
+pub(crate) fn rest(action_no: i32) -> Position {
+    KNOWN.with_borrow(|known| known.get(&action_no).map_or(Position::BEGINNING, |known| known.rest))
 }
 
 /// The actions of which something is known, in ascending order.
@@ -52,7 +54,7 @@ pub(crate) fn has_excepted(action_no: i32) -> bool {
 }
 
 /// Everything up to a bound is decided, and these are the first entries of the lanes, by priority and lane.
-pub(crate) fn remember(action_no: i32, bound: i64, firsts: BTreeMap<(Reverse<i32>, i64), i64>) {
+pub(crate) fn remember(action_no: i32, bound: Position, firsts: BTreeMap<(Reverse<i32>, Lane), Position>) {
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= MOST_ACTIONS {
             known.clear();
@@ -68,12 +70,12 @@ pub(crate) fn forget() {
 
 impl Known {
     /// The common position, and for `unnest(…) AS k(priority, lane, start)`.
-    pub(crate) fn columns(&self) -> (i64, &[i32], &[i64], &[i64]) {
+    pub(crate) fn columns(&self) -> (Position, &[i32], &[Lane], &[Position]) {
         (self.rest, &self.priorities, &self.lanes, &self.starts)
     }
 
     /// The excepted lanes of a priority from one to another, and where they begin.
-    pub(crate) fn excepted(&self, priority: i32, from: i64, to: i64) -> (Vec<i64>, Vec<i64>) {
+    pub(crate) fn excepted(&self, priority: i32, from: Lane, to: Lane) -> (Vec<Lane>, Vec<Position>) {
         let all = self.priorities.iter().zip(self.lanes.iter().zip(&self.starts));
         all.filter(|(of, (lane, _))| **of == priority && (from..=to).contains(*lane))
             .map(|(_, (lane, start))| (*lane, *start))
@@ -81,15 +83,15 @@ impl Known {
     }
 
     /// What is known once everything up to a bound is decided, and these are the first entries of the lanes.
-    fn up_to(bound: i64, firsts: BTreeMap<(Reverse<i32>, i64), i64>) -> Self {
-        let mut rest = bound + 1;
+    fn up_to(bound: Position, firsts: BTreeMap<(Reverse<i32>, Lane), Position>) -> Self {
+        let mut rest = bound.next();
         // What excepts a lane asks for those before it, by its number less one.
         if let Some(first) =
-            firsts.iter().filter(|((_, lane), _)| *lane == i64::MIN).map(|(_, first)| *first).min()
+            firsts.iter().filter(|((_, lane), _)| *lane == Lane::FIRST).map(|(_, first)| *first).min()
         {
             rest = rest.min(first);
         }
-        let mut waiting: Vec<i64> = firsts.values().copied().filter(|first| *first < rest).collect();
+        let mut waiting: Vec<Position> = firsts.values().copied().filter(|first| *first < rest).collect();
         if waiting.len() > MOST_LANES {
             // The oldest are excepted. What is common ends where the first of the others begins.
             waiting.sort_unstable();
@@ -109,18 +111,25 @@ impl Known {
 mod tests {
     use super::*;
 
+    fn excepted(known: &Known, priority: i32, from: i64, to: i64) -> (Vec<i64>, Vec<i64>) {
+        let (lanes, starts) = known.excepted(priority, Lane(from), Lane(to));
+        (lanes.into_iter().map(|lane| lane.0).collect(), starts.into_iter().map(|start| start.0).collect())
+    }
+
     #[test]
     fn what_has_waited_for_longer_is_excepted() {
         let firsts = [((0, 7), 90), ((0, -7), 20), ((5, 3), 101), ((9, 3), 100)];
-        let firsts = firsts.into_iter().map(|((priority, lane), first)| ((Reverse(priority), lane), first));
-        let known = Known::up_to(100, firsts.collect());
-        assert_eq!(known.rest, 101);
+        let firsts = firsts
+            .into_iter()
+            .map(|((priority, lane), first)| ((Reverse(priority), Lane(lane)), Position(first)));
+        let known = Known::up_to(Position(100), firsts.collect());
+        assert_eq!(known.rest, Position(101));
         assert_eq!(known.priorities, [9, 0, 0], "in the order of the index");
-        assert_eq!(known.excepted(0, i64::MIN, i64::MAX), (vec![-7, 7], vec![20, 90]));
-        assert_eq!(known.excepted(0, -6, 7), (vec![7], vec![90]));
-        assert_eq!(known.excepted(9, i64::MIN, 3), (vec![3], vec![100]));
+        assert_eq!(excepted(&known, 0, i64::MIN, i64::MAX), (vec![-7, 7], vec![20, 90]));
+        assert_eq!(excepted(&known, 0, -6, 7), (vec![7], vec![90]));
+        assert_eq!(excepted(&known, 9, i64::MIN, 3), (vec![3], vec![100]));
         assert_eq!(
-            known.excepted(5, i64::MIN, i64::MAX),
+            excepted(&known, 5, i64::MIN, i64::MAX),
             (vec![], vec![]),
             "it is behind the common position"
         );
@@ -129,12 +138,15 @@ mod tests {
     #[test]
     fn of_very_many_lanes_none_is_forgotten() {
         let all: i64 = MOST_LANES as i64 + 10;
-        let known = Known::up_to(10_000, (0..all).map(|lane| ((Reverse(0), lane), 5_000 - lane)).collect());
+        let known = Known::up_to(
+            Position(10_000),
+            (0..all).map(|lane| ((Reverse(0), Lane(lane)), Position(5_000 - lane))).collect(),
+        );
         assert_eq!(known.lanes.len(), MOST_LANES);
         for lane in 0..all {
             let first = 5_000 - lane;
-            let excepted = known.excepted(0, lane, lane) == (vec![lane], vec![first]);
-            assert!(excepted || first >= known.rest, "lane {lane}");
+            let excepted = excepted(&known, 0, lane, lane) == (vec![lane], vec![first]);
+            assert!(excepted || Position(first) >= known.rest, "lane {lane}");
         }
     }
 }

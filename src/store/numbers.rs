@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{decided, run};
 use crate::error::{Refusal, Result};
+use crate::number::Position;
 use crate::pg::named::Named;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -40,7 +41,7 @@ pub(super) static POSITIONS: Named = Named::new(c"position_seq");
 /// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
 pub(crate) fn look(look: &Look) -> decided::Look {
     decided::Look {
-        last_position: sequence::last_value(&POSITIONS),
+        last_position: Position(sequence::last_value(&POSITIONS)),
         files: (table::file_of(&run::TABLE), sequence::file_of(&POSITIONS)),
         xmin: look.xmin(),
         at: clock::wall(),

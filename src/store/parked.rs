@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::aside;
 use super::merge_key::MergeKey;
 use super::ready::Freed;
+use crate::number::Position;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 
@@ -59,7 +60,7 @@ struct Stored<'a> {
 pub(crate) struct Parked {
     pub(crate) freed: Freed,
     /// Where it stood, for its order among others under the same reason.
-    pub(crate) position: i64,
+    pub(crate) position: Position,
     pub(crate) reason: Reason,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Parked {
 #[rustfmt::skip]
 type Columns = (
     &'static [i64], &'static [i8], &'static [&'static str], &'static [&'static str], &'static [&'static str],
-    &'static [i64], &'static [i64], &'static [i32], &'static [i32], &'static [i32],
+    &'static [i64], &'static [Position], &'static [i32], &'static [i32], &'static [i32],
 );
 static PARK: Statement<Columns> = Statement::new(
     c"INSERT INTO taskq.parked (task_no, kind, name, key, action, leader_no, priority, position, tries, failures,
@@ -122,13 +123,13 @@ pub(crate) fn lock(leaders: &[i64], keys: &[MergeKey]) {
 }
 
 /// Walks `parked_reason_idx` or `parked_leader_idx`.
-static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, i64, Freed)> = Statement::new(
+static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, Position, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p
        WHERE p.kind = $1 AND p.kind <> 'm' AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
          AND p.action IS NOT DISTINCT FROM $4
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
-static UNPARK_RIDERS: Statement<i64, (i32, i64, Freed)> = Statement::new(
+static UNPARK_RIDERS: Statement<i64, (i32, Position, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = $1
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );

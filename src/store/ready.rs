@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::number::{Lane, Position};
 use crate::pg::clock::Time;
 use crate::pg::digest::hash;
 use crate::pg::sequence;
@@ -63,12 +64,13 @@ pub(crate) fn make_ready(freed: &[Freed]) {
         insert(&run::TABLE, |into| {
             for (freed, task) in freed.iter().zip(&tasks) {
                 check_for_interrupts();
-                let lane = task.group.as_deref().map_or(0, |group| lanes.of(look, task.action_no, group));
+                let lane =
+                    task.group.as_deref().map_or(Lane::NONE, |group| lanes.of(look, task.action_no, group));
                 let key = task.merge_key.as_deref();
                 into.row(|| {
                     [
                         run::TASK_NO.to(freed.task_no),
-                        run::POSITION.to(sequence::next(&numbers::POSITIONS)),
+                        run::POSITION.to(Position(sequence::next(&numbers::POSITIONS))),
                         run::NONCE.to(Nonce::NONE),
                         run::PREV_NONCE.to(Nonce::NONE),
                         run::DEADLINE.to(Time::INFINITY),
@@ -101,7 +103,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn of(&mut self, look: &Look, action_no: i32, group: &str) -> i64 {
+    fn of(&mut self, look: &Look, action_no: i32, group: &str) -> Lane {
         let given = *self.given.entry(action_no).or_insert_with(|| {
             let gives =
                 |row: &Row| row.get(action_setting::FAIR) || row.get(action_setting::MAX_PER_GROUP).is_some();
@@ -111,15 +113,15 @@ impl Lanes {
             let limited = self.limited.entry(group.to_owned());
             *limited.or_insert_with(|| task_group::has_limit(look, group))
         };
-        if given || limited() { lane(group) } else { 0 }
+        if given || limited() { lane(group) } else { Lane::NONE }
     }
 }
 
 /// As `taskq._lane`.
-fn lane(group: &str) -> i64 {
+fn lane(group: &str) -> Lane {
     match hash(group, 0) {
-        0 => 1,
-        lane => lane,
+        0 => Lane(1),
+        lane => Lane(lane),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::claim::marks;
 use crate::claim::marks::Seen;
 use crate::clock;
 use crate::flow::actions::Action;
+use crate::number::Position;
 use crate::pg::clock::Time;
 use crate::pg::session::in_transaction_block;
 use crate::pg::statement::Statement;
@@ -175,7 +176,7 @@ pub(crate) fn fold_due(now: Time) -> bool {
 
 /// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
 /// look by himself before: actions with scheduled tasks, and 0 for deadlines and schedules.
-static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[i64], &[Time], Time), i32> =
+static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[Position], &[Time], Time), i32> =
     Statement::new(
         c"SELECT a.action_no
         FROM unnest($4, $5, $6, $7) AS a(action_no, highest, lowest, start)

@@ -7,12 +7,19 @@ use crate::pg::clock::Time;
 
 /// What a look sees of the marks of action 1: the first grantable position of each priority.
 fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xmin: u64, next: u64) {
-    look_at(marks, &[1], firsts, Look { last_position, files: files(7, 8), xmin, at: Time(0) }, next);
+    look_at(
+        marks,
+        &[1],
+        firsts,
+        Look { last_position: Position(last_position), files: files(7, 8), xmin, at: Time(0) },
+        next,
+    );
 }
 
 fn look_at(marks: &mut Marks, actions: &[i32], firsts: &[(i32, Option<i64>)], look: Look, next: u64) {
     let known = marks.known(actions);
-    let firsts = known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1));
+    let firsts =
+        known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1).map(Position));
     let seen = Seen { firsts: firsts.collect(), look, pages: 1 };
     if marks.note(&known, &seen)
         && let Some(bound) = marks.decided.bound_before(&look, next)
@@ -26,7 +33,11 @@ fn files(rows: u32, sequence: u32) -> (Oid, Oid) {
 }
 
 fn start(marks: &Marks, priority: i32) -> i64 {
-    marks.marks[&1][&priority].start
+    marks.marks[&1][&priority].start.0
+}
+
+fn numbers(ranges: &Ranges) -> Vec<i64> {
+    ranges.starts.iter().map(|start| start.0).collect()
 }
 
 fn fresh() -> Marks {
@@ -73,7 +84,7 @@ fn a_mark_does_not_pass_what_is_locked() {
 #[test]
 fn what_follows_a_look_begins_where_that_has_seen_something() {
     let mut marks = fresh();
-    let starts = |marks: &Marks| marks.ranges_of_look(&[1]).starts;
+    let starts = |marks: &Marks| numbers(&marks.ranges_of_look(&[1]));
     look(&mut marks, &[(0, Some(90))], 100, 40, 50);
     assert_eq!((start(&marks, 0), starts(&marks)), (0, vec![0, 90, 0]));
     look(&mut marks, &[(0, None)], 110, 40, 50);
@@ -107,22 +118,27 @@ fn a_mark_never_goes_back() {
 fn what_a_look_did_not_include_is_walked_from_its_mark() {
     let mut marks = fresh();
     marks.learn(2, 0);
-    let at = |last_position, xmin| Look { last_position, files: files(7, 8), xmin, at: Time(0) };
+    let at = |last_position, xmin| Look {
+        last_position: Position(last_position),
+        files: files(7, 8),
+        xmin,
+        at: Time(0),
+    };
     // 40 is open; what comes behind it is only known to have been seen.
     look_at(&mut marks, &[1, 2], &[(0, Some(90))], at(100, 40), 50);
     look_at(&mut marks, &[2], &[(0, Some(95))], at(110, 40), 55);
-    let starts = marks.ranges_of_look(&[1, 2]).starts;
+    let starts = numbers(&marks.ranges_of_look(&[1, 2]));
     assert_eq!(starts, [0, 0, 0, 0, 95, 0], "40 may have committed position 30 of action 1 meanwhile");
 }
 
 #[test]
 fn marks_are_forgotten_when_positions_are_not_what_they_were() {
-    let same = Look { last_position: 100, files: files(7, 8), xmin: 60, at: Time(0) };
+    let same = Look { last_position: Position(100), files: files(7, 8), xmin: 60, at: Time(0) };
     for (what, look) in [
-        ("TRUNCATE of the rows", Look { last_position: 200, files: files(6, 8), ..same }),
-        ("RESTART of the sequence", Look { last_position: 200, files: files(7, 9), ..same }),
-        ("setval", Look { last_position: 99, ..same }),
-        ("a while", Look { last_position: 200, at: Time(10_000_000), ..same }),
+        ("TRUNCATE of the rows", Look { last_position: Position(200), files: files(6, 8), ..same }),
+        ("RESTART of the sequence", Look { last_position: Position(200), files: files(7, 9), ..same }),
+        ("setval", Look { last_position: Position(99), ..same }),
+        ("a while", Look { last_position: Position(200), at: Time(10_000_000), ..same }),
     ] {
         let mut marks = fresh();
         super::tests::look(&mut marks, &[(0, None)], 100, 50, 50);
@@ -131,7 +147,7 @@ fn marks_are_forgotten_when_positions_are_not_what_they_were() {
         look_at(&mut marks, &[1], &[(0, Some(120))], same, 60);
         assert_eq!(start(&marks, 0), 101, "nothing has changed");
         look_at(&mut marks, &[1], &[(0, Some(120))], look, 60);
-        assert_eq!(marks.ranges_of_look(&[1]).starts, [0, 0, 0], "after {what}");
+        assert_eq!(numbers(&marks.ranges_of_look(&[1])), [0, 0, 0], "after {what}");
         look_at(&mut marks, &[1], &[(0, Some(3))], look, 60);
         assert_eq!(start(&marks, 0), 3, "after {what}");
     }
@@ -143,7 +159,7 @@ fn what_was_found_out_at_great_cost_is_kept_for_longer() {
     look(&mut marks, &[(0, None)], 100, 50, 50);
     let known = marks.known(&[1]);
     let at = |seconds: i64| Look {
-        last_position: 100,
+        last_position: Position(100),
         files: files(7, 8),
         xmin: 50,
         at: Time(seconds * 1_000_000),

@@ -1,5 +1,6 @@
 //! Statements that change rows of `run`: what is not worth direct access, or asks other tables.
 
+use crate::number::Position;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::ready::Freed;
@@ -56,7 +57,7 @@ pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
 );
 
 /// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
-pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, i64, Freed)> = Statement::new(
+pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)

@@ -4,6 +4,7 @@ pub(crate) mod changes;
 
 use pgrx::datum::Interval;
 
+use crate::number::{Lane, Position};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{Change, Index, Key, Look, Row, Scan, Wait, look, table};
@@ -13,14 +14,14 @@ use crate::token::Nonce;
 
 table!(c"run":
     TASK_NO: i64,
-    POSITION: i64,
+    POSITION: Position,
     NONCE: Nonce,
     PREV_NONCE: Nonce,
     DEADLINE: Time,
     GRANTED_AT: Option<Time>,
     ACTION_NO: i32,
     PRIORITY: i32,
-    LANE: i64,
+    LANE: Lane,
     TRIES: i32,
     FAILURES: i32,
     DEPENDENCIES: i32,
@@ -45,7 +46,10 @@ pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
 
 /// Of each action, priority and position, the first position from there on at which an entry in no lane is grantable.
-pub(crate) fn first_grantable(look: &Look, from: impl Iterator<Item = (i32, i32, i64)>) -> Vec<Option<i64>> {
+pub(crate) fn first_grantable(
+    look: &Look,
+    from: impl Iterator<Item = (i32, i32, Position)>,
+) -> Vec<Option<Position>> {
     look.scan(&IN_ORDER, |entries| {
         from.map(|(action_no, priority, start)| {
             entries.start(&[Key::eq(1, action_no), Key::eq(2, priority), Key::at_least(3, start)]);

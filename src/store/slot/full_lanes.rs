@@ -2,6 +2,7 @@
 
 use super::Limit;
 use super::known;
+use crate::number::{Lane, Position};
 use crate::pg::statement::Statement;
 
 /// Walks `slot_held_idx`: as many rows as there are performances in progress that such limits count, and whatever is dead.
@@ -24,7 +25,7 @@ static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64
 );
 /// Those of the limits, which were full, that still are: they allow no more than were held then, and nothing is free.
 /// Walks `slot_free_idx` from the marks on ($4).
-static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[i64]), (String, i64)> = Statement::new(
+static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[Position]), (String, Lane)> = Statement::new(
     c"SELECT u.name, taskq._lane(u.group_id)
         FROM unnest($1, $2, $3, $4) AS u(group_id, name, held, start)
        WHERE u.held >= CASE u.name
@@ -40,7 +41,7 @@ static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[i64]), (String, i64)> 
 /// The lanes of groups that are at a limit, as far as this transaction can see: at one in the action whose name comes
 /// with it, or at their own, with an empty name. A hint: a limit that turns out to be full when its slots are to be
 /// locked is as good.
-pub(crate) fn full_lanes(actions: impl Iterator<Item = String>) -> Vec<(String, i64)> {
+pub(crate) fn full_lanes(actions: impl Iterator<Item = String>) -> Vec<(String, Lane)> {
     let names: Vec<String> = actions.chain([String::new()]).collect();
     match known::full(&names) {
         Some(limits) => still_full(limits),
@@ -48,27 +49,27 @@ pub(crate) fn full_lanes(actions: impl Iterator<Item = String>) -> Vec<(String, 
     }
 }
 
-fn still_full(limits: Vec<(Limit, i32)>) -> Vec<(String, i64)> {
-    let starts: Vec<i64> = limits.iter().map(|(limit, held)| known::start(limit, *held)).collect();
+fn still_full(limits: Vec<(Limit, i32)>) -> Vec<(String, Lane)> {
+    let starts: Vec<Position> = limits.iter().map(|(limit, held)| known::start(limit, *held)).collect();
     let held: Vec<i32> = limits.iter().map(|(_, held)| *held).collect();
     let (groups, actions): (Vec<String>, Vec<String>) =
         limits.into_iter().map(|(limit, _)| (limit.group, limit.action)).unzip();
     STILL_FULL.query((groups, actions, held, starts))
 }
 
-fn look(names: Vec<String>) -> Vec<(String, i64)> {
+fn look(names: Vec<String>) -> Vec<(String, Lane)> {
     let (mut lanes, mut limits) = (Vec::new(), Vec::new());
     let (mut held, mut of) = (0, 0);
-    let looked = FULL.look_each(names.clone(), |(action, group, lane, slots)| match action {
+    let looked = FULL.look_each(names.clone(), |(action, group, number, slots)| match action {
         Some(action) => {
             // Those of which none may run hold nothing.
             if let (Some(group), Some(held)) = (group, slots) {
                 let held = i32::try_from(held).unwrap_or(i32::MAX);
                 limits.push((Limit { action: action.clone(), group }, held));
             }
-            lanes.push((action, lane));
+            lanes.push((action, Lane(number)));
         }
-        None => (of, held) = (lane, slots.unwrap_or(0)),
+        None => (of, held) = (number, slots.unwrap_or(0)),
     });
     known::remember_full(names, limits, looked.pages, held as usize, of as usize);
     lanes

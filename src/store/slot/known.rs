@@ -22,6 +22,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::{Ask, Limit};
+use crate::number::Position;
 use crate::pg::clock::{Time, wall};
 use crate::store::behind::Behind;
 use crate::store::costly;
@@ -52,12 +53,12 @@ thread_local! {
 }
 
 /// Before this position there is no free slot of a limit that allows so many.
-pub(super) fn start(limit: &Limit, most: i32) -> i64 {
+pub(super) fn start(limit: &Limit, most: i32) -> Position {
     KNOWN.with_borrow(|known| known.free.start(&(limit.clone(), most)))
 }
 
 /// Moves the marks of these limits up, see [`Behind::advance`].
-pub(super) fn advance(asks: &[&Ask], firsts: &[Option<i64>], look: &Look, pages: u64, had_id: bool) {
+pub(super) fn advance(asks: &[&Ask], firsts: &[Option<Position>], look: &Look, pages: u64, had_id: bool) {
     let firsts = asks.iter().zip(firsts).map(|(ask, first)| ((ask.limit.clone(), ask.most), *first));
     KNOWN.with_borrow_mut(|known| known.free.advance(firsts, look, pages, had_id));
 }

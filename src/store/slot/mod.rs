@@ -23,6 +23,7 @@ mod full_lanes;
 pub(crate) mod known;
 pub(crate) mod seats;
 
+use crate::number::Position;
 use crate::pg::clock::wall;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session::{assign_transaction_id, has_transaction_id};
@@ -107,10 +108,10 @@ record! {
         /// How many slots are held above the limit.
         above: i32,
         /// The position of a free slot, locked.
-        free: Option<i64>,
+        free: Option<Position>,
         /// That of the first free one in the snapshot, locked or not.
-        first: Option<i64>,
-        last_position: i64,
+        first: Option<Position>,
+        last_position: Position,
         rows: Oid,
         sequence: Oid,
     }
@@ -123,7 +124,7 @@ record! {
 /// that is held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a
 /// limit of which none is to be had, with what moves the marks: the first that is free in the snapshot, locked or
 /// not, and how far positions go.
-static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[i64]), Found> = Statement::new(
+static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[Position]), Found> = Statement::new(
     c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
         FROM (SELECT p.last_value - (NOT p.is_called)::integer AS last_position,
                      pg_catalog.pg_relation_filenode('taskq.slot'::pg_catalog.regclass) AS rows,
@@ -174,7 +175,7 @@ static MAKE: Statement<(&[&str], &[&str], &[i32], &[i32])> = Statement::new(
 
 /// Whether any of the limits has a slot that is free, as a snapshot shows it: more than are held above the limit. Walks
 /// `slot_free_idx` from the marks on ($4).
-static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[i64]), bool> = Statement::new(
+static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[Position]), bool> = Statement::new(
     c"SELECT true
         FROM (SELECT u.group_id, u.name, u.most, u.start,
                      (SELECT pg_catalog.count(*)
@@ -195,7 +196,7 @@ static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[i64]), bool> = Stateme
 /// What [`lock_free`] came to.
 pub(crate) struct Locked {
     /// Positions of free slots, locked by this transaction, for each of the asks.
-    pub(crate) slots: Vec<Vec<i64>>,
+    pub(crate) slots: Vec<Vec<Position>>,
     /// Limits of which slots were made: until the commit nobody else can make any.
     pub(crate) made: Vec<Limit>,
 }
@@ -251,7 +252,7 @@ fn lacking(asks: &[Ask], mut places: Vec<usize>) -> Vec<usize> {
 }
 
 /// Notes whether somebody else has locked a slot that this call could have used, and may not use it either.
-fn note_passed_over(asks: &[Ask], slots: &[Vec<i64>]) {
+fn note_passed_over(asks: &[Ask], slots: &[Vec<Position>]) {
     let none: Vec<&Ask> =
         asks.iter().zip(slots).filter(|(_, slots)| slots.is_empty()).map(|(ask, _)| ask).collect();
     if !none.is_empty() && looks_free(&none) {
@@ -264,15 +265,15 @@ fn looks_free(asks: &[&Ask]) -> bool {
     LOOKS_FREE.first((groups, names, most, starts(asks))).is_some()
 }
 
-fn starts(asks: &[&Ask]) -> Vec<i64> {
+fn starts(asks: &[&Ask]) -> Vec<Position> {
     asks.iter().map(|ask| known::start(&ask.limit, ask.most)).collect()
 }
 
-fn free(asks: &[&Ask]) -> Vec<Vec<i64>> {
+fn free(asks: &[&Ask]) -> Vec<Vec<Position>> {
     let (groups, names, most, wanted) = columns(asks);
-    let mut slots: Vec<Vec<i64>> = vec![Vec::new(); asks.len()];
+    let mut slots: Vec<Vec<Position>> = vec![Vec::new(); asks.len()];
     let mut above: Vec<usize> = vec![0; asks.len()];
-    let mut firsts: Vec<Option<i64>> = vec![None; asks.len()];
+    let mut firsts: Vec<Option<Position>> = vec![None; asks.len()];
     let had_id = has_transaction_id();
     let (rows, looked) = FREE.look((groups, names, most, wanted, starts(asks)));
     for row in &rows {
@@ -335,13 +336,13 @@ pub(crate) fn any_free(action: &str, limit: i32) -> bool {
 pub(crate) struct Seat<'a> {
     pub(crate) limit: &'a Limit,
     /// That of no other slot.
-    pub(crate) position: i64,
+    pub(crate) position: Position,
     pub(crate) task_no: i64,
 }
 
 /// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key,
 /// which has all positions of a limit to be walked over.
-static OCCUPY: Statement<(&[&str], &[&str], &[i64], &[i64])> = Statement::new(
+static OCCUPY: Statement<(&[&str], &[&str], &[Position], &[i64])> = Statement::new(
     c"UPDATE taskq.slot s SET task_no = u.task_no
         FROM (SELECT u.task_no, f.ctid
                 FROM unnest($1, $2, $3, $4) AS u(group_id, name, position, task_no)

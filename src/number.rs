@@ -1,0 +1,47 @@
+//! The numbers that the queue gives: each kind a type of its own, so that none is taken for another.
+
+use crate::pg::newtype::newtype;
+
+newtype! {
+    /// A place in an order: that in which tasks of one priority are claimed, or slots are taken. All positions come from one
+    /// sequence, so the later one is the greater.
+    #[derive(Default)]
+    pub(crate) struct Position(pub(crate) i64);
+}
+
+impl Position {
+    /// Before all that are taken.
+    pub(crate) const BEGINNING: Position = Position(0);
+
+    /// The one behind it.
+    pub(crate) fn next(self) -> Position {
+        Position(self.0 + 1)
+    }
+}
+
+newtype! {
+    /// The lane of a group among the entries of an action, as `taskq._lane` makes it from the group's name.
+    pub(crate) struct Lane(pub(crate) i64);
+}
+
+impl Lane {
+    /// That of entries which are in no lane.
+    pub(crate) const NONE: Lane = Lane(0);
+    pub(crate) const FIRST: Lane = Lane(i64::MIN);
+    pub(crate) const LAST: Lane = Lane(i64::MAX);
+
+    /// The one before it, which is not the first.
+    pub(crate) fn before(self) -> Lane {
+        Lane(self.0 - 1)
+    }
+
+    /// The one after it, round the ring.
+    pub(crate) fn after(self) -> Lane {
+        Lane(self.0.wrapping_add(1))
+    }
+
+    /// How far behind the start of the ring it is.
+    pub(crate) fn distance_from(self, start: Lane) -> u64 {
+        self.0.wrapping_sub(start.0) as u64
+    }
+}
