@@ -127,13 +127,13 @@ pub(crate) fn init() {
     session::reserve_settings(c"taskq");
 }
 
-/// Seconds that a task which ended like this is kept by default; `None` for ever.
-pub(crate) fn retention_seconds(outcome: Outcome) -> Option<i32> {
+/// How long a task which ended like this is kept by default; `None` for ever.
+pub(crate) fn retention(outcome: Outcome) -> Option<Duration> {
     let seconds = match (outcome, RETENTION_ABORTED.get()) {
         (Outcome::Completed, _) | (_, -2) => RETENTION.get(),
         (Outcome::Aborted, seconds) => seconds,
     };
-    Some(seconds).filter(|seconds| *seconds >= 0)
+    u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 /// What `taskq.backoff` may be.
@@ -193,9 +193,9 @@ pub(crate) fn background_worker() -> bool {
     BACKGROUND_WORKER.get()
 }
 
-/// How many milliseconds the background worker sleeps at most.
-pub(crate) fn maintenance_interval() -> i32 {
-    MAINTENANCE_INTERVAL.get()
+/// How long the background worker sleeps at most.
+pub(crate) fn maintenance_interval() -> Duration {
+    Duration::from_millis(MAINTENANCE_INTERVAL.get().unsigned_abs().into())
 }
 
 /// How soon a sleeping call looks again by itself for the first time.

@@ -15,11 +15,11 @@ use crate::pg::process::{self, Started};
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How soon a worker that ended by itself is followed by another, and how late at most if each ends soon.
-const SOON: i64 = 1_000_000;
-const LATE: i64 = 60_000_000;
+const SOON: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_secs(60);
 
 /// One that has lived so long has not failed at the start.
-const ALIVE: i64 = 60_000_000;
+const ALIVE: Duration = Duration::from_secs(60);
 
 /// What the launcher knows of a database's worker.
 struct Known {
@@ -28,7 +28,7 @@ struct Known {
     /// None is started before.
     not_before: Time,
     /// How long to wait after the next failure.
-    patience: i64,
+    patience: Duration,
 }
 
 process::main!(taskq_launcher_main, live);
@@ -49,7 +49,7 @@ fn live(_: pg_sys::Oid) {
             process::read_settings();
             may_complain = true;
             // Settings of databases are read by those who connect to them.
-            known.values_mut().for_each(|k| k.not_before = Time(0));
+            known.values_mut().for_each(|k| k.not_before = Time::BEGINNING);
             forget_absence(known.keys());
         }
         let mut next = LOOK;
@@ -83,8 +83,8 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
     let database = slot.database();
     let entry = known.entry(database).or_insert(Known {
         worker: None,
-        started_at: Time(0),
-        not_before: Time(0),
+        started_at: Time::BEGINNING,
+        not_before: Time::BEGINNING,
         patience: SOON,
     });
     if entry.worker.as_ref().is_some_and(Started::has_ended) {
@@ -93,7 +93,7 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
             // It died of an error, and could not say so.
             entry.patience =
                 if entry.started_at.until(now) > ALIVE { SOON } else { (entry.patience * 2).min(LATE) };
-            entry.not_before = Time(now.0 + entry.patience);
+            entry.not_before = now + entry.patience;
             slot.set_state(State::Ended);
         }
     }
@@ -105,7 +105,7 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
         State::Off => return LOOK,
         // The extension may have come since: by a restore, or without any call of a function of it.
         State::Absent => {
-            let again = Time(entry.started_at.0 + LOOK.as_micros() as i64);
+            let again = entry.started_at + LOOK;
             if again > now {
                 return process::until(again);
             }
@@ -121,7 +121,7 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
     entry.worker = process::start_worker(WORKER, "taskq_worker_main", database);
     if entry.worker.is_none() {
         slot.set_state(State::Ended);
-        entry.not_before = Time(now.0 + LATE);
+        entry.not_before = now + LATE;
         if std::mem::take(may_complain) {
             pgrx::log!("{LAUNCHER}: no worker could be started: max_worker_processes may be too low");
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys;
 
-use crate::pg::clock::{self, Time};
+use crate::pg::clock;
 use crate::pg::session::{check_for_interrupts, nap};
 use crate::pg::{board, process, utility};
 
@@ -24,10 +24,10 @@ const LAUNCHER: &str = "taskq launcher";
 const WORKER: &str = "taskq worker";
 
 /// How long a worker stays away from a database that somebody wants for himself.
-const AWAY: i64 = 10_000_000;
+const AWAY: Duration = Duration::from_secs(10);
 
 /// How long somebody waits for it to go. Postgres waits for another five seconds.
-const PATIENCE: i64 = 5_000_000;
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// To be called when the library is loaded.
 pub(crate) fn init() {
@@ -43,7 +43,7 @@ pub(crate) fn init() {
 fn vacate(database: pg_sys::Oid) {
     let Some(slot) = board::slot_of(database) else { return };
     let began = clock::wall();
-    slot.stay_away_until(Time(began.0 + AWAY));
+    slot.stay_away_until(began + AWAY);
     while slot.is_occupied() && began.until(clock::wall()) < PATIENCE {
         nap(Duration::from_millis(10));
         check_for_interrupts();

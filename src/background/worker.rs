@@ -1,5 +1,7 @@
 //! The worker of one database.
 
+use std::time::Duration;
+
 use pgrx::prelude::*;
 
 use super::WORKER;
@@ -13,16 +15,16 @@ use crate::upkeep::steps::KINDS;
 
 /// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
 /// running.
-const PAUSE: i64 = 200_000;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How soon it looks again at what is due and could not be done, since somebody else has it.
-const AGAIN: i64 = 1_000_000;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The longest pause after errors.
-const LONGEST: i64 = 60_000_000;
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// How long it sleeps at most where transactions can be prepared, since their commit tells nobody.
-const PREPARED: i64 = 5_000_000;
+const PREPARED: Duration = Duration::from_secs(5);
 
 /// Through SQL, for the owner's rights and the search path that come with the functions.
 static STEP: Statement<&str, bool> = Statement::new(c"SELECT taskq._upkeep($1)");
@@ -35,7 +37,7 @@ struct Kind {
     /// After an error it is left alone until then.
     not_before: Time,
     /// How long after the next error.
-    patience: i64,
+    patience: Duration,
 }
 
 process::main!(taskq_worker_main, live);
@@ -65,7 +67,7 @@ fn live(database: pg_sys::Oid) {
     ] {
         process::set(name, value);
     }
-    let mut kinds = KINDS.map(|name| Kind { name, not_before: Time(0), patience: AGAIN });
+    let mut kinds = KINDS.map(|name| Kind { name, not_before: Time::BEGINNING, patience: AGAIN });
     loop {
         slot.begin_look();
         leave_if_wanted(slot);
@@ -74,11 +76,11 @@ fn live(database: pg_sys::Oid) {
         }
         let now = clock::wall();
         let due = next_due(slot, &kinds, now);
-        let mut latest = now.0 + i64::from(guc::maintenance_interval()) * 1_000;
+        let mut latest = now + guc::maintenance_interval();
         if has_silent_commits() {
-            latest = latest.min(now.0 + PREPARED);
+            latest = latest.min(now + PREPARED);
         }
-        let wakes_at = slot.end_look(Time(due.0.min(latest)));
+        let wakes_at = slot.end_look(due.min(latest));
         process::sleep(process::until(wakes_at));
         pause(slot, now);
     }
@@ -90,7 +92,7 @@ fn pause(slot: &Slot, since: Time) {
     loop {
         crate::pg::latch::reset();
         leave_if_wanted(slot);
-        let over = Time(since.0 + PAUSE);
+        let over = since + PAUSE;
         if over <= clock::wall() {
             return;
         }
@@ -115,7 +117,7 @@ fn end(slot: &Slot, state: State) -> ! {
 fn leave_if_wanted(slot: &Slot) {
     if process::asked_to_end() {
         // That may have been DROP DATABASE … WITH (FORCE).
-        slot.stay_away_until(Time(clock::wall().0 + AGAIN));
+        slot.stay_away_until(clock::wall() + AGAIN);
         end(slot, State::Ended);
     }
     if process::settings_changed() || slot.away_until() > clock::wall() {
@@ -149,11 +151,11 @@ fn step(kind: &'static str) -> Result<Option<bool>, Failure> {
 }
 
 fn put_off(kind: &mut Kind, failure: &Failure) {
-    kind.not_before = Time(clock::wall().0 + kind.patience);
+    kind.not_before = clock::wall() + kind.patience;
     if failure.busy {
         pgrx::debug1!("{WORKER}: {} are put off: {}", kind.name, failure.message);
     } else {
-        let seconds = kind.patience / 1_000_000;
+        let seconds = kind.patience.as_secs();
         pgrx::log!("{WORKER}: {} failed, and are tried again in {seconds} s: {}", kind.name, failure.message);
         kind.patience = (kind.patience * 2).min(LONGEST);
     }
@@ -171,6 +173,6 @@ fn next_due(slot: &Slot, kinds: &[Kind], now: Time) -> Time {
         Err(_) => now,
     };
     // What is due already is in somebody else's hands, or has failed.
-    let due = if due <= now { Time(now.0 + AGAIN) } else { due };
+    let due = if due <= now { now + AGAIN } else { due };
     kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Time::min)
 }

@@ -14,6 +14,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use super::sweep::{Found, Stretch};
 use super::{Claim, Grant, HasSlot, merge};
@@ -38,8 +39,8 @@ enum Way {
     Schedule(i64, Time),
 }
 
-/// For how long entries are held back whose group somebody is changing, in microseconds.
-const AGAIN: i64 = 1_000_000;
+/// For how long entries are held back whose group somebody is changing.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is set for groups: whether they are paused, and have limits of their own.
 static GROUPS: Statement<&[&str], (String, bool, bool)> = Statement::new(
@@ -69,7 +70,7 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
     } else {
         HELD_BACK.query((workgroups, claim.now)).into_iter().collect()
     };
-    let soon = Time(claim.now.0 + AGAIN);
+    let soon = claim.now + AGAIN;
     claim.found.paused.extend(paused.iter().cloned());
     claim.found.changing.extend(changing.iter().map(|group| (group.clone(), soon)));
     claim.found.held_back.extend(held_back.iter().map(|(w, due)| (w.clone(), *due)));

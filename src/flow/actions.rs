@@ -1,6 +1,7 @@
 //! What the others need of the settings of actions: claims, returns, whoever makes tasks ready.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use pgrx::datum::Interval;
 
@@ -124,9 +125,9 @@ static BACKOFFS: Statement<&[i64], (i64, JsonText)> = Statement::new(
        WHERE t.task_no = ANY ($1) AND (t.backoff IS NOT NULL OR s.backoff IS NOT NULL)",
 );
 
-/// How long each of the tasks, with its number of tries, waits for its next try, in microseconds: as it says itself,
+/// How long each of the tasks, with its number of tries, waits for its next try: as it says itself,
 /// else as its action does, else as the setting does.
-pub(crate) fn backoffs(tries: &[(i64, i32)]) -> HashMap<i64, i64> {
+pub(crate) fn backoffs(tries: &[(i64, i32)]) -> HashMap<i64, Duration> {
     if tries.is_empty() {
         return HashMap::new();
     }

@@ -4,10 +4,12 @@
 //! nothing, and no two grants take the same. Whoever finds it locked passes over the action, and does not know what will
 //! be left: if he may sleep he comes back soon to ask for that.
 
+use std::time::Duration;
+
 use pgrx::datum::Interval;
 
 use crate::clock;
-use crate::pg::clock::Time;
+use crate::pg::clock::{Time, length};
 use crate::pg::session::check_for_interrupts;
 use crate::store::bucket;
 use crate::wake;
@@ -49,7 +51,7 @@ impl Bucket {
             return None;
         };
         let now = clock::now().max(began);
-        Some(Bucket { level: refilled(level, measured_at, limit, period.as_micros() as f64, now), at: now })
+        Some(Bucket { level: refilled(level, measured_at, limit, length(period), now), at: now })
     }
 
     /// How many grants it allows.
@@ -66,20 +68,22 @@ impl Bucket {
     }
 }
 
-/// The level of a bucket of `limit` that refills over `period` microseconds.
-fn refilled(level: f64, measured_at: Time, limit: i32, period: f64, now: Time) -> f64 {
+/// The level of a bucket of `limit` that refills over `period`.
+fn refilled(level: f64, measured_at: Time, limit: i32, period: Duration, now: Time) -> f64 {
     let limit = f64::from(limit);
-    let passed = measured_at.until(now).max(0) as f64;
-    if period <= 0.0 { limit } else { (level + passed * limit / period).min(limit) }
+    let passed = measured_at.until(now).as_micros() as f64;
+    if period.is_zero() { limit } else { (level + passed * limit / period.as_micros() as f64).min(limit) }
 }
 
 /// When the bucket allows a grant again; `None` if it does now.
 pub(crate) fn next_grant(name: &str, limit: i32, period: Interval, now: Time) -> Option<Time> {
     let (level, measured_at) = bucket::PEEK.first(name)?;
-    let level = refilled(level, measured_at, limit, period.as_micros() as f64, now);
+    let period = length(period);
+    let level = refilled(level, measured_at, limit, period, now);
     let missing = 1.0 - level;
-    (missing > 1e-9)
-        .then(|| Time(now.0 + (missing * period.as_micros() as f64 / f64::from(limit)).ceil() as i64))
+    (missing > 1e-9).then(|| {
+        now + Duration::from_micros((missing * period.as_micros() as f64 / f64::from(limit)).ceil() as u64)
+    })
 }
 
 #[cfg(test)]
@@ -88,8 +92,8 @@ mod tests {
 
     #[test]
     fn a_bucket_refills_evenly_and_never_beyond_its_size() {
-        let minute = 60_000_000.0;
-        let at = |seconds: i64| Time(seconds * 1_000_000);
+        let minute = Duration::from_secs(60);
+        let at = |seconds| Time(0) + Duration::from_secs(seconds);
         assert_eq!(refilled(0.0, at(0), 60, minute, at(1)), 1.0);
         assert_eq!(refilled(0.0, at(0), 60, minute, at(30)), 30.0);
         assert_eq!(refilled(10.0, at(0), 60, minute, at(3600)), 60.0);

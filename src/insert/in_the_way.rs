@@ -1,6 +1,8 @@
 //! What a refusal says of the task that is in the way: who inserts an id a second time does not know, as a rule, that
 //! the first one is long done and only kept.
 
+use std::time::Duration;
+
 use crate::clock;
 use crate::error::{Refusal, shortened};
 use crate::pg::clock::Time;
@@ -86,8 +88,8 @@ pub(super) fn key_held(action: &str, key: &str, id: &str) -> Refusal {
 }
 
 /// How long ago something was, in words; the past may be a moment ahead of a clock that was read before.
-fn ago(micros: i64) -> String {
-    let seconds = micros / 1_000_000;
+fn ago(past: Duration) -> String {
+    let seconds = past.as_secs();
     let (number, unit) = match seconds {
         ..1 => return "just now".to_owned(),
         1..120 => (seconds, "second"),
@@ -100,7 +102,7 @@ fn ago(micros: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ago;
+    use super::{Time, ago};
 
     #[test]
     fn times_are_told_as_people_tell_them() {
@@ -113,7 +115,7 @@ mod tests {
             (7_200, "2 hours ago"),
             (200_000, "2 days ago"),
         ] {
-            assert_eq!(ago(seconds * 1_000_000), text);
+            assert_eq!(ago(Time(0).until(Time(seconds * 1_000_000))), text);
         }
     }
 }

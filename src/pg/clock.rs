@@ -1,4 +1,7 @@
-//! The server's clock, and points in time.
+//! The server's clock, points in time, and what lies between them.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
 
 use pgrx::datum::{Datum, Interval, UnboxDatum};
 use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
@@ -25,10 +28,42 @@ impl Time {
         .unwrap_or(Time::INFINITY)
     }
 
-    /// Microseconds from `self` to `later`.
-    pub(crate) fn until(self, later: Time) -> i64 {
-        later.0.saturating_sub(self.0)
+    /// How long it is from here to `later`: nothing, if that is not later.
+    pub(crate) fn until(self, later: Time) -> Duration {
+        Duration::from_micros(later.0.saturating_sub(self.0).max(0) as u64)
     }
+
+    /// The last whole unit up to here, counted from the beginning of 2000.
+    pub(crate) fn floor(self, unit: Duration) -> Time {
+        let unit = micros(unit).max(1);
+        Time(self.0.div_euclid(unit).saturating_mul(unit))
+    }
+}
+
+/// No later than [`Time::INFINITY`].
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    fn add(self, duration: Duration) -> Time {
+        Time(self.0.saturating_add(micros(duration)))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+
+    fn sub(self, duration: Duration) -> Time {
+        Time(self.0.saturating_sub(micros(duration)))
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// How long an interval is that is not negative, with days of 24 hours and months of 30 days.
+pub(crate) fn length(interval: Interval) -> Duration {
+    Duration::from_micros(u64::try_from(interval.as_micros().max(0)).unwrap_or(u64::MAX))
 }
 
 impl FromDatum for Time {
@@ -95,4 +130,31 @@ fn parse<T: FromDatum + std::panic::UnwindSafe>(
     })
     .catch_others(|_| None)
     .execute()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_beyond_infinity() {
+        assert_eq!(Time::INFINITY + Duration::from_secs(1), Time::INFINITY);
+        assert_eq!(Time(0) + Duration::MAX, Time::INFINITY);
+        assert_eq!(Time::BEGINNING - Duration::from_secs(1), Time::BEGINNING);
+        assert_eq!(Time::BEGINNING.floor(Duration::from_secs(60)), Time::BEGINNING);
+    }
+
+    #[test]
+    fn what_is_not_later_is_no_time_away() {
+        assert_eq!(Time(5).until(Time(12)), Duration::from_micros(7));
+        assert_eq!(Time(12).until(Time(5)), Duration::ZERO);
+        assert_eq!(Time(0).until(Time::BEGINNING), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_unit_before_the_epoch_ends_at_it() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Time(1_999_999).floor(second), Time(1_000_000));
+        assert_eq!(Time(-1).floor(second), Time(-1_000_000));
+    }
 }

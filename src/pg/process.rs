@@ -175,7 +175,7 @@ pub(crate) fn sleep(time: Duration) {
 /// How long to sleep for something that is due then, by the real clock.
 pub(crate) fn until(time: Time) -> Duration {
     // Rounded up, so as not to wake a moment too early.
-    Duration::from_millis((super::clock::wall().until(time).max(0) as u64).div_ceil(1000))
+    Duration::from_millis(super::clock::wall().until(time).as_micros().div_ceil(1000) as u64)
 }
 
 /// What went wrong in a transaction.

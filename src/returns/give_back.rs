@@ -68,7 +68,7 @@ pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time,
         };
         let due = match retry_after {
             Some(interval) => Some(now.plus(*interval)),
-            None => backoffs.get(&live.task_no).map(|micros| Time(now.0 + micros)),
+            None => backoffs.get(&live.task_no).map(|delay| now + *delay),
         };
         match due.filter(|due| *due > now) {
             Some(due) => later.push((freed, due)),

@@ -4,6 +4,8 @@
 //! time runs once: at its first occurrence when the clock goes back, right after the gap when it goes
 //! forward; jobs with a wildcard go by real time.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use croner::Cron;
@@ -63,7 +65,7 @@ impl Calendar {
         }
         // The occurrence at `begin` itself counts: it is looked for from right before it.
         let mut times = std::collections::VecDeque::new();
-        let mut next = if begin == first { Some(first) } else { self.after(Time(begin.0 - 1_000_000)) };
+        let mut next = if begin == first { Some(first) } else { self.after(begin - Duration::from_secs(1)) };
         while let Some(time) = next.filter(|time| *time <= last) {
             times.push_back(time);
             if times.len() > count {

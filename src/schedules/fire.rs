@@ -22,7 +22,7 @@ use crate::store::touched::{self, Touch};
 use crate::wake;
 
 /// How late a run may be for `backfill => 'none'`.
-const GRACE: i64 = 60_000_000;
+const GRACE: Duration = Duration::from_secs(60);
 
 /// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
 const MOST_RUNS: usize = 1000;
@@ -284,7 +284,7 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
     let mut time = now;
     let mut id = format!("{name}@{}", iso_exactly(time));
     while !numbers::by_id(&[&id]).is_empty() {
-        time = Time(time.0 + 1);
+        time = time + Duration::from_micros(1);
         id = format!("{name}@{}", iso_exactly(time));
     }
     let mut specs = spec::parse_tasks(&format!("[{}]", task.0))?;

@@ -15,10 +15,7 @@ use crate::{guc, wake};
 
 /// When a task settled now is to be removed, unless its own retention or its action's says otherwise.
 pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
-    match guc::retention_seconds(outcome) {
-        Some(seconds) => Time(now.0.saturating_add(i64::from(seconds) * 1_000_000)),
-        None => Time::INFINITY,
-    }
+    guc::retention(outcome).map_or(Time::INFINITY, |kept| now + kept)
 }
 
 /// How long the tasks of an action are kept, where that is set.

@@ -16,6 +16,7 @@
 //! aside again. Riders have the number of their leader, as a negative one, which is nobody else's.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::ready;
 use crate::clock;
@@ -146,14 +147,14 @@ pub(crate) fn release(reasons: &[i64]) {
 
 /// Upkeep looks once more a little later.
 fn again(left: &[(i64, Nonce)]) {
-    let soon = Time(clock::now().0 + AGAIN);
+    let soon = clock::now() + AGAIN;
     for (task_no, nonce) in left {
         lease::record(&[(soon, *task_no)], nonce.base(*task_no));
     }
 }
 
 /// How soon an entry whose row was locked is looked at again.
-const AGAIN: i64 = 1_000_000;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A rider is not looked at before its leader has ended.
 static LOOK_AGAIN: Statement<(&[i64], &[Nonce]), i32> = release!(

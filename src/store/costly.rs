@@ -5,38 +5,40 @@
 //! moment, the answer is kept for a while that is in proportion to what it has cost: so all the walks of a backend
 //! together take a hundredth of its time or two, however much is dead. What costs little is asked each time.
 
+use std::time::Duration;
+
 use crate::pg::clock::{Time, wall};
 
 /// What reads no more pages than this, beyond those that its answer takes, costs little.
 const FEW: u64 = 32;
 
-/// How long an answer is good for, in microseconds, for each page: a page of dead rows takes some 15 to look through.
-const PER_PAGE: i64 = 1_000;
+/// How long an answer is good for, for each page: a page of dead rows takes some 15 microseconds to look through.
+const PER_PAGE: Duration = Duration::from_millis(1);
 
 /// How long at most: half a minute, as sleepers look.
-const LONGEST: i64 = 30_000_000;
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Until when, by the server's clock, an answer is good that took so many pages, where `few` more would be cheap; `None`
 /// if it was cheap.
 pub(crate) fn good_until(pages: u64, few: usize) -> Option<Time> {
-    lasts(pages, few).map(|micros| Time(wall().0.saturating_add(micros)))
+    lasts(pages, few).map(|long| wall() + long)
 }
 
-fn lasts(pages: u64, few: usize) -> Option<i64> {
+fn lasts(pages: u64, few: usize) -> Option<Duration> {
     let too_many = pages > FEW.saturating_add(few as u64);
-    too_many.then(|| i64::try_from(pages).unwrap_or(i64::MAX).saturating_mul(PER_PAGE).min(LONGEST))
+    too_many.then(|| PER_PAGE.saturating_mul(u32::try_from(pages).unwrap_or(u32::MAX)).min(LONGEST))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::lasts;
+    use super::{Duration, lasts};
 
     #[test]
     fn an_answer_lasts_in_proportion_to_its_cost() {
         assert_eq!(lasts(32, 0), None);
-        assert_eq!(lasts(33, 0), Some(33_000));
+        assert_eq!(lasts(33, 0), Some(Duration::from_millis(33)));
         assert_eq!(lasts(1_032, 1_000), None, "the answer itself is long");
         assert_eq!(lasts(u64::MAX, usize::MAX), None);
-        assert_eq!(lasts(u64::MAX, 0), Some(30_000_000));
+        assert_eq!(lasts(u64::MAX, 0), Some(Duration::from_secs(30)));
     }
 }

@@ -17,6 +17,8 @@
 //! good for ten seconds, and what was concluded from it is found out anew then. Where that takes long, because much is
 //! to be walked over, the time grows with it.
 
+use std::time::Duration;
+
 use pgrx::pg_sys::Oid;
 
 use crate::number::Position;
@@ -36,11 +38,11 @@ pub(crate) struct Look {
     pub(crate) at: Time,
 }
 
-/// How long conclusions from a bound are good for, in microseconds.
-const LIFETIME: i64 = 10_000_000;
+/// How long conclusions from a bound are good for.
+const LIFETIME: Duration = Duration::from_secs(10);
 
-/// How much longer for each page that was read to come to them, in microseconds: some hundred times as long as it takes.
-const PER_PAGE: i64 = 100;
+/// How much longer for each page that was read to come to them: some hundred times as long as it takes.
+const PER_PAGE: Duration = Duration::from_micros(100);
 
 /// What this backend knows of the positions.
 #[derive(Debug)]
@@ -74,14 +76,14 @@ impl Decided {
         if look.files == self.files && look.last_position >= self.bound && look.at < self.until {
             return true;
         }
-        *self = Decided { files: look.files, until: Time(look.at.0 + LIFETIME), ..Decided::default() };
+        *self = Decided { files: look.files, until: look.at + LIFETIME, ..Decided::default() };
         false
     }
 
     /// What was concluded at this time has cost so many pages: it is good for longer.
     pub(crate) fn has_cost(&mut self, at: Time, pages: u64) {
-        let pages = i64::try_from(pages).unwrap_or(i64::MAX);
-        self.until = self.until.max(Time(at.0.saturating_add(pages.saturating_mul(PER_PAGE))));
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        self.until = self.until.max(at + PER_PAGE.saturating_mul(pages));
     }
 
     /// Takes note of a look, and tells up to which position all is decided in its snapshot, if that is known.

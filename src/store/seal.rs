@@ -17,6 +17,7 @@
 //! Nothing of this is dumped: what is restored is sealed anew.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use crate::pg::clock::{self, Time};
 use crate::pg::session::{in_transaction_block, is_own, is_read_committed, next_transaction_id};
@@ -25,11 +26,14 @@ use crate::pg::statement::{Looked, Statement, record};
 /// How many rows a step counts at most, but for a second that has more.
 const MOST: i32 = 20_000;
 
-/// How old a mark gets before somebody seals who has other things to do, in microseconds.
-pub(crate) const PATIENCE: i64 = 10_000_000;
+/// How old a mark gets before somebody seals who has other things to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long nothing can be sealed until tallies are folded all the same, in microseconds.
-const LONG: i64 = 60_000_000;
+/// For how long nothing can be sealed until tallies are folded all the same.
+const LONG: Duration = Duration::from_secs(60);
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 static LOOK: Statement<(), State> =
     Statement::new(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e");
@@ -141,7 +145,7 @@ record! {
 
 impl State {
     /// What to do at this time with marks that are older than this, for a snapshot with this xmin.
-    fn work(&self, now: Time, patience: i64, xmin: u64) -> Work {
+    fn work(&self, now: Time, patience: Duration, xmin: u64) -> Work {
         let next = next_transaction_id();
         match self.mark_at.zip(self.mark_xid) {
             Some((at, _)) if now < at => Work::BeginAnew,
@@ -162,7 +166,7 @@ impl State {
 ///
 /// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error, nor in a transaction that may
 /// stay open: nobody else could seal meanwhile.
-pub(crate) fn step(patience: i64) -> bool {
+pub(crate) fn step(patience: Duration) -> bool {
     if !is_read_committed() || in_transaction_block() {
         return false;
     }
@@ -200,7 +204,7 @@ pub(crate) fn step(patience: i64) -> bool {
 /// Seals up to the mark that is in the state; returns whether there is more.
 fn seal(state: &State, next: (Time, i64)) -> bool {
     let Some(mark) = state.mark_at else { return false };
-    let goal = whole_second(mark).max(state.until);
+    let goal = mark.floor(SECOND).max(state.until);
     let long_ago = minutes_before(goal, 60);
     let run = |until: Time, most: Option<i32>, renews: bool| {
         SEAL.first((state.until, until, most, next.0, next.1, renews, long_ago))
@@ -209,13 +213,13 @@ fn seal(state: &State, next: (Time, i64)) -> bool {
         Some(Sealed { until: Some(until), whole, .. }) => (until, whole == Some(true)),
         // So many in one second: it is sealed as a whole.
         Some(Sealed { first: Some(first), .. }) => {
-            let end = Time(first.0.saturating_add(1_000_000)).min(goal);
+            let end = (first + SECOND).min(goal);
             run(end, None, end == goal);
             (end, end == goal)
         }
         _ => return false,
     };
-    if minute(until) != minute(state.until) {
+    if until.floor(MINUTE) != state.until.floor(MINUTE) {
         fold(until);
     }
     !whole
@@ -226,16 +230,8 @@ fn fold(until: Time) {
 }
 
 /// The minute that is so many before that of a time.
-fn minutes_before(time: Time, minutes: i64) -> Time {
-    Time(minute(time).saturating_sub(minutes).saturating_mul(60_000_000))
-}
-
-fn minute(time: Time) -> i64 {
-    time.0.div_euclid(60_000_000)
-}
-
-fn whole_second(time: Time) -> Time {
-    Time(time.0.div_euclid(1_000_000).saturating_mul(1_000_000))
+fn minutes_before(time: Time, minutes: u32) -> Time {
+    time.floor(MINUTE) - minutes * MINUTE
 }
 
 thread_local! {
@@ -253,7 +249,7 @@ pub(crate) fn keep_up() {
     let more = step(PATIENCE);
     // At once where there is more; a clock that goes back ends the pause.
     let pause = if more { PATIENCE / 100 } else { PATIENCE };
-    NEXT_LOOK.set((now, Time(now.0.saturating_add(pause))));
+    NEXT_LOOK.set((now, now + pause));
 }
 
 /// Has everything sealed anew.

@@ -10,6 +10,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::pg::clock::Time;
 use crate::pg::session::is_read_committed;
@@ -134,8 +135,8 @@ fn append_for(ends: &[(i64, Outcome)], number: i64, now: Time) {
 /// How many rows one fold takes.
 const MOST: i32 = 2000;
 
-/// How long what has settled is kept apart by its time, in microseconds. sql/views.sql has the same number.
-const RECENT: i64 = 600_000_000;
+/// How long what has settled is kept apart by its time. sql/views.sql has the same number.
+const RECENT: Duration = Duration::from_secs(600);
 
 /// Takes rows that nobody else holds, and puts their sums in their place.
 static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
@@ -167,7 +168,7 @@ fn fold(groups: &BTreeSet<String>, now: Time) -> i64 {
     if !is_read_committed() {
         return 0;
     }
-    let before = Time(now.0.saturating_sub(RECENT));
+    let before = now - RECENT;
     let taken = |group: &String| FOLD.first((group.as_str(), MOST, before));
     groups.iter().filter_map(taken).sum()
 }

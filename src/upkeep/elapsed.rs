@@ -7,6 +7,7 @@
 //! it, or whose merge key or riders somebody has locked, is looked at again a second later.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use pgrx::pg_sys::ItemPointerData;
 
@@ -149,7 +150,7 @@ pub(crate) fn remove_stale(now: Time) -> usize {
 }
 
 /// How soon a task that somebody has locked is looked at again.
-const AGAIN: i64 = 1_000_000;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Ends the tries under these leases, which go. Tasks that are locked get a lease of a second more: it would be left
 /// without one if that lock came to nothing. Tells whether there were any tries to end.
@@ -161,7 +162,7 @@ fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
     let locked = lock(&held, now);
     let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
     for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
-        append(Time(now.0 + AGAIN), nonce.base(*task_no), vec![*task_no]);
+        append(now + AGAIN, nonce.base(*task_no), vec![*task_no]);
     }
     let freed = look_again(&passed);
     end_tries(locked, now) | freed

@@ -16,6 +16,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::pg::clock::{Time, wall};
 use crate::pg::session;
@@ -24,8 +25,8 @@ use crate::store::costly;
 /// Of how many actions something is remembered.
 const MOST_ACTIONS: usize = 1_024;
 
-/// How long an empty `signal` is remembered at most, in microseconds.
-const SIGNALS: i64 = 500_000;
+/// How long an empty `signal` is remembered at most.
+const SIGNALS: Duration = Duration::from_millis(500);
 
 /// The low end of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,7 +139,7 @@ pub(crate) fn remember(
             known.note(End::Scheduled(*action_no), *start, first.unwrap_or(now), until);
         }
         if starts.signals {
-            let soon = Time(wall().0.saturating_add(SIGNALS));
+            let soon = wall() + SIGNALS;
             let until = until.filter(|_| !found.signals).map(|until| until.min(soon));
             known.note(End::Signal, Time::BEGINNING, now, until);
         }

@@ -12,6 +12,8 @@ mod low_ends;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
+use std::time::Duration;
+
 use elapsed::Looker;
 use low_ends::{Found, Starts};
 
@@ -206,7 +208,7 @@ pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) 
     if action_nos.is_empty() && later.is_none() {
         return Vec::new();
     }
-    let horizon = later.map(|now| Time(now.0 + wake::longest_sleep().as_micros() as i64));
+    let horizon = later.map(|now| now + wake::longest_sleep());
     let ranges = marks::ranges_of_look(action_nos);
     let (of, highest, lowest, from) = ranges.columns();
     let starts = match later {
@@ -240,14 +242,14 @@ static NEXT: Statement<(&[i32], Time, Time, Time, &[Time]), Option<Time>> = Stat
 );
 
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
-const AHEAD: i64 = 60_000_000;
+const AHEAD: Duration = Duration::from_secs(60);
 
 /// When there will be something to do for a waiter for these actions, if nobody commits anything; `after` a time, if what is
 /// due before has been looked at in vain.
 pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> {
     let from = after.unwrap_or(Time::BEGINNING);
     let now = clock::now();
-    let until = Time(now.0.saturating_add(AHEAD));
+    let until = now + AHEAD;
     let starts = low_ends::starts(action_nos, now);
     let due: Option<Time> = NEXT.first((action_nos, from, until, starts.lease, starts.scheduled)).flatten();
     due.into_iter().chain(schedules::next_after(from)).min()

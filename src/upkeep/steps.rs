@@ -1,5 +1,7 @@
 //! Upkeep for quiet times, when nobody claims tasks: step by step, each kind by itself.
 
+use std::time::Duration;
+
 use super::elapsed::Looker;
 use super::{STEP, due, elapsed, retention};
 use crate::error::Result;
@@ -37,7 +39,7 @@ static DUE_ACTIONS: Statement<Time, i32> = Statement::new(
 );
 
 /// A bounded step of one kind. What other transactions hold is left to them. Marks for sealing have to be so old.
-pub(crate) fn step(kind: &str, patience: i64, now: Time) -> Result<Step> {
+pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
     let until_done = |done| Step { done, more: done };
     Ok(match word("kind", Some(kind), &KINDS)? {
         "schedules" => until_done(fire_due(STEP, now)),
@@ -85,7 +87,7 @@ static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
 /// When something will be due, retention aside, if nobody commits anything. Of deadlines, only those before the worker
 /// looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
-    let latest = Time(now.0.saturating_add(i64::from(guc::maintenance_interval()) * 1_000));
+    let latest = now + guc::maintenance_interval();
     let due: Option<Time> = NEXT.first((now, latest)).flatten();
     due.into_iter().chain(schedules::next_at()).min()
 }

@@ -1,5 +1,7 @@
 //! `maintain`: upkeep for quiet times, when nobody claims tasks.
 
+use std::time::Duration;
+
 use pgrx::prelude::*;
 
 use crate::clock;
@@ -29,7 +31,7 @@ fn maintain() -> Result<i64> {
         let mut more = true;
         while more {
             check_for_interrupts();
-            let step = step(kind, 0, now)?;
+            let step = step(kind, Duration::ZERO, now)?;
             steps += i64::from(step.done);
             more = step.more;
         }

@@ -50,9 +50,8 @@ impl Waiter {
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
         let now = wall();
-        let micros = now.until(now.plus(timeout)).max(0) as u64;
         Ok(Waiter {
-            until: Instant::now().checked_add(Duration::from_micros(micros)),
+            until: Instant::now().checked_add(now.until(now.plus(timeout))),
             slept: false,
             woken: false,
             left_signals: false,
@@ -175,8 +174,8 @@ impl Waiter {
 /// little later.
 fn time_until(due: Time) -> Duration {
     match clock::now().until(due) {
-        micros @ 1.. => Duration::from_micros(micros as u64),
-        _ => OVERDUE_LOOK,
+        Duration::ZERO => OVERDUE_LOOK,
+        ahead => ahead,
     }
 }
 

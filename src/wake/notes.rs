@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::channels::{
     SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, longest_sleep, name_channel, ready_channel, settled_channel,
@@ -79,7 +79,7 @@ fn later(channel: Channel, due: Time) {
     }
     transaction::listen(LISTENER);
     // The transaction may stay open for long: what counts is how far off it is at the commit.
-    let ahead = Duration::from_micros(clock::now().until(due).max(0) as u64);
+    let ahead = clock::now().until(due);
     if let Some(at) = Instant::now().checked_add(ahead) {
         LATER.with_borrow_mut(|later| {
             later.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);

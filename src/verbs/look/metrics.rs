@@ -186,7 +186,7 @@ impl Metrics {
                     "Time since the insertion of the oldest ready task.",
                     Kind::Seconds,
                 )
-                .add([("action", name)], at.until(now) as f64 / 1e6);
+                .add([("action", name)], at.until(now).as_secs_f64());
             }
         }
     }
