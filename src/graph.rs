@@ -4,16 +4,18 @@
 //! those of petgraph's algorithms are used that do not recur (`tarjan_scc`, for one, does). Each takes time and memory in
 //! proportion to the number of arcs.
 
+use crate::number::TaskNo;
+
 use petgraph::algo::{astar, toposort};
 use petgraph::graphmap::DiGraphMap;
 
 /// `(after, run)`, by number.
-pub(crate) type Arc = (i64, i64);
+pub(crate) type Arc = (TaskNo, TaskNo);
 
 /// The ends of the arcs, each after all that lead to it; or `Err` with the nodes along a shortest cycle through some
 /// node, each once, the least first.
-pub(crate) fn topological(arcs: &[Arc]) -> Result<Vec<i64>, Vec<i64>> {
-    let graph: DiGraphMap<i64, ()> = DiGraphMap::from_edges(arcs.iter().copied());
+pub(crate) fn topological(arcs: &[Arc]) -> Result<Vec<TaskNo>, Vec<TaskNo>> {
+    let graph: DiGraphMap<TaskNo, ()> = DiGraphMap::from_edges(arcs.iter().copied());
     toposort(&graph, None).map_err(|cycle| {
         // What is named lies on a cycle: one search finds the nearest node that leads back to it.
         let start = cycle.node_id();
@@ -27,10 +29,12 @@ pub(crate) fn topological(arcs: &[Arc]) -> Result<Vec<i64>, Vec<i64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, topological};
+    use super::{TaskNo, topological};
 
-    fn order(arcs: &[Arc]) -> Result<Vec<i64>, Vec<i64>> {
-        topological(arcs)
+    fn order(arcs: &[(i64, i64)]) -> Result<Vec<i64>, Vec<i64>> {
+        let arcs: Vec<_> = arcs.iter().map(|(after, run)| (TaskNo(*after), TaskNo(*run))).collect();
+        let numbers = |tasks: Vec<TaskNo>| tasks.into_iter().map(|n| n.0).collect();
+        topological(&arcs).map(numbers).map_err(numbers)
     }
 
     #[test]
@@ -61,7 +65,7 @@ mod tests {
     #[test]
     fn length_costs_no_stack() {
         const LONG: i64 = 300_000;
-        let mut arcs: Vec<Arc> = (1..LONG).map(|n| (n + 1, n)).collect();
+        let mut arcs: Vec<(i64, i64)> = (1..LONG).map(|n| (n + 1, n)).collect();
         assert_eq!(order(&arcs).map(|order| order[0]), Ok(LONG));
         arcs.push((1, LONG));
         assert_eq!(order(&arcs).map_err(|cycle| cycle.len()), Err(LONG as usize));
@@ -71,7 +75,7 @@ mod tests {
     #[test]
     fn width_costs_no_time() {
         const WIDE: i64 = 500_000;
-        let mut arcs: Vec<Arc> = (2..WIDE).map(|n| (1, n)).collect();
+        let mut arcs: Vec<(i64, i64)> = (2..WIDE).map(|n| (1, n)).collect();
         arcs.extend([(WIDE - 1, WIDE), (WIDE, 1)]);
         assert_eq!(order(&arcs), Err(vec![1, WIDE - 1, WIDE]));
     }

@@ -1,6 +1,29 @@
 //! The numbers that the queue gives: each kind a type of its own, so that none is taken for another.
 
+use std::fmt;
+
 use crate::pg::newtype::newtype;
+
+newtype! {
+    /// The number of a task, by which all tables know it. Those that are given later are greater.
+    pub(crate) struct TaskNo(pub(crate) i64);
+}
+
+impl TaskNo {
+    /// Before those of all tasks.
+    pub(crate) const NONE: TaskNo = TaskNo(0);
+}
+
+impl fmt::Display for TaskNo {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+newtype! {
+    /// The number of a reason for which entries are set aside, see [`aside`](crate::store::aside).
+    pub(crate) struct ReasonNo(pub(crate) i64);
+}
 
 newtype! {
     /// A place in an order: that in which tasks of one priority are claimed, or slots are taken. All positions come from one

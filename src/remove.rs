@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::insert::{Waits, lock_for_change};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::settle::{fold, propagate, release_or_complete, store};
@@ -12,7 +13,7 @@ use crate::store::{attempts, blocked, dependency, merge_key, progress, settled, 
 use crate::wake;
 
 /// Deletes tasks whose live rows are locked, whatever their state.
-pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, now: Time) -> i64 {
+pub(crate) fn delete_locked(mut wave: Vec<TaskNo>, mut rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
     let mut deleted = 0;
     while !wave.is_empty() {
         check_for_interrupts();
@@ -26,9 +27,9 @@ pub(crate) fn delete_locked(mut wave: Vec<i64>, mut rows: HashMap<i64, Live>, no
 }
 
 /// Removes the rows of one wave; how many tasks there were.
-fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
+fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, now: Time) -> i64 {
     live::remove(rows.values());
-    let holders: Vec<i64> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
+    let holders: Vec<TaskNo> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
     merge_key::given_back(&holders);
     let ends = settled::REMOVE
         .map(wave, |(task_no, _, code, _)| (task_no, Outcome::from_stored(code)))
@@ -46,8 +47,8 @@ fn remove(wave: &[i64], rows: &HashMap<i64, Live>, now: Time) -> i64 {
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
 /// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
-fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<Live> {
-    let mut losses: BTreeMap<i64, Waits> = BTreeMap::new();
+fn edges_gone(wave: &[TaskNo], outcomes: &HashMap<TaskNo, Outcome>, now: Time) -> Vec<Live> {
+    let mut losses: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     for (after, run) in dependency::REMOVE_AFTER.query(wave) {
         let loss = losses.entry(run).or_default();
         loss.all += 1;
@@ -59,7 +60,7 @@ fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<
     if losses.is_empty() {
         return Vec::new();
     }
-    let dependents: Vec<i64> = losses.keys().copied().collect();
+    let dependents: Vec<TaskNo> = losses.keys().copied().collect();
     // A deleted task that had settled may have left a signal that nobody has counted yet. It is counted first: what is
     // taken away below was counted then. The counters are ours, so that nothing stays deferred.
     lock_for_change(&dependents);
@@ -70,7 +71,7 @@ fn edges_gone(wave: &[i64], outcomes: &HashMap<i64, Outcome>, now: Time) -> Vec<
         .collect();
 
     let (mut orphans, mut free) = (Vec::new(), Vec::new());
-    let mut lowered: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+    let mut lowered: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     for row in blocked {
         let loss = losses[&row.task_no];
         let Place::Blocked { remaining, .. } = row.place else { continue };

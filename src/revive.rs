@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_for_change, stored_arcs};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -37,12 +38,12 @@ pub(crate) enum Unrevivable {
     Refuse,
 }
 
-static ABORTED: Statement<&[i64], i64> = Statement::new(
+static ABORTED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY ($1) AND s.code = 'a'
          AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)",
 );
-static ABORTED_WITH: Statement<&[i64], i64> = Statement::new(
+static ABORTED_WITH: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY (ARRAY(SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)))
          AND s.code = 'a' AND s.cause = 'd'",
@@ -50,18 +51,18 @@ static ABORTED_WITH: Statement<&[i64], i64> = Statement::new(
 
 /// Those of the settled tasks that a statement finds, locked for a change. What was in the way may have changed them:
 /// the statement is asked again.
-fn hold(which: &'static Statement<&'static [i64], i64>, task_nos: &[i64]) -> Vec<i64> {
-    let found: Vec<i64> = which.query(task_nos);
+fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo]) -> Vec<TaskNo> {
+    let found: Vec<TaskNo> = which.query(task_nos);
     if found.is_empty() {
         return found;
     }
     let held = live::hold_outcomes(&found, Firmness::Change);
-    let mut still: Vec<i64> = which.query(task_nos);
+    let mut still: Vec<TaskNo> = which.query(task_nos);
     still.retain(|task_no| held.contains_key(task_no));
     still
 }
 
-static LOST: Statement<&[i64], (i64, i64)> = Statement::new(
+static LOST: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.run_no, d.after_no
         FROM taskq.dependency d
         JOIN taskq.settled s ON s.task_no = d.after_no
@@ -70,7 +71,7 @@ static LOST: Statement<&[i64], (i64, i64)> = Statement::new(
 );
 
 /// Revives the tasks and returns how many tasks came back.
-pub(crate) fn revive(asked: &[i64], unrevivable: Unrevivable, now: Time) -> Result<i64> {
+pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> Result<i64> {
     guard();
     let asked = hold(&ABORTED, asked);
     let revived = with_downstream(&asked, now);
@@ -78,8 +79,8 @@ pub(crate) fn revive(asked: &[i64], unrevivable: Unrevivable, now: Time) -> Resu
     if revived.is_empty() {
         return Ok(0);
     }
-    let task_nos: Vec<i64> = {
-        let mut task_nos: Vec<i64> = revived.iter().copied().collect();
+    let task_nos: Vec<TaskNo> = {
+        let mut task_nos: Vec<TaskNo> = revived.iter().copied().collect();
         task_nos.sort_unstable();
         task_nos
     };
@@ -95,12 +96,12 @@ pub(crate) fn revive(asked: &[i64], unrevivable: Unrevivable, now: Time) -> Resu
 ///
 /// On the way, live dependents are locked and their deferred signals counted: one of them may abort by
 /// that, and belongs to the revived then.
-fn with_downstream(asked: &[i64], now: Time) -> HashSet<i64> {
-    let mut all: HashSet<i64> = asked.iter().copied().collect();
-    let mut frontier: Vec<i64> = asked.to_vec();
+fn with_downstream(asked: &[TaskNo], now: Time) -> HashSet<TaskNo> {
+    let mut all: HashSet<TaskNo> = asked.iter().copied().collect();
+    let mut frontier: Vec<TaskNo> = asked.to_vec();
     while !frontier.is_empty() {
         check_for_interrupts();
-        let dependents: Vec<i64> = DEPENDENTS.map(frontier.as_slice(), |(_, run)| run);
+        let dependents: Vec<TaskNo> = DEPENDENTS.map(frontier.as_slice(), |(_, run)| run);
         if !dependents.is_empty() {
             lock_for_change(&dependents);
             fold::of(&dependents, now);
@@ -111,18 +112,22 @@ fn with_downstream(asked: &[i64], now: Time) -> HashSet<i64> {
 }
 
 /// Those of the tasks whose lost dependencies are all among them.
-fn without_lost(mut revived: HashSet<i64>, asked: &[i64], unrevivable: Unrevivable) -> Result<HashSet<i64>> {
-    let task_nos: Vec<i64> = revived.iter().copied().collect();
-    let lost: Vec<(i64, i64)> = LOST.query(task_nos);
-    let mut dependents: HashMap<i64, Vec<i64>> = HashMap::new();
-    let mut gone: Vec<(i64, i64)> = Vec::new();
+fn without_lost(
+    mut revived: HashSet<TaskNo>,
+    asked: &[TaskNo],
+    unrevivable: Unrevivable,
+) -> Result<HashSet<TaskNo>> {
+    let task_nos: Vec<TaskNo> = revived.iter().copied().collect();
+    let lost: Vec<(TaskNo, TaskNo)> = LOST.query(task_nos);
+    let mut dependents: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
+    let mut gone: Vec<(TaskNo, TaskNo)> = Vec::new();
     for (run, after) in lost {
         dependents.entry(after).or_default().push(run);
         if !revived.contains(&after) {
             gone.push((run, after));
         }
     }
-    let asked: HashSet<i64> = asked.iter().copied().collect();
+    let asked: HashSet<TaskNo> = asked.iter().copied().collect();
     while let Some((run, after)) = gone.pop() {
         if !revived.remove(&run) {
             continue;
@@ -135,9 +140,9 @@ fn without_lost(mut revived: HashSet<i64>, asked: &[i64], unrevivable: Unrevivab
     Ok(revived)
 }
 
-fn unrevivable_refusal(run: i64, after: i64) -> Refusal {
+fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
     let ids = numbers::ids(&[run, after]);
-    let id = |n: &i64| ids.get(n).map_or("", String::as_str);
+    let id = |n: &TaskNo| ids.get(n).map_or("", String::as_str);
     Refusal::state(
         id(&run),
         &format!("aborted because of its dependency on \"{}\"", id(&after)),
@@ -146,7 +151,7 @@ fn unrevivable_refusal(run: i64, after: i64) -> Refusal {
     )
 }
 
-static NEIGHBOURS: Statement<&[i64], i64> = Statement::new(
+static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION
       SELECT d.after_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
@@ -156,21 +161,21 @@ static NEIGHBOURS: Statement<&[i64], i64> = Statement::new(
 ///
 /// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
 /// seen to have, or it finds the revived tasks waiting when it does.
-pub(crate) fn lock_neighbours(task_nos: &[i64]) {
-    let neighbours: Vec<i64> = NEIGHBOURS.query(task_nos);
+pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) {
+    let neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
     if !neighbours.is_empty() {
         lock_for_change(&neighbours);
     }
 }
 
-static DEPENDENTS: Statement<&[i64], (i64, i64)> =
+static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo)> =
     Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
 
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
-pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
+pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
     let outcomes = live::outcomes(task_nos);
-    let edges: Vec<(i64, i64)> = DEPENDENTS
+    let edges: Vec<(TaskNo, TaskNo)> = DEPENDENTS
         .query(task_nos)
         .into_iter()
         .filter(|(after, run)| outcomes.contains_key(after) && !others.contains(run))
@@ -178,12 +183,12 @@ pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
     if edges.is_empty() {
         return;
     }
-    let dependents: Vec<i64> = edges.iter().map(|(_, run)| *run).collect();
+    let dependents: Vec<TaskNo> = edges.iter().map(|(_, run)| *run).collect();
     // What they have not counted yet is counted first: the lock is ours, so that nothing stays deferred.
     lock_for_change(&dependents);
     fold::of(&dependents, now);
-    let rows: HashMap<i64, Live> = lock_for_change(&dependents);
-    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
+    let rows: HashMap<TaskNo, Live> = lock_for_change(&dependents);
+    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
     for (after, run) in edges {
         match rows.get(&run) {
@@ -206,20 +211,20 @@ pub(crate) fn uncount(task_nos: &[i64], others: &HashSet<i64>, now: Time) {
     }
 }
 
-static STANDING: Statement<&[i64], (i64, i8, Option<i8>, i64)> = Statement::new(
+static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo)> = Statement::new(
     c"SELECT d.run_no, d.condition, s.code, d.after_no
         FROM taskq.dependency d
         LEFT JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
        WHERE d.run_no = ANY ($1)",
 );
-static SPONTANEOUS: Statement<&[i64], i64> =
+static SPONTANEOUS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous");
 
 /// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
 /// dependency which stays as it is aborts at once. The caller holds their neighbours.
 ///
 /// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone.
-pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time) {
+pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now: Time) {
     attempts::keep_last(task_nos);
     fold::forget(task_nos);
     let mut totals = live_totals.clone();
@@ -233,11 +238,11 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
         }
     }
     tally::revived(&grouped, now);
-    let mut waits: HashMap<i64, Waits> = task_nos
+    let mut waits: HashMap<TaskNo, Waits> = task_nos
         .iter()
         .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
         .collect();
-    let mut lost: HashMap<i64, (i64, Condition)> = HashMap::new();
+    let mut lost: HashMap<TaskNo, (TaskNo, Condition)> = HashMap::new();
     for (run, condition, code, after) in STANDING.map(task_nos, |(run_no, condition, code, after_no)| {
         (run_no, Condition::from_stored(condition), code, after_no)
     }) {
@@ -252,7 +257,7 @@ pub(crate) fn place(task_nos: &[i64], live_totals: &HashMap<i64, i32>, now: Time
             }
         }
     }
-    let spontaneous: HashSet<i64> = SPONTANEOUS.query(task_nos).into_iter().collect();
+    let spontaneous: HashSet<TaskNo> = SPONTANEOUS.query(task_nos).into_iter().collect();
     let (mut blocked, mut freed, mut endings) = (Vec::new(), Vec::new(), Vec::new());
     for task_no in task_nos {
         let wait = waits[task_no];

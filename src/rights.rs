@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use crate::error::{Refusal, Result, or_throw};
+use crate::number::TaskNo;
 use crate::pg::caller::{AsOwner, Role, rights_version};
 use crate::pg::session::keeping_no_locks;
 use crate::pg::statement::Statement;
@@ -195,7 +196,7 @@ pub(crate) fn check_replacing() -> Result<()> {
     }
 }
 
-static ACTIONS_OF: Statement<&[i64], String> = Statement::new(
+static ACTIONS_OF: Statement<&[TaskNo], String> = Statement::new(
     c"SELECT DISTINCT a.name
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
@@ -203,11 +204,11 @@ static ACTIONS_OF: Statement<&[i64], String> = Statement::new(
 );
 
 /// Refuses tasks of such actions. A number is that of one task for ever: what is locked afterwards is what was asked about.
-pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = i64>) -> Result<()> {
+pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
     if allowed(doing).is_none() {
         return Ok(());
     }
-    let task_nos: Vec<i64> = task_nos.into_iter().collect();
+    let task_nos: Vec<TaskNo> = task_nos.into_iter().collect();
     let actions: Vec<String> = ACTIONS_OF.query(task_nos);
     check_actions(doing, actions.iter().map(String::as_str))
 }

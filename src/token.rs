@@ -15,6 +15,7 @@
 
 use pgrx::Uuid;
 
+use crate::number::TaskNo;
 use crate::pg::newtype::newtype;
 
 newtype! {
@@ -32,22 +33,22 @@ impl Nonce {
     pub(crate) const NONE: Nonce = Nonce(0);
 
     /// The base from which the nonce of this task was made.
-    pub(crate) fn base(self, task_no: i64) -> Base {
-        Base(self.0 ^ task_no)
+    pub(crate) fn base(self, task_no: TaskNo) -> Base {
+        Base(self.0 ^ task_no.0)
     }
 }
 
 impl Base {
     /// The nonce of a task under this base.
-    pub(crate) fn nonce(self, task_no: i64) -> Nonce {
-        Nonce(self.0 ^ task_no)
+    pub(crate) fn nonce(self, task_no: TaskNo) -> Nonce {
+        Nonce(self.0 ^ task_no.0)
     }
 }
 
 /// Number and nonce out of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) nonce: Nonce,
 }
 
@@ -83,26 +84,26 @@ const PIECE: usize = 500;
 
 /// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY ($2)`:
 /// these compare the nonce of each row with all that they are given, so they are given few at a time.
-pub(crate) fn in_pieces(pairs: impl IntoIterator<Item = (i64, Nonce)>) -> Vec<(Vec<i64>, Vec<Nonce>)> {
-    let mut pairs: Vec<(i64, Nonce)> = pairs.into_iter().collect();
+pub(crate) fn in_pieces(pairs: impl IntoIterator<Item = (TaskNo, Nonce)>) -> Vec<(Vec<TaskNo>, Vec<Nonce>)> {
+    let mut pairs: Vec<(TaskNo, Nonce)> = pairs.into_iter().collect();
     pairs.sort_unstable();
     pairs.chunks(PIECE).map(|piece| piece.iter().copied().unzip()).collect()
 }
 
 impl Token {
     /// The two of them.
-    pub(crate) fn pair(self) -> (i64, Nonce) {
+    pub(crate) fn pair(self) -> (TaskNo, Nonce) {
         (self.task_no, self.nonce)
     }
 
     /// The shard on which it was granted.
     pub(crate) fn shard(self) -> i32 {
-        shard_of(self.task_no)
+        shard_of(self.task_no.0)
     }
 
     /// The UUID that clients see.
     pub(crate) fn to_uuid(self) -> Uuid {
-        let number = self.task_no as u128 & ((1 << 60) - 1);
+        let number = self.task_no.0 as u128 & ((1 << 60) - 1);
         let bits = ((number >> 12) << 80)
             | (0x8 << 76)
             | ((number & 0xfff) << 64)
@@ -118,7 +119,7 @@ impl Token {
             return None;
         }
         let number = ((bits >> 80) << 12) | ((bits >> 64) & 0xfff);
-        Some(Token { task_no: number as i64, nonce: Nonce((bits & NONCE_BITS) as i64) })
+        Some(Token { task_no: TaskNo(number as i64), nonce: Nonce((bits & NONCE_BITS) as i64) })
     }
 }
 
@@ -130,7 +131,7 @@ mod tests {
     fn a_token_survives_the_round_trip() {
         for task_no in [1, 4095, 4096, 123_456_789_012, first_of(1), first_of(4095), (1 << 60) - 1] {
             for nonce in [1, 0x1234_5678_9abc, (1 << 62) - 1] {
-                let token = Token { task_no, nonce: Nonce(nonce) };
+                let token = Token { task_no: TaskNo(task_no), nonce: Nonce(nonce) };
                 assert_eq!(Token::from_uuid(&token.to_uuid()), Some(token));
             }
         }
@@ -150,7 +151,9 @@ mod tests {
             for number in [first_of(shard), first_of(shard) + 1_000_000, last - KEPT_BACK, last] {
                 assert_eq!(shard_of(number), shard, "{number}");
                 assert_eq!(
-                    Token::from_uuid(&Token { task_no: number, nonce: Nonce(7) }.to_uuid()).unwrap().shard(),
+                    Token::from_uuid(&Token { task_no: TaskNo(number), nonce: Nonce(7) }.to_uuid())
+                        .unwrap()
+                        .shard(),
                     shard
                 );
             }
@@ -163,7 +166,7 @@ mod tests {
     #[test]
     fn nonces_of_one_call_differ() {
         let base = Base(0x1357_9bdf_0246_8ace);
-        assert_ne!(base.nonce(7), base.nonce(8));
-        assert_eq!(base.nonce(7).base(7), base);
+        assert_ne!(base.nonce(TaskNo(7)), base.nonce(TaskNo(8)));
+        assert_eq!(base.nonce(TaskNo(7)).base(TaskNo(7)), base);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Claim;
 use crate::flow::actions::Action;
 use crate::flow::rates::Bucket;
-use crate::number::Position;
+use crate::number::{Position, TaskNo};
 use crate::pg::session::in_transaction_block;
 use crate::store::slot::known;
 use crate::store::slot::{self, Ask, Limit, Seat};
@@ -57,7 +57,7 @@ pub(super) struct Allowances {
     /// Slots that are locked, and free.
     free: BTreeMap<Limit, Vec<Position>>,
     /// Those of what was granted in this round, and whose they are.
-    used: Vec<(Limit, Position, i64)>,
+    used: Vec<(Limit, Position, TaskNo)>,
     /// Limits of which slots were made.
     made: Vec<Limit>,
     rates: HashMap<String, Rate>,
@@ -123,7 +123,7 @@ impl Allowances {
     }
 
     /// The entry was granted.
-    pub(super) fn keep(&mut self, action: &Action, reserved: Reserved, task_no: i64) {
+    pub(super) fn keep(&mut self, action: &Action, reserved: Reserved, task_no: TaskNo) {
         for (limit, position) in reserved.seats {
             self.used.push((limit, position, task_no));
         }

@@ -6,13 +6,13 @@ use std::collections::{HashMap, VecDeque};
 use super::turns::Turn;
 use super::{lanes, marks};
 use crate::flow::actions::Action;
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, TaskNo};
 use crate::pg::statement::Statement;
 
 /// An entry that may be next.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    pub(super) task_no: i64,
+    pub(super) task_no: TaskNo,
     pub(super) action_no: i32,
     pub(super) priority: i32,
     pub(super) position: Position,
@@ -39,7 +39,7 @@ impl Source<'_> {
 }
 
 /// The next entries of several actions, in order, without locks, leaving lanes out.
-static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[Position]), (i64, i32, i32, Position)> =
+static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[Position]), (TaskNo, i32, i32, Position)> =
     Statement::new(
         c"SELECT p.task_no, p.action_no, p.priority, p.position
         FROM unnest($2, $3, $4, $5) AS a(action_no, highest, lowest, start)
@@ -68,7 +68,7 @@ fn peek(action_nos: &[i32], depth: i32, from: Position) -> Vec<Candidate> {
 pub(super) fn next(
     sources: &[Source],
     wanted: usize,
-    passed: &HashMap<i64, Lane>,
+    passed: &HashMap<TaskNo, Lane>,
     lane_zero: bool,
 ) -> Vec<Candidate> {
     let mut streams: Vec<VecDeque<Candidate>> = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn next(
 pub(super) fn without_lanes<T>(
     sources: &[Source],
     wanted: usize,
-    passed: &HashMap<i64, T>,
+    passed: &HashMap<TaskNo, T>,
     from: Position,
 ) -> Vec<Candidate> {
     let action_nos: Vec<i32> = sources.iter().filter(|s| !s.laned).map(|s| s.action.action_no).collect();
@@ -134,7 +134,7 @@ mod tests {
 
     fn candidate(task_no: i64, priority: i32, position: i64) -> Candidate {
         Candidate {
-            task_no,
+            task_no: TaskNo(task_no),
             action_no: 1,
             priority,
             position: Position(position),
@@ -152,7 +152,7 @@ mod tests {
             VecDeque::from([candidate(4, 0, 25), candidate(5, 0, 5)]),
             VecDeque::new(),
         ];
-        let order = |n| merge(streams.clone(), n).iter().map(|c| c.task_no).collect::<Vec<_>>();
+        let order = |n| merge(streams.clone(), n).iter().map(|c| c.task_no.0).collect::<Vec<_>>();
         assert_eq!(order(9), [1, 4, 5, 2, 3]);
         assert_eq!(order(2), [1, 4]);
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::sweep::{Found, Stretch};
 use super::{Claim, Grant, HasSlot, merge};
 use crate::flow::actions::Action;
-use crate::number::Lane;
+use crate::number::{Lane, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -36,7 +36,7 @@ enum Way {
     Lane,
     Park(Reason),
     /// With the number of the reason, see [`aside`].
-    Schedule(i64, Time),
+    Schedule(ReasonNo, Time),
 }
 
 /// For how long entries are held back whose group somebody is changing.
@@ -54,7 +54,7 @@ static STILL_PAUSED: Statement<&[&str], String> = Statement::new(
 static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
 );
-static LOCK: Statement<&[i64], i64> =
+static LOCK: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
 /// Those of the entries that may run now.
@@ -152,7 +152,7 @@ fn by_key(claim: &Claim, mut taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Wa
     }
     taken.sort_by_key(|g| (Reverse(g.priority), g.position));
     let key = |g: &Grant| MergeKey::of(&g.action, g.group_id.as_deref(), g.merge_key.as_deref());
-    let mut first: BTreeMap<MergeKey, i64> = BTreeMap::new();
+    let mut first: BTreeMap<MergeKey, TaskNo> = BTreeMap::new();
     for grant in &taken {
         if let Some(key) = key(grant) {
             first.entry(key).or_insert(grant.task_no);
@@ -229,7 +229,7 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
 
 /// What cannot leave `run` is set aside there.
 fn set_aside(staying: Vec<(Grant, Way)>) {
-    let aside: Vec<(i64, i64, Option<Time>)> = staying
+    let aside: Vec<(TaskNo, ReasonNo, Option<Time>)> = staying
         .into_iter()
         .filter_map(|(grant, way)| match way {
             Way::Park(reason) => Some((grant.task_no, reason.aside(), None)),
@@ -246,8 +246,8 @@ fn set_aside(staying: Vec<(Grant, Way)>) {
 #[allow(clippy::type_complexity)]
 fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way)>) {
     let may_go = |(grant, way): &&(Grant, Way)| !grant.overdue || matches!(way, Way::Park(Reason::Rides(_)));
-    let going: Vec<i64> = turned_away.iter().filter(may_go).map(|(g, _)| g.task_no).collect();
-    let locked: HashSet<i64> =
+    let going: Vec<TaskNo> = turned_away.iter().filter(may_go).map(|(g, _)| g.task_no).collect();
+    let locked: HashSet<TaskNo> =
         if going.is_empty() { HashSet::new() } else { LOCK.query(going).into_iter().collect() };
     let (gone, staying): (Vec<_>, Vec<_>) =
         turned_away.into_iter().partition(|(g, _)| locked.contains(&g.task_no));
@@ -263,7 +263,7 @@ fn give_to_lanes(claim: &mut Claim, mut grants: Vec<Grant>) {
         return;
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
-    let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
+    let task_nos: Vec<TaskNo> = grants.iter().map(|g| g.task_no).collect();
     changes::GIVE_TO_LANES.execute(task_nos.as_slice());
     ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
     claim.to_lanes.extend(grants.iter().map(|g| g.action_no));

@@ -14,7 +14,7 @@ use super::candidates::{Candidate, Source};
 use super::lane_marks;
 use super::turns::{self, Queue, Turn};
 use crate::flow::actions::Action;
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, TaskNo};
 use crate::pg::session::{assign_transaction_id, random_62_bits};
 use crate::pg::statement::{Looked, Statement};
 use crate::store::known_lanes::{self, Known};
@@ -63,7 +63,7 @@ type Ring =
 /// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
 /// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`known_lanes`]): the ring goes to the next
 /// excepted lane, or to one before that which has something behind the common position.
-static STRETCH: Statement<Ring, (Lane, i32, i64, Position, Option<String>)> = Statement::new(
+static STRETCH: Statement<Ring, (Lane, i32, TaskNo, Position, Option<String>)> = Statement::new(
     c"WITH RECURSIVE ring(lane, start, at) AS (
         ((SELECT r.lane, $9, 1 FROM taskq.run r
            WHERE r.action_no = $1 AND r.priority = $2 AND r.lane <> 0 AND r.grantable AND r.position >= $9
@@ -103,7 +103,7 @@ static STRETCH: Statement<Ring, (Lane, i32, i64, Position, Option<String>)> = St
 );
 
 /// The first $3 entries of lane 0. $1 action, $2 priority.
-static WITHOUT_LANE: Statement<(i32, i32, i32), (i64, Position)> = Statement::new(
+static WITHOUT_LANE: Statement<(i32, i32, i32), (TaskNo, Position)> = Statement::new(
     c"SELECT r.task_no, r.position FROM taskq.run r
        WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
        ORDER BY r.position LIMIT $3",
@@ -117,7 +117,7 @@ const FEW: i32 = 64;
 pub(super) fn next(
     source: &Source,
     wanted: usize,
-    passed: &HashMap<i64, Lane>,
+    passed: &HashMap<TaskNo, Lane>,
     lane_zero: bool,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
@@ -175,7 +175,7 @@ struct Level<'a> {
     priority: i32,
     wanted: usize,
     /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
-    passed: &'a HashMap<i64, Lane>,
+    passed: &'a HashMap<TaskNo, Lane>,
     lane_zero: bool,
     known: &'a Known,
     cost: &'a Cost,
@@ -317,7 +317,7 @@ impl Level<'_> {
             .collect()
     }
 
-    fn candidate(&self, task_no: i64, position: Position, lane: Lane, group: Option<String>) -> Candidate {
+    fn candidate(&self, task_no: TaskNo, position: Position, lane: Lane, group: Option<String>) -> Candidate {
         let (action_no, priority) = (self.source.action.action_no, self.priority);
         Candidate { task_no, action_no, priority, position, lane, group, turn: None }
     }

@@ -14,7 +14,7 @@ use super::candidates::{self, Candidate};
 use super::limited::sources;
 use super::marks;
 use crate::flow::actions::Action;
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, record};
@@ -34,7 +34,7 @@ pub(crate) struct LeftOut {
     /// The actions whose entries were walked.
     action_nos: Vec<i32>,
     /// With their lanes.
-    lanes: HashMap<i64, Lane>,
+    lanes: HashMap<TaskNo, Lane>,
     reasons: HashSet<Why>,
     /// When the first of the workgroups may go on.
     until: Option<Time>,
@@ -42,7 +42,7 @@ pub(crate) struct LeftOut {
     /// that follow begin behind it, and a wake-up for an entry that may not run costs the same however many there are.
     walked_to: Position,
     /// Entries that stand behind that, with their positions.
-    behind: HashMap<i64, Position>,
+    behind: HashMap<TaskNo, Position>,
 }
 
 /// How many entries one look reads at first, and at most.
@@ -52,7 +52,7 @@ const MOST: usize = 10_000;
 record! {
     /// An entry, and what might keep it back.
     struct Judged {
-        task_no: i64,
+        task_no: TaskNo,
         group: Option<String>,
         workgroup: Option<String>,
         merge_key: Option<String>,
@@ -67,7 +67,7 @@ record! {
 }
 
 /// What keeps entries back, if anything does: the same questions as the [gates](super::gates) ask, in the same order.
-static JUDGE: Statement<(&[i64], Time), Judged> = Statement::new(
+static JUDGE: Statement<(&[TaskNo], Time), Judged> = Statement::new(
     c"SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, t.name,
              EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = t.group_id AND g.paused OFFSET 0),
              (SELECT w.not_before FROM taskq.workgroup w WHERE w.name = t.workgroup AND w.not_before > $2),
@@ -97,7 +97,7 @@ impl LeftOut {
     }
 
     /// Those that are left out, with their lanes.
-    pub(super) fn entries(&self) -> &HashMap<i64, Lane> {
+    pub(super) fn entries(&self) -> &HashMap<TaskNo, Lane> {
         &self.lanes
     }
 
@@ -134,10 +134,10 @@ impl LeftOut {
                 }
                 return false;
             }
-            let met: HashMap<i64, Candidate> = next.into_iter().map(|c| (c.task_no, c)).collect();
-            let task_nos: Vec<i64> = met.keys().copied().collect();
+            let met: HashMap<TaskNo, Candidate> = next.into_iter().map(|c| (c.task_no, c)).collect();
+            let task_nos: Vec<TaskNo> = met.keys().copied().collect();
             let mut judged = 0;
-            let held_back: Vec<(i64, Why, Option<Time>)> = JUDGE
+            let held_back: Vec<(TaskNo, Why, Option<Time>)> = JUDGE
                 .map((task_nos, now), |entry| {
                     judged += 1;
                     let task_no = entry.task_no;

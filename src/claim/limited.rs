@@ -17,7 +17,7 @@ use super::left_out::LeftOut;
 use super::{Claim, Grant, MOST_MOVES, lanes, sweep, take, turns};
 use crate::flow::actions::Action;
 use crate::flow::group_settings;
-use crate::number::Lane;
+use crate::number::{Lane, TaskNo};
 use crate::pg::session::check_for_interrupts;
 use crate::store::slot::Limit;
 use crate::store::slot::full_lanes;
@@ -36,7 +36,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
     let mut allowances = Allowances::default();
     // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need not
     // be tried.
-    let mut passed: HashMap<i64, Lane> = left_out.entries().clone();
+    let mut passed: HashMap<TaskNo, Lane> = left_out.entries().clone();
     // How many entries a round looks at: more, if those before had no luck.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
@@ -161,7 +161,7 @@ fn take(
     sources: &[Source],
     allowances: &mut Allowances,
     grants: &mut Vec<Grant>,
-) -> Vec<(i64, Lane)> {
+) -> Vec<(TaskNo, Lane)> {
     if chosen.is_empty() {
         return Vec::new();
     }
@@ -172,7 +172,7 @@ fn take(
     }
     let mut taken = Vec::new();
     for seated in [false, true] {
-        let numbers: Vec<i64> =
+        let numbers: Vec<TaskNo> =
             chosen.iter().filter(|(_, r)| r.is_seated() == seated).map(|(c, _)| c.task_no).collect();
         if !numbers.is_empty() {
             taken.extend(take::these(claim, &numbers, seated));
@@ -181,9 +181,9 @@ fn take(
     if !claim.request.trial {
         wake::taken(taken.iter().map(|g| g.action_no));
     }
-    let reserved: HashMap<i64, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
+    let reserved: HashMap<TaskNo, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
     let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
-    let granted: HashSet<i64> = admitted.iter().map(|g| g.task_no).collect();
+    let granted: HashSet<TaskNo> = admitted.iter().map(|g| g.task_no).collect();
     grants.extend(admitted);
     let mut in_vain = Vec::new();
     for (candidate, reserved) in chosen {
@@ -225,7 +225,7 @@ fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], allowances: &
 fn move_into_lanes(
     claim: &mut Claim,
     sources: &mut [Source],
-    passed: &mut HashMap<i64, Lane>,
+    passed: &mut HashMap<TaskNo, Lane>,
     to_move: usize,
 ) -> bool {
     if claim.to_lanes.is_empty() {

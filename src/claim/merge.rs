@@ -14,13 +14,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Grant;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::settle::riders;
 use crate::store::merge_key::{self, MergeKey};
 use crate::wake;
 
-static LOCK_ITS_KEY: Statement<(i64, i32)> = Statement::new(
+static LOCK_ITS_KEY: Statement<(TaskNo, i32)> = Statement::new(
     c"SELECT FROM (SELECT a.name, COALESCE(t.group_id, '') AS group_id, t.merge_key
                      FROM taskq.task t, taskq.action a
                     WHERE t.task_no = $1 AND a.action_no = $2 OFFSET 0) AS t
@@ -31,13 +32,13 @@ static LOCK_ITS_KEY: Statement<(i64, i32)> = Statement::new(
 
 thread_local! {
     /// Tasks whose keys this claim has locked, with their actions, and which it has not taken so far.
-    static LOCKED_FOR: RefCell<HashMap<i64, i32>> = RefCell::default();
+    static LOCKED_FOR: RefCell<HashMap<TaskNo, i32>> = RefCell::default();
     /// Keys that somebody else had locked: the claim passes over what has them without asking again.
     static PASSED: RefCell<HashSet<(i32, i64)>> = RefCell::default();
 }
 
 /// Locks the row of the task's key for this transaction; `false` if somebody else has it locked. Waits for nobody.
-pub(super) fn has_its_key(task_no: i64, action_no: i32, key_hash: i64) -> bool {
+pub(super) fn has_its_key(task_no: TaskNo, action_no: i32, key_hash: i64) -> bool {
     if PASSED.with_borrow(|passed| passed.contains(&(action_no, key_hash))) {
         return false;
     }
@@ -77,7 +78,7 @@ pub(super) fn end() {
 
 /// Takes keys for entries that this claim has taken, all of whose keys it has locked; those that were ready with them
 /// ride along. Returns the keys that were free.
-pub(super) fn lead(wanted: &BTreeMap<MergeKey, i64>, now: Time) -> BTreeMap<MergeKey, i64> {
+pub(super) fn lead(wanted: &BTreeMap<MergeKey, TaskNo>, now: Time) -> BTreeMap<MergeKey, TaskNo> {
     let leaders = merge_key::take(wanted);
     if !leaders.is_empty() {
         riders::gather(&leaders, now);

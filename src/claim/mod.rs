@@ -30,7 +30,7 @@ use pgrx::datum::Interval;
 
 use crate::claim::left_out::LeftOut;
 use crate::flow::actions::Action;
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
@@ -52,7 +52,7 @@ pub(crate) struct Request {
 
 /// A task that a call is granted.
 pub(crate) struct Grant {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) nonce: Nonce,
     pub(crate) id: String,
     pub(crate) action: String,
@@ -92,11 +92,11 @@ struct Claim<'a> {
     found: sweep::Found,
     /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
     to_lanes: HashSet<i32>,
-    moved_into_lanes: Vec<i64>,
+    moved_into_lanes: Vec<TaskNo>,
 }
 
 /// Whether a task was given a slot of a limit.
-type HasSlot<'a> = &'a dyn Fn(i64, &Limit) -> bool;
+type HasSlot<'a> = &'a dyn Fn(TaskNo, &Limit) -> bool;
 
 /// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
 /// its way, which others should see soon.
@@ -135,7 +135,7 @@ pub(crate) fn claim(
         limited::claim(&mut claim, &open, left_out, grants);
     }
     if !request.trial {
-        let granted: Vec<(Time, i64)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
+        let granted: Vec<(Time, TaskNo)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
         lease::record(&granted, claim.base);
         marks::learn(&grants[first..]);
         merge::end();

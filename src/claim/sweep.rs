@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Claim, MOST_MOVES};
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, record};
@@ -50,7 +50,7 @@ pub(super) struct Found {
 record! {
     /// An entry further on.
     struct Ahead {
-        task_no: i64,
+        task_no: TaskNo,
         group: Option<String>,
         workgroup: Option<String>,
         merge_key: Option<String>,
@@ -77,7 +77,7 @@ static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32), Ahead> = Statement::new(
 );
 /// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
 /// still return, and those that somebody attaches a dependency to, are set aside where they are.
-static LOCK: Statement<&[i64], (i64, Position, i32, i32, i32)> = Statement::new(
+static LOCK: Statement<&[TaskNo], (TaskNo, Position, i32, i32, i32)> = Statement::new(
     c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
@@ -101,7 +101,7 @@ pub(super) fn sweep(claim: &mut Claim) {
 
 fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
     let ahead = if stretch.lane == Lane::NONE { &AHEAD } else { &AHEAD_IN_LANE };
-    let ways: HashMap<i64, Way> = ahead
+    let ways: HashMap<TaskNo, Way> = ahead
         .map((stretch.action_no, stretch.priority, stretch.lane, most as i32), |entry| {
             Some((entry.task_no, found.way(&entry, action)?))
         })
@@ -112,7 +112,7 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
         return 0;
     }
     assign_transaction_id();
-    let task_nos: Vec<i64> = ways.keys().copied().collect();
+    let task_nos: Vec<TaskNo> = ways.keys().copied().collect();
     let (mut parked, mut scheduled) = (Vec::new(), Vec::new());
     let locked = LOCK.map(task_nos, |(task_no, position, tries, failures, dependencies)| {
         let freed = Freed { task_no, tries, failures, dependencies, not_before: None };
@@ -129,8 +129,8 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
         parked::park(&parked);
         ready::hold_back(&scheduled);
     }
-    let moved: HashSet<i64> = locked.into_iter().collect();
-    let staying: Vec<(i64, i64, Option<Time>)> = ways
+    let moved: HashSet<TaskNo> = locked.into_iter().collect();
+    let staying: Vec<(TaskNo, ReasonNo, Option<Time>)> = ways
         .into_iter()
         .filter(|(task_no, _)| !moved.contains(task_no))
         .map(|(task_no, way)| match way {
@@ -145,7 +145,7 @@ fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize
 enum Way {
     Park(Reason),
     /// With the number of the reason.
-    Schedule(i64, Time),
+    Schedule(ReasonNo, Time),
 }
 
 impl Found {

@@ -16,7 +16,7 @@ use pgrx::pg_sys::ItemPointerData;
 use super::marks::{Ranges, Stretch};
 use super::{Claim, Grant, merge};
 use crate::guc;
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::row_version::is_untouched;
 use crate::pg::session::check_for_interrupts;
@@ -44,7 +44,7 @@ pub(super) fn in_order(claim: &Claim, ranges: &Ranges, room: usize, depth: usize
 }
 
 /// Takes those of the entries with these numbers that nobody else holds. `seated` if they take slots.
-pub(super) fn these(claim: &Claim, task_nos: &[i64], seated: bool) -> Vec<Grant> {
+pub(super) fn these(claim: &Claim, task_nos: &[TaskNo], seated: bool) -> Vec<Grant> {
     let mut held = Vec::new();
     look(|look| {
         look.changing(&run::BY_NUMBER, |entries| {
@@ -135,7 +135,7 @@ fn keys(stretch: &Stretch) -> [Key; 4] {
 
 /// An entry that is this call's now.
 struct Held {
-    task_no: i64,
+    task_no: TaskNo,
     action_no: i32,
     priority: i32,
     position: Position,

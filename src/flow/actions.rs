@@ -7,6 +7,7 @@ use pgrx::datum::Interval;
 
 use super::rates;
 use crate::guc;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::random_62_bits;
@@ -117,7 +118,7 @@ pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
         .min()
 }
 
-static BACKOFFS: Statement<&[i64], (i64, JsonText)> = Statement::new(
+static BACKOFFS: Statement<&[TaskNo], (TaskNo, JsonText)> = Statement::new(
     c"SELECT t.task_no, COALESCE(t.backoff, s.backoff)
         FROM taskq.task t
         JOIN taskq.action a ON a.action_no = t.action_no
@@ -127,12 +128,12 @@ static BACKOFFS: Statement<&[i64], (i64, JsonText)> = Statement::new(
 
 /// How long each of the tasks, with its number of tries, waits for its next try: as it says itself,
 /// else as its action does, else as the setting does.
-pub(crate) fn backoffs(tries: &[(i64, i32)]) -> HashMap<i64, Duration> {
+pub(crate) fn backoffs(tries: &[(TaskNo, i32)]) -> HashMap<TaskNo, Duration> {
     if tries.is_empty() {
         return HashMap::new();
     }
-    let task_nos: Vec<i64> = tries.iter().map(|(n, _)| *n).collect();
-    let own: HashMap<i64, Option<Backoff>> = BACKOFFS
+    let task_nos: Vec<TaskNo> = tries.iter().map(|(n, _)| *n).collect();
+    let own: HashMap<TaskNo, Option<Backoff>> = BACKOFFS
         .map(task_nos, |(task_no, said)| (task_no, Backoff::parse(&said.0).ok()))
         .into_iter()
         .collect();
@@ -154,7 +155,7 @@ pub(crate) struct TryLimits {
     pub(crate) max_timeouts: Option<i32>,
 }
 
-static TRY_LIMITS: Statement<&[i64], (i64, Option<i32>, Option<i32>)> = Statement::new(
+static TRY_LIMITS: Statement<&[TaskNo], (TaskNo, Option<i32>, Option<i32>)> = Statement::new(
     c"SELECT t.task_no, COALESCE(t.max_tries, s.max_tries),
              CASE s.on_timeout WHEN 'abort' THEN 1 ELSE s.max_timeouts END
         FROM taskq.task t
@@ -164,9 +165,9 @@ static TRY_LIMITS: Statement<&[i64], (i64, Option<i32>, Option<i32>)> = Statemen
 );
 
 /// What limits the tries of each of these tasks: what it says itself, else its action, else the setting.
-pub(crate) fn try_limits(task_nos: &[i64]) -> HashMap<i64, TryLimits> {
+pub(crate) fn try_limits(task_nos: &[TaskNo]) -> HashMap<TaskNo, TryLimits> {
     let max_tries = guc::max_tries();
-    let mut limits: HashMap<i64, TryLimits> =
+    let mut limits: HashMap<TaskNo, TryLimits> =
         task_nos.iter().map(|n| (*n, TryLimits { max_tries, max_timeouts: None })).collect();
     limits.extend(TRY_LIMITS.map(task_nos, |(task_no, own, max_timeouts)| {
         (task_no, TryLimits { max_tries: own.or(max_tries), max_timeouts })

@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use pgrx::datum::Interval;
 
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::workgroup;
 
-static OF_TASKS: Statement<&[i64], (i64, Option<String>)> =
+static OF_TASKS: Statement<&[TaskNo], (TaskNo, Option<String>)> =
     Statement::new(c"SELECT t.task_no, t.workgroup FROM taskq.task t WHERE t.task_no = ANY ($1)");
 
 /// A task that is being returned, its id, and for how long its workgroup is to be held back.
 pub(crate) struct Delayed<'a> {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) id: &'a str,
     pub(crate) delay: Interval,
 }
@@ -26,8 +27,8 @@ pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
     if delayed.is_empty() {
         return Ok(());
     }
-    let task_nos: Vec<i64> = delayed.iter().map(|d| d.task_no).collect();
-    let names: HashMap<i64, String> = OF_TASKS
+    let task_nos: Vec<TaskNo> = delayed.iter().map(|d| d.task_no).collect();
+    let names: HashMap<TaskNo, String> = OF_TASKS
         .map(task_nos, |(task_no, workgroup)| Some((task_no, workgroup?)))
         .into_iter()
         .flatten()

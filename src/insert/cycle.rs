@@ -7,6 +7,7 @@ use super::NewTask;
 use super::edges::{EdgeSet, Stored};
 use crate::error::{Refusal, Result};
 use crate::graph::{self, Arc};
+use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::store::numbers;
@@ -15,19 +16,19 @@ use crate::store::numbers;
 pub(super) fn check(tasks: &[NewTask], set: &EdgeSet, stored: &Stored) -> Result<()> {
     let mut arcs: Vec<Arc> = set.edges.iter().map(|e| (e.after, e.run)).collect();
     if stored.guarded() {
-        let new: HashSet<i64> = tasks.iter().map(|t| t.task_no).collect();
-        let ends: Vec<i64> = arcs.iter().map(|(_, run)| *run).filter(|run| !new.contains(run)).collect();
+        let new: HashSet<TaskNo> = tasks.iter().map(|t| t.task_no).collect();
+        let ends: Vec<TaskNo> = arcs.iter().map(|(_, run)| *run).filter(|run| !new.contains(run)).collect();
         arcs.extend(stored_arcs(&ends));
     }
     acyclic(&arcs).map_err(|path| {
-        let mut ids: HashMap<i64, String> = tasks.iter().map(|t| (t.task_no, t.id.clone())).collect();
+        let mut ids: HashMap<TaskNo, String> = tasks.iter().map(|t| (t.task_no, t.id.clone())).collect();
         ids.extend(numbers::ids(&path));
         refusal(&path, &ids)
     })
 }
 
 /// The refusal that shows a cycle, starting with the least id so that it always reads the same.
-pub(crate) fn refusal(path: &[i64], ids: &HashMap<i64, String>) -> Refusal {
+pub(crate) fn refusal(path: &[TaskNo], ids: &HashMap<TaskNo, String>) -> Refusal {
     let mut names: Vec<String> =
         path.iter().map(|n| ids.get(n).cloned().unwrap_or_else(|| n.to_string())).collect();
     if let Some((least, _)) = names.iter().enumerate().min_by_key(|(_, name)| name.as_str()) {
@@ -38,16 +39,16 @@ pub(crate) fn refusal(path: &[i64], ids: &HashMap<i64, String>) -> Refusal {
 }
 
 /// Only tasks that are blocked pass anything on: a settled one blocks nobody any more.
-static DOWNSTREAM: Statement<&[i64], (i64, i64)> = Statement::new(
+static DOWNSTREAM: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.after_no = ANY ($1)
          AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0)",
 );
 
 /// All stored arcs downstream of the given tasks. Callers hold the guard.
-pub(crate) fn stored_arcs(from: &[i64]) -> Vec<Arc> {
-    let mut seen: HashSet<i64> = from.iter().copied().collect();
-    let mut frontier: Vec<i64> = seen.iter().copied().collect();
+pub(crate) fn stored_arcs(from: &[TaskNo]) -> Vec<Arc> {
+    let mut seen: HashSet<TaskNo> = from.iter().copied().collect();
+    let mut frontier: Vec<TaskNo> = seen.iter().copied().collect();
     let mut arcs = Vec::new();
     while !frontier.is_empty() {
         check_for_interrupts();
@@ -59,7 +60,7 @@ pub(crate) fn stored_arcs(from: &[i64]) -> Vec<Arc> {
 }
 
 /// `Err` with the tasks along one of the shortest cycles through some task, each once.
-pub(crate) fn acyclic(arcs: &[Arc]) -> std::result::Result<(), Vec<i64>> {
+pub(crate) fn acyclic(arcs: &[Arc]) -> std::result::Result<(), Vec<TaskNo>> {
     // Most calls list tasks before those that run after them; numbers then are a topological order.
     if arcs.iter().all(|(after, run)| after < run) {
         return Ok(());

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::sparse;
 use crate::state::{Condition, Outcome};
@@ -19,15 +20,15 @@ use crate::store::scheduled;
 /// "`run` runs after `after`", by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
-    pub(crate) after: i64,
-    pub(crate) run: i64,
+    pub(crate) after: TaskNo,
+    pub(crate) run: TaskNo,
     pub(crate) condition: Condition,
 }
 
 /// Edges without duplicates.
 #[derive(Default)]
 pub(crate) struct EdgeSet {
-    conditions: HashMap<(i64, i64), Condition>,
+    conditions: HashMap<(TaskNo, TaskNo), Condition>,
     pub(crate) edges: Vec<Edge>,
 }
 
@@ -47,9 +48,9 @@ impl EdgeSet {
 
 /// What a call knows of the stored tasks that it refers to.
 pub(crate) struct Stored {
-    pub(super) numbers: HashMap<String, i64>,
-    pub(super) live: HashMap<i64, Live>,
-    pub(super) outcomes: HashMap<i64, Outcome>,
+    pub(super) numbers: HashMap<String, TaskNo>,
+    pub(super) live: HashMap<TaskNo, Live>,
+    pub(super) outcomes: HashMap<TaskNo, Outcome>,
     /// Ids that the call's dependencies name, as opposed to ids it replaces.
     referred: HashSet<String>,
     guarded: bool,
@@ -142,7 +143,7 @@ impl Stored {
     }
 
     /// The number of a stored task that a dependency names; `None` if it is gone.
-    fn find(&self, id: &str) -> Option<i64> {
+    fn find(&self, id: &str) -> Option<TaskNo> {
         let number = *self.numbers.get(id).filter(|_| self.referred.contains(id))?;
         (self.live.contains_key(&number) || self.outcomes.contains_key(&number)).then_some(number)
     }
@@ -153,7 +154,7 @@ impl Stored {
     }
 
     /// Forgets a task that this call has removed.
-    pub(crate) fn forget(&mut self, id: &str) -> Option<(i64, Option<Live>)> {
+    pub(crate) fn forget(&mut self, id: &str) -> Option<(TaskNo, Option<Live>)> {
         let number = self.numbers.remove(id)?;
         self.outcomes.remove(&number);
         Some((number, self.live.remove(&number)))
@@ -162,7 +163,7 @@ impl Stored {
 
 /// The call's dependencies as edges, each once.
 pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bool) -> Result<EdgeSet> {
-    let inside: HashMap<&str, i64> = tasks.iter().map(|t| (t.id.as_str(), t.task_no)).collect();
+    let inside: HashMap<&str, TaskNo> = tasks.iter().map(|t| (t.id.as_str(), t.task_no)).collect();
     let mut set = EdgeSet::default();
     for task in tasks {
         let waits = task.spec.depends_on.iter().map(|r| (r, true));
@@ -196,7 +197,7 @@ pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bo
 }
 
 /// Refuses a dependency of a stored task that has started or is settled.
-pub(crate) fn may_wait(id: &str, task_no: i64, live: &HashMap<i64, Live>) -> Result<()> {
+pub(crate) fn may_wait(id: &str, task_no: TaskNo, live: &HashMap<TaskNo, Live>) -> Result<()> {
     let state = match live.get(&task_no) {
         Some(row) if row.in_progress() => "in progress",
         Some(_) => return Ok(()),
@@ -231,8 +232,8 @@ pub(crate) fn store(set: &EdgeSet) {
 
 /// Makes stored tasks wait for the new tasks that point at them.
 pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Stored) {
-    let new: HashSet<i64> = tasks.iter().map(|t| t.task_no).collect();
-    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
+    let new: HashSet<TaskNo> = tasks.iter().map(|t| t.task_no).collect();
+    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     for edge in &set.edges {
         if !new.contains(&edge.run) {
             let wait = waits.entry(edge.run).or_default();
@@ -256,11 +257,11 @@ pub(crate) struct Waits {
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
 /// change. A task that was ready or scheduled and gets an unsettled one moves to `blocked`.
-pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>) {
-    let mut raised: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
-    let mut recounted_run: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
-    let mut recounted_scheduled: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
-    let mut recounted_parked: BTreeMap<Waits, Vec<i64>> = BTreeMap::new();
+pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, Live>) {
+    let mut raised: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
+    let mut recounted_run: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
+    let mut recounted_scheduled: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
+    let mut recounted_parked: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     let mut moved: Vec<(&Live, Waits)> = Vec::new();
     for (task_no, wait) in waits {
         let Some(row) = live.get(task_no) else { continue };
@@ -303,7 +304,7 @@ pub(crate) fn add_waits(waits: &BTreeMap<i64, Waits>, live: &HashMap<i64, Live>)
 }
 
 /// Inserts counters of tasks that have none: new ones, whose action is known, or such as come back.
-pub(crate) fn block_new(rows: &[(i64, Option<i32>, Waits)]) {
+pub(crate) fn block_new(rows: &[(TaskNo, Option<i32>, Waits)]) {
     if rows.is_empty() {
         return;
     }

@@ -21,6 +21,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::clock;
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, Unique};
@@ -65,7 +66,7 @@ pub(crate) fn parse_if_missing(if_missing: Option<&str>) -> Result<bool> {
 
 /// A task that this call inserts.
 pub(crate) struct NewTask {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) action_no: i32,
     /// Whether its action is set to `notify`.
     pub(crate) notify: bool,
@@ -337,6 +338,6 @@ fn outside_ids(tasks: &[NewTask]) -> Vec<String> {
 }
 
 /// Locks live rows for a change; a thin name for the other verbs.
-pub(crate) fn lock_for_change(task_nos: &[i64]) -> HashMap<i64, live::Live> {
+pub(crate) fn lock_for_change(task_nos: &[TaskNo]) -> HashMap<TaskNo, live::Live> {
     live::lock(task_nos, Firmness::Change)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::flow::group_settings;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::sparse;
 use crate::settle::{Ending, settle};
@@ -18,7 +19,7 @@ use crate::{store::numbers, wake};
 #[derive(Clone, Copy, Default)]
 struct Standing {
     waits: Waits,
-    lost: Option<(i64, Condition)>,
+    lost: Option<(TaskNo, Condition)>,
 }
 
 /// Puts each of the new tasks where it belongs, then settles those that are settled from the start: lost
@@ -73,13 +74,13 @@ fn ending(freed: Freed, outcome: Outcome, waits: Waits, status: Option<String>) 
     }
 }
 
-fn lost_status(after: i64, condition: Condition) -> String {
+fn lost_status(after: TaskNo, condition: Condition) -> String {
     condition.lost_status(numbers::ids(&[after]).get(&after).map_or("", String::as_str))
 }
 
 /// Sums up the dependencies of each new task.
-fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<i64, Standing> {
-    let mut standings: HashMap<i64, Standing> = HashMap::new();
+fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<TaskNo, Standing> {
+    let mut standings: HashMap<TaskNo, Standing> = HashMap::new();
     for edge in &set.edges {
         let standing = standings.entry(edge.run).or_default();
         standing.waits.all += 1;

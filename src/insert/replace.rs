@@ -3,6 +3,7 @@
 
 use crate::error::{Refusal, Result};
 use crate::insert::Stored;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
@@ -24,7 +25,7 @@ const EPITAPH_SECONDS: f64 = 3600.0;
 /// Removes the tasks with these ids, whose rows, live or settled, the call has locked for a change with the others it
 /// names: whoever is adding an edge to one of them that has settled holds that row.
 pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result<()> {
-    let old: Vec<(String, i64, Option<Live>)> = ids
+    let old: Vec<(String, TaskNo, Option<Live>)> = ids
         .iter()
         .filter_map(|id| stored.forget(id).map(|(number, live)| ((*id).to_owned(), number, live)))
         .collect();
@@ -38,7 +39,7 @@ pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 
-fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
+fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
     if old.is_empty() {
         return Ok(());
     }
@@ -53,7 +54,7 @@ fn remove(old: Vec<(String, i64, Option<Live>)>, now: Time) -> Result<()> {
         .map(|live| Ending::abort(live, Cause::Replaced, Some("replaced".to_owned())))
         .collect();
     settle(endings, now);
-    let task_nos: Vec<i64> = old.iter().map(|(_, number, _)| *number).collect();
+    let task_nos: Vec<TaskNo> = old.iter().map(|(_, number, _)| *number).collect();
     live::lock_edges_of(&task_nos);
     dependency::REMOVE_AFTER.execute(task_nos.as_slice());
     dependency::REMOVE_RUN.execute(task_nos.as_slice());

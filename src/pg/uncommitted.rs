@@ -26,7 +26,7 @@ impl Table {
     /// a reader's on the table, and waits for nobody.
     pub(crate) fn each<const N: usize>(
         &self,
-        keys: &[i64],
+        keys: impl Iterator<Item = i64>,
         columns: [usize; N],
         mut see: impl FnMut(i64, [i32; N], bool),
     ) {
@@ -49,7 +49,7 @@ impl Table {
             let mut nulls = vec![true; self.width];
             // Most of the time there is nothing at all.
             let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-            for key in keys.iter().filter(|_| blocks > 0) {
+            for key in keys.filter(|_| blocks > 0) {
                 let mut dirty = pg_sys::SnapshotData {
                     snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
                     ..Default::default()
@@ -76,7 +76,7 @@ impl Table {
                         nulls.as_mut_ptr(),
                     );
                     let value = |n: usize| i32::from_datum(values[n - 1], nulls[n - 1]).unwrap_or_default();
-                    see(*key, columns.map(value), doomed);
+                    see(key, columns.map(value), doomed);
                 }
                 pg_sys::systable_endscan(scan);
             }

@@ -7,6 +7,7 @@ use pgrx::datum::Interval;
 use super::{Codes, Entry, Return, take};
 use crate::error::Result;
 use crate::insert::{OnConflict, Options, insert, lock_for_change};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::settle::{Ending, deltas, propagate_deltas, store_all};
@@ -46,7 +47,7 @@ impl Children {
     }
 }
 
-static DEPENDENTS: Statement<&[i64], (i64, i64, i8)> = Statement::new(
+static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
 );
 
@@ -125,15 +126,16 @@ fn end<'a>(
 }
 
 /// The blocked dependents of each of the tasks, locked, with their conditions.
-fn blocked_dependents(parents: impl Iterator<Item = i64>) -> HashMap<i64, BTreeMap<i64, Condition>> {
-    let parents: Vec<i64> = parents.collect();
+fn blocked_dependents(parents: impl Iterator<Item = TaskNo>) -> HashMap<TaskNo, BTreeMap<TaskNo, Condition>> {
+    let parents: Vec<TaskNo> = parents.collect();
     if parents.is_empty() {
         return HashMap::new();
     }
-    let edges: Vec<(i64, i64, Condition)> = DEPENDENTS
+    let edges: Vec<(TaskNo, TaskNo, Condition)> = DEPENDENTS
         .map(parents, |(after_no, run_no, condition)| (after_no, run_no, Condition::from_stored(condition)));
-    let rows: HashMap<i64, Live> = lock_for_change(&edges.iter().map(|(_, run, _)| *run).collect::<Vec<_>>());
-    let mut dependents: HashMap<i64, BTreeMap<i64, Condition>> = HashMap::new();
+    let rows: HashMap<TaskNo, Live> =
+        lock_for_change(&edges.iter().map(|(_, run, _)| *run).collect::<Vec<_>>());
+    let mut dependents: HashMap<TaskNo, BTreeMap<TaskNo, Condition>> = HashMap::new();
     for (after, run, condition) in edges {
         if rows.get(&run).is_some_and(|row| matches!(row.place, Place::Blocked { .. })) {
             dependents.entry(after).or_default().insert(run, condition);
@@ -144,7 +146,11 @@ fn blocked_dependents(parents: impl Iterator<Item = i64>) -> HashMap<i64, BTreeM
 
 /// Adds edges from a child to the dependents of its parent. Who needs the parent to complete needs the
 /// child to complete; who only needs it to be over, or to fail, needs the child to be over.
-fn wait_for_child(child: &mut TaskSpec, dependents: &BTreeMap<i64, Condition>, ids: &HashMap<i64, String>) {
+fn wait_for_child(
+    child: &mut TaskSpec,
+    dependents: &BTreeMap<TaskNo, Condition>,
+    ids: &HashMap<TaskNo, String>,
+) {
     for (task_no, condition) in dependents {
         let Some(id) = ids.get(task_no) else { continue };
         if child.to_signal_after.iter().any(|r| r.id == *id) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{Codes, Entry, Return, take};
 use crate::flow::actions::{backoffs, try_limits};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::settle::{Ending, settle};
@@ -15,7 +16,7 @@ use crate::store::{attempts, merge_key};
 use crate::token::Token;
 
 /// Those of the tasks whose next try waits for the back-off, with their number of tries.
-fn waiting(giving: &[(usize, Token)], returns: &[Entry], gone: &HashMap<i64, Live>) -> Vec<(i64, i32)> {
+fn waiting(giving: &[(usize, Token)], returns: &[Entry], gone: &HashMap<TaskNo, Live>) -> Vec<(TaskNo, i32)> {
     giving
         .iter()
         .filter(|(i, _)| matches!(returns[*i].2, Return::GiveBack { retry_after: None, .. }))
@@ -33,7 +34,7 @@ pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time,
     // New positions are taken below: the transaction needs its id before.
     assign_transaction_id();
     let gone = take(giving);
-    let task_nos: Vec<i64> = gone.keys().copied().collect();
+    let task_nos: Vec<TaskNo> = gone.keys().copied().collect();
     let limits = try_limits(&task_nos);
     let backoffs = backoffs(&waiting(giving, returns, &gone));
     let (mut endings, mut ready, mut later, mut reports) = (vec![], vec![], vec![], vec![]);
@@ -76,7 +77,7 @@ pub(super) fn give_back(giving: &[(usize, Token)], returns: &[Entry], now: Time,
         }
     }
     if !reports.is_empty() {
-        let (task_nos, statuses): (Vec<i64>, Vec<String>) = reports.into_iter().unzip();
+        let (task_nos, statuses): (Vec<TaskNo>, Vec<String>) = reports.into_iter().unzip();
         progress::SET_STATUS.execute((task_nos, statuses));
     }
     ready::make_ready(&ready);

@@ -19,6 +19,7 @@ use tokens::{is_foreign, valid};
 use crate::clock;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
 use crate::insert::unique;
+use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, check_interval};
@@ -187,7 +188,7 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
 }
 
 /// Removes the rows of performances that end now.
-fn take(tokens: &[(usize, Token)]) -> HashMap<i64, Live> {
+fn take(tokens: &[(usize, Token)]) -> HashMap<TaskNo, Live> {
     let rows = run::remove(tokens.iter().map(|(_, token)| token.pair()).collect());
     lease::leave_removed(&rows);
     slot::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::cron::{Calendar, iso, iso_exactly};
 use crate::error::{Refusal, Result};
 use crate::insert::{OnConflict, Options, insert};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, within_lock_timeout};
@@ -178,7 +179,7 @@ enum Started {
 }
 
 /// Settled tasks among these that nobody is removing or retrying.
-static ENDED: Statement<&[i64], i64> = Statement::new(
+static ENDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
 );
 
@@ -190,18 +191,18 @@ fn all_free(specs: &[TaskSpec]) -> bool {
         .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
         .map(|reference| reference.id.as_str())
         .collect();
-    let numbers: BTreeSet<i64> = numbers::by_id(&ids).into_values().collect();
+    let numbers: BTreeSet<TaskNo> = numbers::by_id(&ids).into_values().collect();
     if numbers.is_empty() {
         return true;
     }
-    let all: Vec<i64> = numbers.into_iter().collect();
-    let ended: HashSet<i64> = ENDED.query(all.as_slice()).into_iter().collect();
+    let all: Vec<TaskNo> = numbers.into_iter().collect();
+    let ended: HashSet<TaskNo> = ENDED.query(all.as_slice()).into_iter().collect();
     all.iter().filter(|n| !ended.contains(n)).all(|n| is_free(*n))
 }
 
 /// Whether the live row of a task could be locked without waiting for anybody. If the task is ready, others pass over it
 /// until this transaction ends, and hear of that.
-fn is_free(task_no: i64) -> bool {
+fn is_free(task_no: TaskNo) -> bool {
     // Who finds its counter locked by us leaves the last look at its signals to us.
     touched::look_again(&[task_no], Touch::Locked);
     let (free, ready): (i32, Option<i32>) = FREE.first(task_no).unwrap_or_default();
@@ -212,7 +213,7 @@ fn is_free(task_no: i64) -> bool {
 }
 
 /// Rows of the previous run that nobody else has locked.
-static FREE: Statement<i64, (i32, Option<i32>)> = Statement::new(
+static FREE: Statement<TaskNo, (i32, Option<i32>)> = Statement::new(
     c"WITH r AS MATERIALIZED (SELECT r.action_no, r.grantable FROM taskq.run r
                                WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
            b AS MATERIALIZED (SELECT FROM taskq.blocked b WHERE b.task_no = $1 FOR UPDATE SKIP LOCKED),

@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 use super::fold::{self, Counted};
 use super::unsent;
 use crate::clock;
+use crate::number::TaskNo;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
 use crate::store::touched::{self, Touch};
@@ -132,18 +133,18 @@ struct Steps {
     counted_all: bool,
     /// Counters of which none may be in the hands of somebody who commits, or which must be ours only. Asked for
     /// before anything else, so that who waits for others is in their way for an instant only.
-    left_to_others: Vec<i64>,
-    ours: Vec<i64>,
+    left_to_others: Vec<TaskNo>,
+    ours: Vec<TaskNo>,
 }
 
 impl Steps {
-    fn next(&mut self, signs: &mut Signs, touched: &BTreeMap<i64, Touch>) -> Step {
+    fn next(&mut self, signs: &mut Signs, touched: &BTreeMap<TaskNo, Touch>) -> Step {
         let wanted = signs.no_holder_commits(&self.left_to_others) && signs.only(&self.ours);
         if !wanted || !signs.take(touched) {
             return Step::Wait;
         }
         self.left_to_others.clear();
-        let touched: Vec<i64> = touched.keys().copied().collect();
+        let touched: Vec<TaskNo> = touched.keys().copied().collect();
         let found = unsent::look(&touched);
         if !self.tidied && !found.piled_up.is_empty() {
             // Nothing hangs on these but the length of the next look.
@@ -162,7 +163,7 @@ impl Steps {
             return Step::Changed;
         }
         if locked.len() < found.all_sent.len() && !left_to_others {
-            let ours: BTreeSet<i64> = locked.into_iter().collect();
+            let ours: BTreeSet<TaskNo> = locked.into_iter().collect();
             self.left_to_others = found.all_sent.into_iter().filter(|n| !ours.contains(n)).collect();
             return Step::Wait;
         }
@@ -181,7 +182,7 @@ impl Steps {
     }
 
     /// Counts what there is, without signs, since it may take a while. What is locked now needs another sign anyway.
-    fn count(&mut self, task_nos: &[i64], signs: &mut Signs) -> Step {
+    fn count(&mut self, task_nos: &[TaskNo], signs: &mut Signs) -> Step {
         signs.give_up();
         self.counted_all = !fold::try_lock_and_count(task_nos, clock::now()).changed;
         if self.counted_all { Step::Again } else { Step::Changed }
@@ -195,7 +196,7 @@ const MOST_SIGNS: usize = 256;
 /// What stands for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sign {
-    Counter(i64),
+    Counter(TaskNo),
     /// Any counters, of a transaction that has touched very many.
     Many,
 }
@@ -231,7 +232,7 @@ struct Signs {
 
 impl Signs {
     /// Takes the signs of these counters; whether all were to be had.
-    fn take(&mut self, touched: &BTreeMap<i64, Touch>) -> bool {
+    fn take(&mut self, touched: &BTreeMap<TaskNo, Touch>) -> bool {
         self.many = touched.len() > MOST_SIGNS;
         if self.many {
             let most = touched.values().max();
@@ -241,7 +242,7 @@ impl Signs {
     }
 
     /// Whether nobody who has one of these counters locked is past his look.
-    fn no_holder_commits(&self, task_nos: &[i64]) -> bool {
+    fn no_holder_commits(&self, task_nos: &[TaskNo]) -> bool {
         if task_nos.is_empty() {
             return true;
         }
@@ -249,7 +250,7 @@ impl Signs {
     }
 
     /// Has these of the counters to itself; whether that can be.
-    fn only(&mut self, task_nos: &[i64]) -> bool {
+    fn only(&mut self, task_nos: &[TaskNo]) -> bool {
         if task_nos.is_empty() {
             return true;
         }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::signal::{Delta, Deltas, apply};
 use super::{propagate, store, unsent};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -13,7 +14,7 @@ use crate::store::touched::{self, Touch};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.
-static NEXT: Statement<(i64, i32), i64> = Statement::new(
+static NEXT: Statement<(TaskNo, i32), TaskNo> = Statement::new(
     c"WITH RECURSIVE waiting AS (
         (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
         UNION ALL
@@ -21,16 +22,16 @@ static NEXT: Statement<(i64, i32), i64> = Statement::new(
           FROM waiting AS w WHERE w.run_no IS NOT NULL)
       SELECT w.run_no FROM waiting AS w WHERE w.run_no IS NOT NULL LIMIT $2",
 );
-static OF: Statement<&[i64], i64> = Statement::new(
+static OF: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.signal s WHERE s.run_no = u.task_no OFFSET 0)",
 );
-static LOCK: Statement<&[i64], i64> =
+static LOCK: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
 
 thread_local! {
     /// Up to which task [`some`] has come. Those whose counters are locked for long must not keep it from the others.
-    static AT: Cell<i64> = const { Cell::new(0) };
+    static AT: Cell<TaskNo> = const { Cell::new(TaskNo::NONE) };
 }
 
 /// How many tasks a call looks at, in steps, for one whose counter is free.
@@ -47,12 +48,16 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
         let from = AT.get();
         let waiting = next(from, limit);
         looked_at += waiting.len();
-        AT.set(if waiting.len() < limit as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
+        AT.set(if waiting.len() < limit as usize {
+            TaskNo::NONE
+        } else {
+            waiting.last().copied().unwrap_or(TaskNo::NONE)
+        });
         if fold(waiting, now) {
             return true;
         }
         // Once round, or enough.
-        if AT.get() == 0 && from == 0 || looked_at >= MOST_LOOKED_AT {
+        if AT.get() == TaskNo::NONE && from == TaskNo::NONE || looked_at >= MOST_LOOKED_AT {
             return false;
         }
     }
@@ -61,11 +66,11 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
 /// Folds the deferred signals of about `limit` tasks, passing over those whose counters are locked; returns whether it
 /// changed anything. If not, nothing is left to be folded.
 pub(crate) fn first(limit: i32, now: Time) -> bool {
-    let mut from = 0;
+    let mut from = TaskNo::NONE;
     loop {
         let waiting = next(from, limit);
         let all = waiting.len() < limit as usize;
-        from = waiting.last().copied().unwrap_or(0);
+        from = waiting.last().copied().unwrap_or(TaskNo::NONE);
         check_for_interrupts();
         if fold(waiting, now) {
             return true;
@@ -81,13 +86,17 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
 pub(crate) fn due(limit: usize, now: Time) -> bool {
     let from = AT.get();
     let waiting = next(from, FEW);
-    AT.set(if waiting.len() < FEW as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
+    AT.set(if waiting.len() < FEW as usize {
+        TaskNo::NONE
+    } else {
+        waiting.last().copied().unwrap_or(TaskNo::NONE)
+    });
     let mut due = unsent::look(&waiting).all_sent;
     due.truncate(limit);
     fold(due, now)
 }
 
-static OF_ACTIONS: Statement<(&[i64], &[i32]), i64> = Statement::new(
+static OF_ACTIONS: Statement<(&[TaskNo], &[i32]), TaskNo> = Statement::new(
     c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.action_no = ANY ($2)",
 );
 
@@ -96,37 +105,41 @@ static OF_ACTIONS: Statement<(&[i64], &[i32]), i64> = Statement::new(
 pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
     let from = AT.get();
     let waiting = next(from, FEW);
-    AT.set(if waiting.len() < FEW as usize { 0 } else { waiting.last().copied().unwrap_or(0) });
-    let waiting: Vec<i64> = OF_ACTIONS.query((waiting, action_nos));
+    AT.set(if waiting.len() < FEW as usize {
+        TaskNo::NONE
+    } else {
+        waiting.last().copied().unwrap_or(TaskNo::NONE)
+    });
+    let waiting: Vec<TaskNo> = OF_ACTIONS.query((waiting, action_nos));
     let mut due = unsent::look(&waiting).all_sent;
     due.truncate(limit);
     fold(due, now)
 }
 
-fn next(from: i64, limit: i32) -> Vec<i64> {
+fn next(from: TaskNo, limit: i32) -> Vec<TaskNo> {
     NEXT.query((from, limit))
 }
 
 /// Folds the deferred signals of these tasks; returns whether it changed anything.
-pub(crate) fn of(task_nos: &[i64], now: Time) -> bool {
-    let waiting: Vec<i64> = OF.query(task_nos);
+pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
+    let waiting: Vec<TaskNo> = OF.query(task_nos);
     fold(waiting, now)
 }
 
 /// Removes the signals of tasks that do not wait and are about to begin anew: what is due to them is worked out
 /// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
 /// they wait for, and so waited for whoever was sending one.
-pub(crate) fn forget(task_nos: &[i64]) {
+pub(crate) fn forget(task_nos: &[TaskNo]) {
     signal::FORGET.execute(task_nos);
 }
 
-fn fold(waiting: Vec<i64>, now: Time) -> bool {
+fn fold(waiting: Vec<TaskNo>, now: Time) -> bool {
     if waiting.is_empty() {
         return false;
     }
     let Counted { locked, changed } = try_lock_and_count(&waiting, now);
-    let locked: HashSet<i64> = locked.into_iter().collect();
-    let others: Vec<i64> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
+    let locked: HashSet<TaskNo> = locked.into_iter().collect();
+    let others: Vec<TaskNo> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
     let swept = !others.is_empty() && signal::SWEEP.execute(others) > 0;
     changed || swept
 }
@@ -134,15 +147,15 @@ fn fold(waiting: Vec<i64>, now: Time) -> bool {
 /// What came of an attempt to count.
 pub(super) struct Counted {
     /// The tasks whose counters were free, and are locked now, or were ours already.
-    pub(super) locked: Vec<i64>,
+    pub(super) locked: Vec<TaskNo>,
     pub(super) changed: bool,
 }
 
 /// Locks those of the counters that nobody else has, and counts the signals that are there for them.
-pub(super) fn try_lock_and_count(task_nos: &[i64], now: Time) -> Counted {
+pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
     // and those committed before the lock was had are seen.
-    let locked: Vec<i64> = LOCK.query(task_nos);
+    let locked: Vec<TaskNo> = LOCK.query(task_nos);
     if locked.is_empty() {
         return Counted { locked, changed: false };
     }

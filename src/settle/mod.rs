@@ -17,6 +17,7 @@ pub(crate) use cancel::cancel_locked;
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
 pub(crate) use store::store;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::state::Outcome;
@@ -28,7 +29,7 @@ pub(crate) fn settle(endings: Vec<Ending>, now: Time) {
 }
 
 /// Stores the endings, and those of the tasks that rode on them; returns the news for the dependents.
-pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(i64, Outcome)> {
+pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)> {
     store(endings, now);
     let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();
     let riders = if holders.is_empty() { Vec::new() } else { riders::settled(&holders) };
@@ -38,7 +39,7 @@ pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(i64, Outcome)> {
 
 /// Signals the dependents of tasks whose endings are stored, and settles what that ends in turn: tasks
 /// with a lost dependency abort, spontaneous tasks with nothing left to wait for complete.
-pub(crate) fn propagate(news: Vec<(i64, Outcome)>, now: Time) {
+pub(crate) fn propagate(news: Vec<(TaskNo, Outcome)>, now: Time) {
     if !news.is_empty() {
         propagate_deltas(signal::deltas(&news), now);
     }
@@ -50,7 +51,7 @@ pub(crate) fn propagate_deltas(mut deltas: Deltas, now: Time) {
         check_for_interrupts();
         let endings = apply(deltas, now);
         store(&endings, now);
-        let news: Vec<(i64, Outcome)> = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
+        let news: Vec<(TaskNo, Outcome)> = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
         deltas = if news.is_empty() { Deltas::new() } else { signal::deltas(&news) };
     }
 }

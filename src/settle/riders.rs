@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Ending, settle};
 use crate::flow::actions::try_limits;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::state::{Cause, Outcome};
@@ -16,9 +17,9 @@ use crate::store::run::changes;
 
 /// Lets everything that is ready with these keys ride on the tasks that were just granted; the token of a late actor is
 /// void from then on. What somebody is changing just now is not waited for, and runs later.
-pub(crate) fn gather(leaders: &BTreeMap<MergeKey, i64>, now: Time) {
+pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     assign_transaction_id();
-    let holders: Vec<i64> = leaders.values().copied().collect();
+    let holders: Vec<TaskNo> = leaders.values().copied().collect();
     let (actions, groups, keys) = MergeKey::columns(leaders.keys());
     let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice());
     let riders: Vec<Parked> = changes::TAKE_RIDERS.map(columns(), |(leader, position, freed)| Parked {
@@ -32,7 +33,7 @@ pub(crate) fn gather(leaders: &BTreeMap<MergeKey, i64>, now: Time) {
 
 /// Parks riders under their leaders. One whose tries are used up has none left to share, and is aborted.
 pub(crate) fn park(riders: Vec<Parked>, now: Time) {
-    let tried: Vec<i64> = riders.iter().filter(|r| r.freed.tries > 0).map(|r| r.freed.task_no).collect();
+    let tried: Vec<TaskNo> = riders.iter().filter(|r| r.freed.tries > 0).map(|r| r.freed.task_no).collect();
     let limits = if tried.is_empty() { HashMap::new() } else { try_limits(&tried) };
     let (exhausted, riders): (Vec<Parked>, Vec<Parked>) = riders.into_iter().partition(|rider| {
         let most = limits.get(&rider.freed.task_no).and_then(|limit| limit.max_tries);
@@ -64,7 +65,7 @@ fn used_up(freed: &Freed) -> Ending {
 
 /// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.
 pub(crate) fn settled(holders: &[Ending]) -> Vec<Ending> {
-    let task_nos: Vec<i64> = holders.iter().map(|e| e.task_no).collect();
+    let task_nos: Vec<TaskNo> = holders.iter().map(|e| e.task_no).collect();
     merge_key::release(&task_nos);
     let mut endings = Vec::new();
     let mut aside = aside::riders(&task_nos);

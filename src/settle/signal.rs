@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Ending;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome, Signal};
@@ -33,12 +34,12 @@ pub(crate) struct Delta {
 }
 
 /// Deltas by task number, in the order in which counters are locked.
-pub(crate) type Deltas = BTreeMap<i64, Delta>;
+pub(crate) type Deltas = BTreeMap<TaskNo, Delta>;
 
 /// What the news means for the tasks that wait for it.
-pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
-    let outcomes: HashMap<i64, Outcome> = news.iter().copied().collect();
-    let task_nos: Vec<i64> = news.iter().map(|(task_no, _)| *task_no).collect();
+pub(crate) fn deltas(news: &[(TaskNo, Outcome)]) -> Deltas {
+    let outcomes: HashMap<TaskNo, Outcome> = news.iter().copied().collect();
+    let task_nos: Vec<TaskNo> = news.iter().map(|(task_no, _)| *task_no).collect();
     let mut edges = dependency::waiting_for(&task_nos);
     edges.sort_unstable_by_key(|(after, run, _)| (*run, *after));
 
@@ -60,7 +61,7 @@ pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
             }
         }
     }
-    let mut causes: Vec<i64> = lost.iter().map(|(_, after, _)| *after).collect();
+    let mut causes: Vec<TaskNo> = lost.iter().map(|(_, after, _)| *after).collect();
     causes.dedup();
     let ids = numbers::ids(&causes);
     for (run, after, condition) in lost {
@@ -71,7 +72,7 @@ pub(crate) fn deltas(news: &[(i64, Outcome)]) -> Deltas {
 }
 
 /// Which of the tasks have a counter.
-static STILL_BLOCKED: Statement<&[i64], i64> =
+static STILL_BLOCKED: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
 
 /// Counts what can be counted now, defers the rest, and returns the tasks that end by it.
@@ -105,11 +106,11 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
 
 /// Appends the signals of tasks whose counters somebody else holds. A task that has no counter any more
 /// (it was cancelled, or aborted by an earlier signal) needs none.
-fn defer(deltas: &Deltas, not_had: &[i64]) {
+fn defer(deltas: &Deltas, not_had: &[TaskNo]) {
     if not_had.is_empty() {
         return;
     }
-    let busy: Vec<i64> = STILL_BLOCKED.query(not_had);
+    let busy: Vec<TaskNo> = STILL_BLOCKED.query(not_had);
     if busy.is_empty() {
         return;
     }

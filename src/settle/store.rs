@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use pgrx::datum::Interval;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Key, Look, look};
@@ -83,11 +84,11 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     let now = ends::settling(now);
     let tasks = write(endings, now);
     let each = || endings.iter().zip(&tasks);
-    let grouped: Vec<(i64, Outcome)> =
+    let grouped: Vec<(TaskNo, Outcome)> =
         each().filter(|(_, task)| task.grouped).map(|(e, _)| (e.task_no, e.outcome)).collect();
     ends::out_of_time(|| endings.iter().map(|e| e.task_no).collect());
     tally::settled(&grouped, now);
-    let done: Vec<i64> = endings
+    let done: Vec<TaskNo> = endings
         .iter()
         .filter(|e| e.tries > 0 && e.outcome == Outcome::Completed)
         .map(|e| e.task_no)
@@ -105,7 +106,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     }
 }
 
-static NOTIFY: Statement<(&[i64], &str)> = Statement::new(
+static NOTIFY: Statement<(&[TaskNo], &str)> = Statement::new(
     c"SELECT pg_catalog.pg_notify(taskq.task_channel(t.id),
                                   pg_catalog.json_build_object('task_id', t.id, 'status_code', $2)::text)
              IS NULL
@@ -113,7 +114,7 @@ static NOTIFY: Statement<(&[i64], &str)> = Statement::new(
 );
 
 /// Sends the notifications of those of the tasks that were inserted with `post_result`.
-pub(crate) fn notify(task_nos: &[i64], outcome: Outcome) {
+pub(crate) fn notify(task_nos: &[TaskNo], outcome: Outcome) {
     if !task_nos.is_empty() {
         NOTIFY.execute((task_nos, outcome.name()));
     }

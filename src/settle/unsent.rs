@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::number::TaskNo;
 use crate::pg::uncommitted::Table;
 
 /// With the columns `run_no`, `satisfied`, `failed`, `lost`, `lost_status`.
@@ -17,9 +18,9 @@ const PILE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Those for which nothing is unsent, or somebody has sent an abort: to be counted as soon as possible.
-    pub(super) all_sent: Vec<i64>,
+    pub(super) all_sent: Vec<TaskNo>,
     /// Those for which there are so many rows that they are worth counting before.
-    pub(super) piled_up: Vec<i64>,
+    pub(super) piled_up: Vec<TaskNo>,
 }
 
 /// The signals of one task.
@@ -35,11 +36,11 @@ struct Sent {
 /// Never takes something for unsent that was sent before the look began. Signals are read before counters: one that is
 /// counted in between is taken off twice. Of a counter that somebody is changing the lower version is taken; a signal
 /// that he is removing is in the count of his version.
-pub(super) fn look(task_nos: &[i64]) -> Found {
-    let mut sent: HashMap<i64, Sent> = HashMap::new();
-    SIGNAL.each(task_nos, [2, 4], |task_no, [satisfied, lost], doomed| {
+pub(super) fn look(task_nos: &[TaskNo]) -> Found {
+    let mut sent: HashMap<TaskNo, Sent> = HashMap::new();
+    SIGNAL.each(task_nos.iter().map(|n| n.0), [2, 4], |task_no, [satisfied, lost], doomed| {
         if !doomed {
-            let sent = sent.entry(task_no).or_default();
+            let sent = sent.entry(TaskNo(task_no)).or_default();
             sent.rows += 1;
             sent.signals += i64::from(satisfied) + i64::from(lost);
             sent.lost |= lost > 0;
@@ -50,11 +51,11 @@ pub(super) fn look(task_nos: &[i64]) -> Found {
         // A counter in the table has something left to count.
         return found;
     }
-    let mut waiting: Vec<i64> = sent.keys().copied().collect();
+    let mut waiting: Vec<TaskNo> = sent.keys().copied().collect();
     waiting.sort_unstable();
-    let mut remaining: HashMap<i64, i64> = HashMap::new();
-    BLOCKED.each(&waiting, [2], |task_no, [left], _| {
-        let lowest = remaining.entry(task_no).or_insert(i64::MAX);
+    let mut remaining: HashMap<TaskNo, i64> = HashMap::new();
+    BLOCKED.each(waiting.iter().map(|n| n.0), [2], |task_no, [left], _| {
+        let lowest = remaining.entry(TaskNo(task_no)).or_insert(i64::MAX);
         *lowest = i64::from(left).min(*lowest);
     });
     // A task without a counter does not wait any more.

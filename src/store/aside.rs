@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::ready;
 use crate::clock;
+use crate::number::{ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
@@ -29,33 +30,33 @@ use crate::store::merge_key::MergeKey;
 use crate::store::ready::Freed;
 use crate::token::{Nonce, in_pieces};
 
-fn number(name: &[&str]) -> i64 {
-    (Key::new(name).number() as i64).max(1)
+fn number(name: &[&str]) -> ReasonNo {
+    ReasonNo((Key::new(name).number() as i64).max(1))
 }
 
 /// The number of a reason: a group that is paused.
-pub(crate) fn group(group: &str) -> i64 {
+pub(crate) fn group(group: &str) -> ReasonNo {
     number(&["group", group])
 }
 
 /// A workgroup that is held back.
-pub(crate) fn workgroup(name: &str) -> i64 {
+pub(crate) fn workgroup(name: &str) -> ReasonNo {
     number(&["workgroup", name])
 }
 
 /// A merge key that another task has.
-pub(crate) fn key(key: &MergeKey) -> i64 {
+pub(crate) fn key(key: &MergeKey) -> ReasonNo {
     number(&["key", &key.action, &key.group, &key.key])
 }
 
 /// A task whose end it shares.
-pub(crate) fn rides(leader: i64) -> i64 {
-    -leader
+pub(crate) fn rides(leader: TaskNo) -> ReasonNo {
+    ReasonNo(-leader.0)
 }
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
-static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, Nonce)> = Statement::new(
+static SET_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -69,17 +70,18 @@ static SET_TAKEN: Statement<(&[i64], &[i64]), (i64, Nonce)> = Statement::new(
 
 /// Sets aside entries that this transaction has granted: each under the number of its reason, with the time at which
 /// that ends if it has one.
-pub(crate) fn set_taken(entries: &[(i64, i64, Option<Time>)]) {
+pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     if entries.is_empty() {
         return;
     }
-    let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(i64, Nonce)> = SET_TAKEN.query((task_nos, reasons));
+    let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
+        entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
+    let set: Vec<(TaskNo, Nonce)> = SET_TAKEN.query((task_nos, reasons));
     look_at(&set, entries);
 }
 
 /// Entries that nobody has taken, as far as nobody has locked them for a change.
-static SET: Statement<(&[i64], &[i64]), (i64, Nonce)> = Statement::new(
+static SET: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
          CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
@@ -91,20 +93,21 @@ static SET: Statement<(&[i64], &[i64]), (i64, Nonce)> = Statement::new(
 );
 
 /// Sets aside entries that are grantable; returns how many. What somebody is changing is left to him.
-pub(crate) fn set(entries: &[(i64, i64, Option<Time>)]) -> usize {
+pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     if entries.is_empty() {
         return 0;
     }
     assign_transaction_id();
-    let (task_nos, reasons): (Vec<i64>, Vec<i64>) = entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(i64, Nonce)> = SET.query((task_nos, reasons));
+    let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
+        entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
+    let set: Vec<(TaskNo, Nonce)> = SET.query((task_nos, reasons));
     look_at(&set, entries);
     set.len()
 }
 
 /// Has upkeep look at those whose reason ends with time. `set` are numbers and nonces.
-fn look_at(set: &[(i64, Nonce)], entries: &[(i64, i64, Option<Time>)]) {
-    let until: HashMap<i64, Time> = entries.iter().filter_map(|e| Some((e.0, e.2?))).collect();
+fn look_at(set: &[(TaskNo, Nonce)], entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
+    let until: HashMap<TaskNo, Time> = entries.iter().filter_map(|e| Some((e.0, e.2?))).collect();
     for (task_no, nonce) in set {
         if let Some(until) = until.get(task_no) {
             lease::record(&[(*until, *task_no)], nonce.base(*task_no));
@@ -128,25 +131,25 @@ macro_rules! release {
         ))
     };
 }
-static RELEASE: Statement<&[i64], i32> = release!("r.aside = ANY ($1)");
-static THERE: Statement<&[i64], (i64, Nonce)> =
+static RELEASE: Statement<&[ReasonNo], i32> = release!("r.aside = ANY ($1)");
+static THERE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
     Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
 /// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
 /// reasons.
-pub(crate) fn release(reasons: &[i64]) {
+pub(crate) fn release(reasons: &[ReasonNo]) {
     if reasons.is_empty() || THERE.execute(reasons) == 0 {
         return;
     }
     assign_transaction_id();
     let actions: Vec<i32> = RELEASE.query(reasons);
     ready::announce(&actions);
-    let left: Vec<(i64, Nonce)> = THERE.query(reasons);
+    let left: Vec<(TaskNo, Nonce)> = THERE.query(reasons);
     again(&left);
 }
 
 /// Upkeep looks once more a little later.
-fn again(left: &[(i64, Nonce)]) {
+fn again(left: &[(TaskNo, Nonce)]) {
     let soon = clock::now() + AGAIN;
     for (task_no, nonce) in left {
         lease::record(&[(soon, *task_no)], nonce.base(*task_no));
@@ -157,11 +160,11 @@ fn again(left: &[(i64, Nonce)]) {
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A rider is not looked at before its leader has ended.
-static LOOK_AGAIN: Statement<(&[i64], &[Nonce]), i32> = release!(
+static LOOK_AGAIN: Statement<(&[TaskNo], &[Nonce]), i32> = release!(
     "r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
        AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))"
 );
-static BUSY: Statement<(&[i64], &[Nonce]), (i64, Nonce)> = Statement::new(
+static BUSY: Statement<(&[TaskNo], &[Nonce]), (TaskNo, Nonce)> = Statement::new(
     c"SELECT r.task_no, r.nonce FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
          AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
@@ -169,9 +172,9 @@ static BUSY: Statement<(&[i64], &[Nonce]), (i64, Nonce)> = Statement::new(
 
 /// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
 /// looks whether they may run. Tells whether there were any.
-pub(crate) fn look_again(held: &[(i64, Nonce)]) -> bool {
+pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
     let pieces = in_pieces(held.iter().copied());
-    let is_there = |(task_nos, nonces): &(Vec<i64>, Vec<Nonce>)| {
+    let is_there = |(task_nos, nonces): &(Vec<TaskNo>, Vec<Nonce>)| {
         BUSY.execute((task_nos.as_slice(), nonces.as_slice())) > 0
     };
     let pieces: Vec<_> = pieces.into_iter().filter(is_there).collect();
@@ -179,7 +182,7 @@ pub(crate) fn look_again(held: &[(i64, Nonce)]) -> bool {
         return false;
     }
     assign_transaction_id();
-    let (mut actions, mut busy): (Vec<i32>, Vec<(i64, Nonce)>) = (Vec::new(), Vec::new());
+    let (mut actions, mut busy): (Vec<i32>, Vec<(TaskNo, Nonce)>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in pieces {
         actions.extend(LOOK_AGAIN.query((task_nos.as_slice(), nonces.as_slice())));
         busy.extend(BUSY.query((task_nos, nonces)));
@@ -190,7 +193,7 @@ pub(crate) fn look_again(held: &[(i64, Nonce)]) -> bool {
 }
 
 /// Riders are removed once their leader has settled. What somebody holds is not waited for: it is ready again.
-static REMOVE_RIDERS: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::new(
+static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, TaskNo, i32, i32, i32)> = Statement::new(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)
       DELETE FROM taskq.run r USING free AS f WHERE r.task_no = f.task_no
@@ -198,15 +201,15 @@ static REMOVE_RIDERS: Statement<&[i64], (i64, i64, i32, i32, i32)> = Statement::
 );
 
 /// Takes out what rides on tasks that have settled, by these.
-pub(crate) fn riders(leaders: &[i64]) -> HashMap<i64, Vec<Freed>> {
-    let reasons: Vec<i64> = leaders.iter().map(|leader| rides(*leader)).collect();
-    let mut riders: HashMap<i64, Vec<Freed>> = HashMap::new();
+pub(crate) fn riders(leaders: &[TaskNo]) -> HashMap<TaskNo, Vec<Freed>> {
+    let reasons: Vec<ReasonNo> = leaders.iter().map(|leader| rides(*leader)).collect();
+    let mut riders: HashMap<TaskNo, Vec<Freed>> = HashMap::new();
     if THERE.execute(reasons.as_slice()) == 0 {
         return riders;
     }
     REMOVE_RIDERS.map(reasons.as_slice(), |(aside, task_no, tries, failures, dependencies)| {
         let freed = Freed { task_no, tries, failures, dependencies, not_before: None };
-        riders.entry(-aside).or_default().push(freed);
+        riders.entry(TaskNo(-aside.0)).or_default().push(freed);
     });
     release(&reasons);
     riders

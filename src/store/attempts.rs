@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::live::Live;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 
@@ -14,7 +15,7 @@ use crate::pg::statement::Statement;
 const MOST: i32 = 100;
 
 /// Task, number of the try, beginning, actor, status; end, outcome.
-static RECORD: Statement<(&[i64], &[i32], &[Time], &[&str], &[&str], Time, &str)> = Statement::new(
+static RECORD: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str)> = Statement::new(
     c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts)
       SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status, ($7 = 'timeout')::integer
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
@@ -22,7 +23,7 @@ static RECORD: Statement<(&[i64], &[i32], &[Time], &[&str], &[&str], Time, &str)
 
 /// The same where some of the tasks have more tries than are kept ($8). Nobody else writes to the history of a task whose
 /// live row is ours.
-static RECORD_AND_DROP: Statement<(&[i64], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> = Statement::new(
+static RECORD_AND_DROP: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> = Statement::new(
     c"WITH gone AS (
         DELETE FROM taskq.attempt a
          WHERE a.ctid = ANY (ARRAY(
@@ -44,7 +45,7 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
     if ended.is_empty() {
         return;
     }
-    let task_nos: Vec<i64> = ended.iter().map(|(l, _)| l.task_no).collect();
+    let task_nos: Vec<TaskNo> = ended.iter().map(|(l, _)| l.task_no).collect();
     let tries: Vec<i32> = ended.iter().map(|(l, _)| l.tries).collect();
     let began: Vec<Option<Time>> = ended.iter().map(|(l, _)| l.granted_at).collect();
     let actors: Vec<Option<&str>> = ended.iter().map(|(l, _)| l.actor_id.as_deref()).collect();
@@ -56,7 +57,7 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
     }
 }
 
-static TIMEOUTS: Statement<&[i64], (i64, i32)> = Statement::new(
+static TIMEOUTS: Statement<&[TaskNo], (TaskNo, i32)> = Statement::new(
     c"SELECT a.task_no, pg_catalog.sum(a.timeouts)::integer FROM taskq.attempt a
        WHERE a.task_no = ANY ($1) AND NOT a.past
        GROUP BY a.task_no",
@@ -64,23 +65,23 @@ static TIMEOUTS: Statement<&[i64], (i64, i32)> = Statement::new(
 
 /// How many deadlines of these tasks have passed since they were inserted, or retried. Counted from the
 /// history, so that it does not matter where a task has been meanwhile.
-pub(crate) fn timeouts(task_nos: &[i64]) -> HashMap<i64, i32> {
+pub(crate) fn timeouts(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     if task_nos.is_empty() {
         return HashMap::new();
     }
     TIMEOUTS.query(task_nos).into_iter().collect()
 }
 
-static MAKE_PAST: Statement<&[i64]> =
+static MAKE_PAST: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.attempt a SET past = true WHERE a.task_no = ANY ($1) AND NOT a.past");
-static DROP_OLDEST: Statement<(&[i64], i32)> = Statement::new(
+static DROP_OLDEST: Statement<(&[TaskNo], i32)> = Statement::new(
     c"DELETE FROM taskq.attempt a
        WHERE a.ctid = ANY (ARRAY(
                SELECT o.ctid FROM unnest($1) AS u(task_no)
                 CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o WHERE o.task_no = u.task_no
                                      ORDER BY o.ended_at DESC, o.num_try DESC OFFSET $2) AS o))",
 );
-static KEEP_LAST: Statement<&[i64]> = Statement::new(
+static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
     c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, past)
       SELECT s.task_no, s.tries, s.granted_at, s.settled_at,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
@@ -91,15 +92,16 @@ static KEEP_LAST: Statement<&[i64]> = Statement::new(
 
 /// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of
 /// the past: what is counted is counted anew.
-pub(crate) fn keep_last(task_nos: &[i64]) {
+pub(crate) fn keep_last(task_nos: &[TaskNo]) {
     MAKE_PAST.execute(task_nos);
     DROP_OLDEST.execute((task_nos, MOST - 1));
     KEEP_LAST.execute(task_nos);
 }
 
-static FORGET: Statement<&[i64]> = Statement::new(c"DELETE FROM taskq.attempt a WHERE a.task_no = ANY ($1)");
+static FORGET: Statement<&[TaskNo]> =
+    Statement::new(c"DELETE FROM taskq.attempt a WHERE a.task_no = ANY ($1)");
 
 /// Forgets the history of tasks that are gone or start anew.
-pub(crate) fn forget(task_nos: &[i64]) {
+pub(crate) fn forget(task_nos: &[TaskNo]) {
     FORGET.execute(task_nos);
 }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::{last_call, session};
 
@@ -16,7 +17,7 @@ use crate::pg::{last_call, session};
 pub(crate) struct Work {
     registered: bool,
     /// Deadlines and keepers of leases that are to be handed on.
-    pub(crate) leases: Vec<(Time, i64)>,
+    pub(crate) leases: Vec<(Time, TaskNo)>,
     /// How many settled tasks are to be removed at most.
     pub(crate) sweep: usize,
 }
@@ -26,7 +27,7 @@ thread_local! {
 }
 
 /// Has a lease that others need, too, handed on.
-pub(crate) fn hand_on(deadline: Time, keeper: i64) {
+pub(crate) fn hand_on(deadline: Time, keeper: TaskNo) {
     add(|work| work.leases.push((deadline, keeper)));
 }
 

@@ -1,6 +1,7 @@
 //! The table `blocked`: tasks that wait for other tasks, and how many signals are still due.
 
 use super::live::{Live, Place};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -8,7 +9,7 @@ use crate::pg::table::{Change, Index, Key, Row, Scan, Wait, look, table};
 use crate::store::touched::{self, Touch};
 
 table!(c"blocked":
-    TASK_NO: i64,
+    TASK_NO: TaskNo,
     REMAINING: i32,
     FAILURES: i32,
     DEPENDENCIES: i32,
@@ -22,7 +23,7 @@ static BY_NUMBER: Index = Index::new(&TABLE, c"blocked_pkey");
 /// What a task that waits has to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     /// Dependencies that have ended.
     pub(crate) ended: i32,
     /// Of these, how many aborted.
@@ -37,7 +38,7 @@ pub(crate) struct Counted {
     /// These wait no more; their rows are removed, and this is what they would have been.
     pub(crate) over: Vec<Live>,
     /// Somebody else has these, or they are not there.
-    pub(crate) not_had: Vec<i64>,
+    pub(crate) not_had: Vec<TaskNo>,
 }
 
 /// Counts down, in the order given, which is that of the numbers; waits for nobody. What this transaction has locked
@@ -102,17 +103,17 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     change
 }
 
-pub(crate) static REMOVE: Statement<&[i64]> =
+pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
 
-pub(crate) static RAISE: Statement<(&[i64], i32, i32, i32)> = Statement::new(
+pub(crate) static RAISE: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b
          SET remaining = b.remaining + $2, dependencies = b.dependencies + $3, failures = b.failures + $4
        WHERE b.task_no = ANY ($1)",
 );
 
 /// The action is looked up where it is not known.
-pub(crate) static INSERT: Statement<(&[i64], &[i32], &[i32], &[i32], &[i32], &[Time], &[i32])> = Statement::new(
+pub(crate) static INSERT: Statement<(&[TaskNo], &[i32], &[i32], &[i32], &[i32], &[Time], &[i32])> = Statement::new(
     c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before, action_no)
       SELECT u.task_no, u.remaining, u.failures, u.dependencies, u.tries, u.not_before,
              COALESCE(u.action_no, (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no))
@@ -120,16 +121,16 @@ pub(crate) static INSERT: Statement<(&[i64], &[i32], &[i32], &[i32], &[i32], &[T
              AS u(task_no, remaining, failures, dependencies, tries, not_before, action_no)",
 );
 
-pub(crate) static LOWER: Statement<(&[i64], i32, i32, i32)> = Statement::new(
+pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b
          SET remaining = b.remaining - $2, dependencies = b.dependencies - $3, failures = b.failures - $4
        WHERE b.task_no = ANY ($1)",
 );
 
 /// What `delay_children` has set besides the tasks' own times: these are new.
-pub(crate) static FORGET_DELAY: Statement<&[i64]> =
+pub(crate) static FORGET_DELAY: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
 
-pub(crate) static POSTPONE: Statement<(&[i64], Time)> = Statement::new(
+pub(crate) static POSTPONE: Statement<(&[TaskNo], Time)> = Statement::new(
     c"UPDATE taskq.blocked b SET not_before = GREATEST(b.not_before, $2) WHERE b.task_no = ANY ($1)",
 );

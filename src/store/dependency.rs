@@ -1,12 +1,13 @@
 //! The table `dependency`: which task runs after which.
 
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, look, table};
 use crate::state::Condition;
 
 table!(c"dependency":
-    AFTER_NO: i64,
-    RUN_NO: i64,
+    AFTER_NO: TaskNo,
+    RUN_NO: TaskNo,
     CONDITION: i8,
 );
 
@@ -17,7 +18,7 @@ static BY_AFTER: Index = Index::new(&TABLE, c"dependency_pkey");
 ///
 /// To be called after the tasks' live rows were removed: the snapshot is taken here, and whoever added an edge to one of
 /// them held its row, so that edge is committed and seen.
-pub(crate) fn waiting_for(task_nos: &[i64]) -> Vec<(i64, i64, Condition)> {
+pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition)> {
     look(|look| {
         look.scan(&BY_AFTER, |edges| {
             let mut found = Vec::new();
@@ -33,16 +34,16 @@ pub(crate) fn waiting_for(task_nos: &[i64]) -> Vec<(i64, i64, Condition)> {
     })
 }
 
-pub(crate) static INSERT: Statement<(&[i64], &[i64], &[i8])> = Statement::new(
+pub(crate) static INSERT: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Statement::new(
     c"INSERT INTO taskq.dependency (after_no, run_no, condition) SELECT * FROM unnest($1, $2, $3)",
 );
 
-pub(crate) static REMOVE_AFTER: Statement<&[i64], (i64, i64)> = Statement::new(
+pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",
 );
 
-pub(crate) static REMOVE_RUN: Statement<&[i64]> =
+pub(crate) static REMOVE_RUN: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
 
-pub(crate) static REMOVE_BETWEEN: Statement<(&[i64], &[i64])> =
+pub(crate) static REMOVE_BETWEEN: Statement<(&[TaskNo], &[TaskNo])> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");

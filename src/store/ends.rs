@@ -21,6 +21,7 @@
 
 use crate::clock;
 use crate::guc;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -62,7 +63,7 @@ pub(crate) fn settling(since: Time) -> Time {
     clock::now().max(since)
 }
 
-static OUT_OF_TIME: Statement<&[i64]> = Statement::new(
+static OUT_OF_TIME: Statement<&[TaskNo]> = Statement::new(
     c"INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
       SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS span, s.action_no, s.code, s.cause,
              pg_catalog.count(*), pg_catalog.count(*)
@@ -71,7 +72,7 @@ static OUT_OF_TIME: Statement<&[i64]> = Statement::new(
 );
 
 /// These tasks have settled. By another clock than the server's, that may be in a second that is sealed.
-pub(crate) fn out_of_time(task_nos: impl FnOnce() -> Vec<i64>) {
+pub(crate) fn out_of_time(task_nos: impl FnOnce() -> Vec<TaskNo>) {
     if guc::fake_now().is_some() {
         OUT_OF_TIME.execute(task_nos());
     }

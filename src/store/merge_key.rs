@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::aside;
 use super::parked::{self, Reason};
 use super::ready;
+use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Record, Statement};
 use crate::wake;
@@ -80,26 +81,26 @@ pub(crate) fn make_keys(keys: &[MergeKey]) {
 }
 
 /// Of each of the keys, by its place, the holder.
-static LOOK: Statement<Keys, (i32, Option<i64>)> = Statement::new(
+static LOOK: Statement<Keys, (i32, Option<TaskNo>)> = Statement::new(
     c"SELECT u.n::integer, m.holder_no
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u(action, group_id, key, n)
        CROSS JOIN LATERAL (SELECT m.holder_no FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                               FOR NO KEY UPDATE SKIP LOCKED) AS m",
 );
-static TAKE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::new(
+static TAKE: Statement<(&[&str], &[&str], &[&str], &[TaskNo])> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = u.task_no
         FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, task_no)
        WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key",
 );
-static MARK: Statement<&[i64]> =
+static MARK: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
 
 /// Those of the keys that no task has are taken for these; returns them. The others are locked against the end of the
 /// task that has them, or locked by somebody else.
-pub(crate) fn take(wanted: &BTreeMap<MergeKey, i64>) -> BTreeMap<MergeKey, i64> {
-    let all: Vec<(&MergeKey, &i64)> = wanted.iter().collect();
-    let free: BTreeMap<MergeKey, i64> = LOOK
+pub(crate) fn take(wanted: &BTreeMap<MergeKey, TaskNo>) -> BTreeMap<MergeKey, TaskNo> {
+    let all: Vec<(&MergeKey, &TaskNo)> = wanted.iter().collect();
+    let free: BTreeMap<MergeKey, TaskNo> = LOOK
         .map(MergeKey::columns(wanted.keys()), |(n, holder)| {
             let (key, task_no) = all[n as usize - 1];
             holder.is_none().then(|| (key.clone(), *task_no))
@@ -108,7 +109,7 @@ pub(crate) fn take(wanted: &BTreeMap<MergeKey, i64>) -> BTreeMap<MergeKey, i64> 
         .flatten()
         .collect();
     if !free.is_empty() {
-        let holders: Vec<i64> = free.values().copied().collect();
+        let holders: Vec<TaskNo> = free.values().copied().collect();
         let (actions, groups, keys) = MergeKey::columns(free.keys());
         TAKE.execute((actions, groups, keys, holders.as_slice()));
         MARK.execute(holders);
@@ -117,11 +118,11 @@ pub(crate) fn take(wanted: &BTreeMap<MergeKey, i64>) -> BTreeMap<MergeKey, i64> 
 }
 
 /// Takes a key for a task whose actor holds on to it after its deadline, if no other has it.
-pub(crate) fn take_alone(key: &MergeKey, task_no: i64) -> bool {
+pub(crate) fn take_alone(key: &MergeKey, task_no: TaskNo) -> bool {
     !take(&BTreeMap::from([(key.clone(), task_no)])).is_empty()
 }
 
-static RELEASE: Statement<&[i64], MergeKey> = Statement::new(
+static RELEASE: Statement<&[TaskNo], MergeKey> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = NULL WHERE m.holder_no = ANY ($1)
       RETURNING m.action, m.group_id, m.key",
 );
@@ -136,7 +137,7 @@ static WAITING: Statement<Keys, i32> = Statement::new(
 /// end of its priority. The row of a key is locked first, so that whoever is parking under it is seen; then all that
 /// is parked under the keys or rides on the holders, in one go, in the order in which whoever names these tasks locks
 /// them.
-pub(crate) fn release(holders: &[i64]) {
+pub(crate) fn release(holders: &[TaskNo]) {
     let keys = RELEASE.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
     parked::lock(holders, &keys);
@@ -147,7 +148,7 @@ pub(crate) fn release(holders: &[i64]) {
 }
 
 /// The performances of tasks that held keys have ended without settling them: their riders are ready again.
-pub(crate) fn given_back(holders: &[i64]) {
+pub(crate) fn given_back(holders: &[TaskNo]) {
     if holders.is_empty() {
         return;
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{decided, run};
 use crate::error::{Refusal, Result};
-use crate::number::Position;
+use crate::number::{Position, TaskNo};
 use crate::pg::named::Named;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -12,20 +12,20 @@ use crate::pg::table::{self, Look};
 use crate::pg::{clock, sequence};
 use crate::token;
 
-static TAKE: Statement<i32, i64> = Statement::new(
+static TAKE: Statement<i32, TaskNo> = Statement::new(
     c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
         FROM pg_catalog.generate_series(1, $1)",
 );
 
 /// `count` new numbers for tasks, ascending. The transaction has its id before it takes them.
-pub(crate) fn take(count: usize) -> Result<Vec<i64>> {
+pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
     if count == 0 {
         return Ok(Vec::new());
     }
     assign_transaction_id();
     let numbers = TAKE.query(count as i32);
     match numbers.last() {
-        Some(last) if !token::is_for_tasks(*last) => Err(Refusal::no_more_numbers(token::shard_of(*last))),
+        Some(last) if !token::is_for_tasks(last.0) => Err(Refusal::no_more_numbers(token::shard_of(last.0))),
         _ => Ok(numbers),
     }
 }
@@ -49,25 +49,25 @@ pub(crate) fn look(look: &Look) -> decided::Look {
 }
 
 /// Uses the unique index on `id`; takes no lock.
-static BY_ID: Statement<&[&str], (String, i64)> = Statement::new(
+static BY_ID: Statement<&[&str], (String, TaskNo)> = Statement::new(
     c"SELECT u.id, t.task_no
         FROM pg_catalog.unnest($1) AS u(id)
        CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t",
 );
 
 /// The numbers of those of the ids that are in the queue.
-pub(crate) fn by_id(ids: &[&str]) -> HashMap<String, i64> {
+pub(crate) fn by_id(ids: &[&str]) -> HashMap<String, TaskNo> {
     if ids.is_empty() {
         return HashMap::new();
     }
     BY_ID.query(ids).into_iter().collect()
 }
 
-static IDS: Statement<&[i64], (i64, String)> =
+static IDS: Statement<&[TaskNo], (TaskNo, String)> =
     Statement::new(c"SELECT t.task_no, t.id FROM taskq.task t WHERE t.task_no = ANY ($1)");
 
 /// The ids of tasks, by number.
-pub(crate) fn ids(task_nos: &[i64]) -> HashMap<i64, String> {
+pub(crate) fn ids(task_nos: &[TaskNo]) -> HashMap<TaskNo, String> {
     if task_nos.is_empty() {
         return HashMap::new();
     }

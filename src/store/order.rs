@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::error::Result;
+use crate::number::TaskNo;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness};
@@ -41,9 +42,9 @@ pub(crate) enum Rank {
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     guard: bool,
-    live: BTreeSet<i64>,
-    settled: BTreeSet<i64>,
-    edges: BTreeSet<(i64, i64)>,
+    live: BTreeSet<TaskNo>,
+    settled: BTreeSet<TaskNo>,
+    edges: BTreeSet<(TaskNo, TaskNo)>,
     change_live: bool,
     change_settled: bool,
 }
@@ -108,7 +109,7 @@ fn lock_wanted(wanted: &Wanted) {
         live::lock(&wanted.live.iter().copied().collect::<Vec<_>>(), firmness(wanted.change_live));
     }
     if !wanted.settled.is_empty() {
-        let task_nos: Vec<i64> = wanted.settled.iter().copied().collect();
+        let task_nos: Vec<TaskNo> = wanted.settled.iter().copied().collect();
         live::hold_outcomes(&task_nos, firmness(wanted.change_settled));
     }
     if !wanted.edges.is_empty() {
@@ -147,7 +148,7 @@ pub(crate) fn before_guard() {
 }
 
 /// Begins anew, with these live rows.
-pub(crate) fn restart_with_live(task_nos: &[i64], firmness: Firmness) -> ! {
+pub(crate) fn restart_with_live(task_nos: &[TaskNo], firmness: Firmness) -> ! {
     restart(|wanted| {
         wanted.live.extend(task_nos);
         wanted.change_live |= firmness == Firmness::Change;
@@ -155,7 +156,7 @@ pub(crate) fn restart_with_live(task_nos: &[i64], firmness: Firmness) -> ! {
 }
 
 /// Begins anew, with these rows of settled tasks.
-pub(crate) fn restart_with_settled(task_nos: &[i64], firmness: Firmness) -> ! {
+pub(crate) fn restart_with_settled(task_nos: &[TaskNo], firmness: Firmness) -> ! {
     restart(|wanted| {
         wanted.settled.extend(task_nos);
         wanted.change_settled |= firmness == Firmness::Change;
@@ -163,7 +164,7 @@ pub(crate) fn restart_with_settled(task_nos: &[i64], firmness: Firmness) -> ! {
 }
 
 /// Begins anew, with these dependencies.
-pub(crate) fn restart_with_edges(edges: &[(i64, i64)]) -> ! {
+pub(crate) fn restart_with_edges(edges: &[(TaskNo, TaskNo)]) -> ! {
     restart(|wanted| wanted.edges.extend(edges))
 }
 

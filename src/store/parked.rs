@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::aside;
 use super::merge_key::MergeKey;
 use super::ready::Freed;
-use crate::number::Position;
+use crate::number::{Position, ReasonNo, TaskNo};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 
@@ -17,7 +17,7 @@ pub(crate) enum Reason {
     /// A task with its key runs.
     Key(MergeKey),
     /// It shares the end of this task.
-    Rides(i64),
+    Rides(TaskNo),
 }
 
 impl Reason {
@@ -38,7 +38,7 @@ impl Reason {
     }
 
     /// As `run` has it of what is set aside there.
-    pub(crate) fn aside(&self) -> i64 {
+    pub(crate) fn aside(&self) -> ReasonNo {
         match self {
             Reason::Group(group) => aside::group(group),
             Reason::Key(key) => aside::key(key),
@@ -53,7 +53,7 @@ struct Stored<'a> {
     name: Option<&'a str>,
     key: Option<&'a str>,
     action: Option<&'a str>,
-    leader: Option<i64>,
+    leader: Option<TaskNo>,
 }
 
 /// A task on its way into `parked`.
@@ -67,8 +67,8 @@ pub(crate) struct Parked {
 /// Number, kind, name, key, action, leader, position, tries, failures, dependencies.
 #[rustfmt::skip]
 type Columns = (
-    &'static [i64], &'static [i8], &'static [&'static str], &'static [&'static str], &'static [&'static str],
-    &'static [i64], &'static [Position], &'static [i32], &'static [i32], &'static [i32],
+    &'static [TaskNo], &'static [i8], &'static [&'static str], &'static [&'static str], &'static [&'static str],
+    &'static [TaskNo], &'static [Position], &'static [i32], &'static [i32], &'static [i32],
 );
 static PARK: Statement<Columns> = Statement::new(
     c"INSERT INTO taskq.parked (task_no, kind, name, key, action, leader_no, priority, position, tries, failures,
@@ -100,7 +100,7 @@ pub(crate) fn park(parked: &[Parked]) {
     ));
 }
 
-static UNDER: Statement<(&[i64], &[&str], &[&str], &[&str]), i64> = Statement::new(
+static UNDER: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), TaskNo> = Statement::new(
     c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT p.task_no
@@ -109,12 +109,12 @@ static UNDER: Statement<(&[i64], &[&str], &[&str], &[&str]), i64> = Statement::n
                             WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
                            OFFSET 0) AS p",
 );
-static LOCK: Statement<&[i64]> =
+static LOCK: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
 
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
-pub(crate) fn lock(leaders: &[i64], keys: &[MergeKey]) {
+pub(crate) fn lock(leaders: &[TaskNo], keys: &[MergeKey]) {
     let (actions, groups, keys) = MergeKey::columns(keys.iter());
     let task_nos = UNDER.query((leaders, actions, groups, keys));
     if !task_nos.is_empty() {
@@ -129,7 +129,7 @@ static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, Position, Freed)> =
          AND p.action IS NOT DISTINCT FROM $4
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
-static UNPARK_RIDERS: Statement<i64, (i32, Position, Freed)> = Statement::new(
+static UNPARK_RIDERS: Statement<TaskNo, (i32, Position, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = $1
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
@@ -146,13 +146,13 @@ pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     rows.into_iter().map(|(_, _, freed)| freed).collect()
 }
 
-pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
+pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
        WHERE p.task_no = ANY ($1)",
 );
 
 /// Tasks that are parked go to the end of their priority when the reason ends: this is where they stand until then.
-pub(crate) static STAND_BEHIND: Statement<&[i64]> = Statement::new(
+pub(crate) static STAND_BEHIND: Statement<&[TaskNo]> = Statement::new(
     c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
         FROM (SELECT u.task_no, t.priority,
                      pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass) AS position
@@ -162,5 +162,5 @@ pub(crate) static STAND_BEHIND: Statement<&[i64]> = Statement::new(
        WHERE p.task_no = u.task_no",
 );
 
-pub(crate) static REMOVE: Statement<&[i64]> =
+pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");

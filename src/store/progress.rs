@@ -1,11 +1,12 @@
 //! The table `progress`: what workers said of tasks that have not completed.
 
+use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, look, table};
 
 table!(c"progress":
-    TASK_NO: i64,
+    TASK_NO: TaskNo,
     PROGRESS: Option<f64>,
     STATUS: Option<String>,
     CHECKPOINT: Option<JsonText>,
@@ -14,7 +15,7 @@ table!(c"progress":
 static BY_NUMBER: Index = Index::new(&TABLE, c"progress_pkey");
 
 /// Removes what was reported of these tasks, which are this transaction's.
-pub(crate) fn forget(task_nos: &[i64]) {
+pub(crate) fn forget(task_nos: &[TaskNo]) {
     look(|look| {
         look.changing(&BY_NUMBER, |rows| {
             for task_no in task_nos {
@@ -28,7 +29,7 @@ pub(crate) fn forget(task_nos: &[i64]) {
 }
 
 /// What the tries so far have left for the next one, of each of the tasks.
-pub(crate) fn checkpoints(look: &Look, task_nos: impl Iterator<Item = i64>) -> Vec<Option<JsonText>> {
+pub(crate) fn checkpoints(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec<Option<JsonText>> {
     look.scan(&BY_NUMBER, |rows| {
         task_nos
             .map(|task_no| rows.first(&[Key::eq(1, task_no)], |row| row.get(CHECKPOINT)).flatten())
@@ -36,12 +37,12 @@ pub(crate) fn checkpoints(look: &Look, task_nos: impl Iterator<Item = i64>) -> V
     })
 }
 
-pub(crate) static SET_STATUS: Statement<(&[i64], &[&str])> = Statement::new(
+pub(crate) static SET_STATUS: Statement<(&[TaskNo], &[&str])> = Statement::new(
     c"INSERT INTO taskq.progress (task_no, status) SELECT * FROM unnest($1, $2)
       ON CONFLICT (task_no) DO UPDATE SET status = EXCLUDED.status",
 );
 
-pub(crate) static REPORT: Statement<(i64, &str, f64, JsonText)> = Statement::new(
+pub(crate) static REPORT: Statement<(TaskNo, &str, f64, JsonText)> = Statement::new(
     c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
       ON CONFLICT (task_no) DO UPDATE
          SET status = COALESCE(EXCLUDED.status, p.status),

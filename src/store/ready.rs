@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::digest::hash;
 use crate::pg::sequence;
@@ -17,7 +17,7 @@ use crate::wake;
 /// A task that nothing blocks, and what it brings along.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) tries: i32,
     pub(crate) failures: i32,
     pub(crate) dependencies: i32,
@@ -27,7 +27,7 @@ pub(crate) struct Freed {
 
 /// From four columns: task_no, tries, failures, dependencies.
 impl Record for Freed {
-    type Columns = (i64, i32, i32, i32);
+    type Columns = (TaskNo, i32, i32, i32);
 
     fn of((task_no, tries, failures, dependencies): Self::Columns) -> Self {
         Freed { task_no, tries, failures, dependencies, not_before: None }
@@ -36,7 +36,7 @@ impl Record for Freed {
 
 /// The columns of several [`Freed`], for `unnest`.
 struct Columns {
-    task_nos: Vec<i64>,
+    task_nos: Vec<TaskNo>,
     tries: Vec<i32>,
     failures: Vec<i32>,
     dependencies: Vec<i32>,
@@ -147,14 +147,15 @@ pub(crate) fn announce(action_nos: &[i32]) {
     }
 }
 
-static TO_SCHEDULED: Statement<(&[i64], &[Time], &[i32], &[i32], &[i32], bool), (i32, Time)> = Statement::new(
-    c"INSERT INTO taskq.scheduled (task_no, due, action_no, tries, failures, dependencies,
+static TO_SCHEDULED: Statement<(&[TaskNo], &[Time], &[i32], &[i32], &[i32], bool), (i32, Time)> =
+    Statement::new(
+        c"INSERT INTO taskq.scheduled (task_no, due, action_no, tries, failures, dependencies,
                                    held_back)
       SELECT u.task_no, u.due, t.action_no, u.tries, u.failures, u.dependencies, $6
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, due, tries, failures, dependencies)
        CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
       RETURNING action_no, due",
-);
+    );
 
 /// Sets the tasks aside until they are due.
 pub(crate) fn schedule(freed: &[(Freed, Time)]) {
@@ -191,7 +192,7 @@ pub(crate) fn release(freed: Vec<Freed>, now: Time) {
         return;
     }
     let own = look(|look| task::placed(look, freed.iter().map(|f| f.task_no)));
-    let later: HashMap<i64, Time> = freed
+    let later: HashMap<TaskNo, Time> = freed
         .iter()
         .zip(own)
         .filter_map(|(f, task)| {

@@ -1,12 +1,13 @@
 //! The table `scheduled`: tasks that nothing blocks but their time.
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, table};
 use crate::store::ready::Freed;
 
 table!(c"scheduled":
-    TASK_NO: i64,
+    TASK_NO: TaskNo,
     DUE: Time,
     ACTION_NO: i32,
     TRIES: i32,
@@ -30,7 +31,7 @@ pub(crate) fn first_due(look: &Look, of: impl Iterator<Item = (i32, Time)>, now:
 }
 
 /// Those with a later time of their own keep that.
-pub(crate) static BRING_FORWARD: Statement<(&[i64], Time), i32> = Statement::new(
+pub(crate) static BRING_FORWARD: Statement<(&[TaskNo], Time), i32> = Statement::new(
     c"UPDATE taskq.scheduled s SET due = GREATEST($2, (SELECT t.not_before FROM taskq.task t
                                                         WHERE t.task_no = s.task_no))
        WHERE s.task_no = ANY ($1)
@@ -52,10 +53,10 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed
       RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",
 );
 
-pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
+pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
        WHERE s.task_no = ANY ($1)",
 );
 
-pub(crate) static REMOVE: Statement<&[i64]> =
+pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use pgrx::datum::Interval;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
@@ -15,7 +16,7 @@ use crate::store::live::Live;
 use crate::store::task::AtTheEnd;
 
 table!(c"settled":
-    TASK_NO: i64,
+    TASK_NO: TaskNo,
     EXPIRES_AT: Time,
     SETTLED_AT: Time,
     GRANTED_AT: Option<Time>,
@@ -30,7 +31,7 @@ table!(c"settled":
     ACTOR_ID: Option<String>,
     STATUS: Option<String>,
     RESULT: Option<JsonText>,
-    LEADER_NO: Option<i64>,
+    LEADER_NO: Option<TaskNo>,
 );
 
 static BY_EXPIRY: Index = Index::new(&TABLE, c"settled_expires_idx");
@@ -38,7 +39,7 @@ static BY_EXPIRY: Index = Index::new(&TABLE, c"settled_expires_idx");
 /// How a task ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) outcome: Outcome,
     pub(crate) cause: Cause,
     pub(crate) status: Option<String>,
@@ -52,7 +53,7 @@ pub(crate) struct Ending {
     /// It held its merge key.
     pub(crate) keyed: bool,
     /// The task with the same merge key that ran for it, if it shares the end of one.
-    pub(crate) leader: Option<i64>,
+    pub(crate) leader: Option<TaskNo>,
 }
 
 impl Ending {
@@ -111,7 +112,7 @@ pub(crate) fn first_expired(look: &Look, from: Time, now: Time) -> Option<Time> 
 }
 
 /// What had settled before it was replaced is counted no more, either.
-pub(crate) static KEEP_EPITAPHS: Statement<(&[i64], Time, Interval)> = Statement::new(
+pub(crate) static KEEP_EPITAPHS: Statement<(&[TaskNo], Time, Interval)> = Statement::new(
     sql!(
         "WITH gone AS MATERIALIZED (
         SELECT s.task_no, s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s WHERE s.task_no = ANY ($1)),
@@ -123,7 +124,7 @@ pub(crate) static KEEP_EPITAPHS: Statement<(&[i64], Time, Interval)> = Statement
     ),
 );
 
-pub(crate) static REMOVE: Statement<&[i64], (i64, i32, i8, bool)> = Statement::new(sql!(
+pub(crate) static REMOVE: Statement<&[TaskNo], (TaskNo, i32, i8, bool)> = Statement::new(sql!(
     "WITH gone AS (
         DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)
         RETURNING s.task_no, s.dependencies, s.grouped, s.settled_at, s.action_no, s.code, s.cause),

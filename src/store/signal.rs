@@ -1,10 +1,11 @@
 //! The table `signal`: signals that wait to be counted because the counter was busy.
 
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Look, insert, table};
 
 table!(c"signal":
-    RUN_NO: i64,
+    RUN_NO: TaskNo,
     SATISFIED: i32,
     FAILED: i32,
     LOST: i32,
@@ -19,10 +20,10 @@ pub(crate) fn any(look: &Look) -> bool {
     look.first(&BY_TASK, &[], |_| ()).is_some()
 }
 
-pub(crate) static FORGET: Statement<&[i64]> =
+pub(crate) static FORGET: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
-pub(crate) static TAKE: Statement<&[i64], (i64, i32, i32, i32, Option<String>)> = Statement::new(
+pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, i32, i32, i32, Option<String>)> = Statement::new(
     c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
       RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status",
 );
@@ -32,7 +33,7 @@ pub(crate) static TAKE: Statement<&[i64], (i64, i32, i32, i32, Option<String>)> 
 /// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
 /// was sent in an earlier life of the task, since whoever sent it had seen the counter. (Asked one after the other, a
 /// retry and a new signal could come in between, and that one would be lost.)
-pub(crate) static SWEEP: Statement<&[i64]> = Statement::new(
+pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
     c"DELETE FROM taskq.signal d
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid FROM taskq.signal s
@@ -43,7 +44,7 @@ pub(crate) static SWEEP: Statement<&[i64]> = Statement::new(
 
 /// What a task has to count that could not be counted.
 pub(crate) struct Signal<'a> {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) satisfied: i32,
     pub(crate) failed: i32,
     pub(crate) lost: i32,

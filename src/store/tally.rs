@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::is_read_committed;
 use crate::pg::statement::Statement;
@@ -42,7 +43,7 @@ static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], Time)> = Statement::n
 );
 
 /// By the groups of tasks, which have to be looked up; those without one are left out.
-static APPEND_FOR: Statement<(&[i64], &[i64], &[i64], bool, Time), String> = Statement::new(
+static APPEND_FOR: Statement<(&[TaskNo], &[i64], &[i64], bool, Time), String> = Statement::new(
     c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
       SELECT t.group_id, false, 0, pg_catalog.sum(u.completed), pg_catalog.sum(u.aborted),
              CASE WHEN $4 THEN pg_catalog.date_bin('10 seconds', $5, '2000-01-01') ELSE '-infinity' END,
@@ -91,12 +92,12 @@ fn append(changes: &BTreeMap<&str, Change>, now: Time) {
 }
 
 /// Tasks that may have groups have settled.
-pub(crate) fn settled(ends: &[(i64, Outcome)], now: Time) {
+pub(crate) fn settled(ends: &[(TaskNo, Outcome)], now: Time) {
     append_for(ends, 1, now);
 }
 
 /// Settled tasks that may have groups have come back to life.
-pub(crate) fn revived(ends: &[(i64, Outcome)], now: Time) {
+pub(crate) fn revived(ends: &[(TaskNo, Outcome)], now: Time) {
     append_for(ends, -1, now);
 }
 
@@ -108,7 +109,7 @@ thread_local! {
 /// One in so many calls that append for tasks folds. The others leave rows that a poll has to read.
 const OFTEN: u32 = 50;
 
-fn append_for(ends: &[(i64, Outcome)], number: i64, now: Time) {
+fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
     if ends.is_empty() {
         return;
     }

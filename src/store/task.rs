@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
@@ -13,7 +14,7 @@ use crate::pg::json::JsonText;
 use crate::pg::table::{Index, Key, Look, Row, look, table};
 
 table!(c"task":
-    TASK_NO: i64,
+    TASK_NO: TaskNo,
     ACTION_NO: i32,
     PRIORITY: i32,
     MAX_TRIES: Option<i32>,
@@ -40,7 +41,7 @@ table!(c"task":
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"task_pkey");
 /// Whether each of the tasks is there, and has this id.
-pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (i64, &'a str)>) -> Vec<bool> {
+pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (TaskNo, &'a str)>) -> Vec<bool> {
     look.scan(&BY_NUMBER, |rows| {
         tasks
             .map(|(task_no, id)| rows.first(&[Key::eq(1, task_no)], |row| row.get(ID) == id) == Some(true))
@@ -73,7 +74,7 @@ impl AtTheEnd {
 }
 
 /// Those of the tasks that the queue completes itself.
-pub(crate) fn spontaneous(task_nos: impl Iterator<Item = i64>) -> HashSet<i64> {
+pub(crate) fn spontaneous(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo> {
     look(|look| {
         look.scan(&BY_NUMBER, |rows| {
             task_nos
@@ -111,7 +112,7 @@ impl Placed {
 }
 
 /// The same of each of the tasks, which are there.
-pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = i64>) -> Vec<Placed> {
+pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec<Placed> {
     look.scan(&BY_NUMBER, |rows| {
         task_nos
             .map(|n| rows.first(&[Key::eq(1, n)], Placed::read))
@@ -123,7 +124,7 @@ pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = i64>) -> Vec<Pl
 /// The columns of the tasks, in the order of $1 to $17, when they are inserted, and $19 to $22.
 #[rustfmt::skip]
 pub(crate) type Columns = (
-    &'static [i64], &'static [i32], &'static [i32], &'static [i32], // number, action, priority, max_tries
+    &'static [TaskNo], &'static [i32], &'static [i32], &'static [i32], // number, action, priority, max_tries
     &'static [bool], &'static [bool], &'static [Time], // spontaneous, post_result, not_before
     &'static [Interval], &'static [Interval], &'static [JsonText], // max_duration, retention, backoff
     &'static [&'static str], &'static [&'static str], &'static [&'static str], // id, group, body
@@ -156,7 +157,7 @@ pub(crate) static INSERT: Statement<Columns> = Statement::new(
 
 /// The only statement that changes rows of `task`. The live rows of these tasks are ours, so nobody else reads them to
 /// put the tasks anywhere.
-pub(crate) static UPDATE: Statement<(&[i64], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
+pub(crate) static UPDATE: Statement<(&[TaskNo], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
     c"UPDATE taskq.task t
          SET priority = COALESCE($2, t.priority), not_before = COALESCE($3, t.not_before),
              max_tries = COALESCE($4, t.max_tries), max_duration = COALESCE($5, t.max_duration),
@@ -165,27 +166,29 @@ pub(crate) static UPDATE: Statement<(&[i64], i32, Time, i32, Interval, &str, Jso
 );
 
 /// The action is looked up only for those that have a key.
-static REMOVE: Statement<&[i64], (i64, Option<String>, Option<String>, Option<String>, Option<String>)> =
-    Statement::new(
-        c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
+static REMOVE: Statement<
+    &[TaskNo],
+    (TaskNo, Option<String>, Option<String>, Option<String>, Option<String>),
+> = Statement::new(
+    c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
       RETURNING t.task_no, t.group_id, t.merge_key, t.unique_key,
                 CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
-    );
+);
 
 /// What tasks that have gone held.
 pub(crate) struct Gone {
     count: i64,
     /// Those that had a group, with the group.
-    pub(crate) grouped: Vec<(i64, String)>,
+    pub(crate) grouped: Vec<(TaskNo, String)>,
     merge_keys: BTreeSet<MergeKey>,
     /// Actions and unique keys, with the numbers of the tasks.
-    unique_keys: Vec<((String, String), i64)>,
+    unique_keys: Vec<((String, String), TaskNo)>,
 }
 
 /// Removes `task` rows, and the rows of keys and the slots of groups that nobody has any more; returns how many tasks. `ends` are
 /// those of the tasks that had settled.
-pub(crate) fn remove(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: Time) -> i64 {
+pub(crate) fn remove(task_nos: &[TaskNo], ends: &HashMap<TaskNo, Outcome>, now: Time) -> i64 {
     let gone = remove_rows(task_nos);
     let groups: BTreeSet<String> = gone.grouped.iter().map(|(_, group)| group.clone()).collect();
     tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
@@ -196,7 +199,7 @@ pub(crate) fn remove(task_nos: &[i64], ends: &HashMap<i64, Outcome>, now: Time) 
 }
 
 /// Removes `task` rows, and the rows of unique keys that point to them.
-pub(crate) fn remove_rows(task_nos: &[i64]) -> Gone {
+pub(crate) fn remove_rows(task_nos: &[TaskNo]) -> Gone {
     let mut gone =
         Gone { count: 0, grouped: Vec::new(), merge_keys: BTreeSet::new(), unique_keys: Vec::new() };
     REMOVE.map(task_nos, |(task_no, group_id, merge_key, unique_key, action)| {

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 
 use pgrx::{PgXactCallbackEvent, register_xact_callback};
 
+use crate::number::TaskNo;
 use crate::pg::last_call;
 use crate::wake;
 
 thread_local! {
     /// Tasks whose counters this transaction has locked or would have liked to. A hint: more than
     /// needed costs a look, and a savepoint that rolled back leaves no more than that.
-    static TOUCHED: RefCell<BTreeMap<i64, Touch>> = const { RefCell::new(BTreeMap::new()) };
+    static TOUCHED: RefCell<BTreeMap<TaskNo, Touch>> = const { RefCell::new(BTreeMap::new()) };
     /// The transaction is about to be prepared.
     static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
@@ -28,7 +29,7 @@ pub(crate) enum Touch {
 
 /// Looks at the signals of these tasks before the transaction commits. To be called by whoever has touched their
 /// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there.
-pub(crate) fn look_again(task_nos: &[i64], touch: Touch) {
+pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
     if task_nos.is_empty() {
         return;
     }
@@ -64,7 +65,7 @@ fn look_before_the_end() {
 }
 
 /// What this transaction has touched so far.
-pub(crate) fn touched() -> BTreeMap<i64, Touch> {
+pub(crate) fn touched() -> BTreeMap<TaskNo, Touch> {
     TOUCHED.with_borrow(BTreeMap::clone)
 }
 

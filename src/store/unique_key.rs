@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 
@@ -9,7 +10,7 @@ use crate::pg::statement::Statement;
 pub(crate) type Key = (String, String);
 
 /// The WHERE makes a row that is there already locked, and not written.
-static LOCK: Statement<(&[&str], &[&str], &[i64], Time), i64> = Statement::new(
+static LOCK: Statement<(&[&str], &[&str], &[TaskNo], Time), TaskNo> = Statement::new(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, since)
       SELECT u.action, u.key, u.task_no, $4 FROM unnest($1, $2, $3) AS u(action, key, task_no)
       ON CONFLICT (action, key) DO UPDATE SET task_no = k.task_no WHERE false
@@ -17,7 +18,7 @@ static LOCK: Statement<(&[&str], &[&str], &[i64], Time), i64> = Statement::new(
 );
 
 /// Locks the rows of keys, and makes those that are missing; returns the numbers of the rows made.
-pub(crate) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, i64)>, now: Time) -> HashSet<i64> {
+pub(crate) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, TaskNo)>, now: Time) -> HashSet<TaskNo> {
     let (mut actions, mut names, mut task_nos) = (Vec::new(), Vec::new(), Vec::new());
     for ((action, name), task_no) in keys {
         actions.push(action.as_str());
@@ -30,14 +31,14 @@ pub(crate) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, i64)>, now: Time) ->
 /// What the row of a key is to point to.
 pub(crate) struct Pointer<'a> {
     pub(crate) key: &'a Key,
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     /// The task behind which it comes.
-    pub(crate) behind: Option<i64>,
+    pub(crate) behind: Option<TaskNo>,
     pub(crate) since: Time,
     pub(crate) not_before: Option<Time>,
 }
 
-static POINT: Statement<(&[&str], &[&str], &[i64], &[i64], &[Time], &[Time])> = Statement::new(
+static POINT: Statement<(&[&str], &[&str], &[TaskNo], &[TaskNo], &[Time], &[Time])> = Statement::new(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, behind_no, since, not_before)
       SELECT u.action, u.key, u.task_no, u.behind_no, u.since, u.not_before
         FROM unnest($1, $2, $3, $4, $5, $6) AS u(action, key, task_no, behind_no, since, not_before)
@@ -62,7 +63,7 @@ pub(crate) fn point(pointers: &[Pointer]) {
     ));
 }
 
-static RELEASE: Statement<(&[&str], &[&str], &[i64])> = Statement::new(
+static RELEASE: Statement<(&[&str], &[&str], &[TaskNo])> = Statement::new(
     c"DELETE FROM taskq.unique_key d
        WHERE d.ctid = ANY (ARRAY(
                SELECT k.ctid FROM unnest($1, $2, $3) AS u(action, key, task_no)
@@ -72,7 +73,7 @@ static RELEASE: Statement<(&[&str], &[&str], &[i64])> = Statement::new(
 );
 
 /// Removes rows that point to these numbers. One that somebody has locked is left.
-pub(crate) fn release(rows: &[(&Key, i64)]) {
+pub(crate) fn release(rows: &[(&Key, TaskNo)]) {
     if rows.is_empty() {
         return;
     }
@@ -84,14 +85,14 @@ pub(crate) fn release(rows: &[(&Key, i64)]) {
 }
 
 /// Removes the rows of keys that point to tasks that have gone: the key and the number of each.
-pub(crate) fn forget(gone: &[(Key, i64)]) {
+pub(crate) fn forget(gone: &[(Key, TaskNo)]) {
     release(&gone.iter().map(|(key, task_no)| (key, *task_no)).collect::<Vec<_>>());
 }
 
 /// Rows behind a key that point to tasks that are gone, among the next so many. A number that is gone stays
 /// gone; and a row that is seen here was made together with its task, which an insertion under way would not
 /// have done yet: not to be called by one.
-static LEFT_BEHIND: Statement<(&str, &str), (String, String, i64)> = Statement::new(
+static LEFT_BEHIND: Statement<(&str, &str), (String, String, TaskNo)> = Statement::new(
     c"SELECT k.action, k.key, k.task_no
         FROM (SELECT k.action, k.key, k.task_no FROM taskq.unique_key k
                WHERE (k.action, k.key) > ($1, $2) ORDER BY k.action, k.key LIMIT 20) AS k
@@ -100,9 +101,9 @@ static LEFT_BEHIND: Statement<(&str, &str), (String, String, i64)> = Statement::
 
 /// Removes rows that a removal had to leave, among those behind one of the keys of tasks that have just gone.
 /// Such keys are spread over all keys, so sooner or later somebody comes past each.
-pub(crate) fn tidy(gone: &[(Key, i64)]) {
+pub(crate) fn tidy(gone: &[(Key, TaskNo)]) {
     let Some((last, _)) = gone.last() else { return };
-    let left: Vec<(Key, i64)> = LEFT_BEHIND
+    let left: Vec<(Key, TaskNo)> = LEFT_BEHIND
         .map((last.0.as_str(), last.1.as_str()), |(action, key, task_no)| ((action, key), task_no));
     release(&left.iter().map(|(key, task_no)| (key, *task_no)).collect::<Vec<_>>());
 }

@@ -13,6 +13,7 @@ use pgrx::pg_sys::ItemPointerData;
 
 use super::holders;
 use crate::flow::actions::try_limits;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, check_for_interrupts};
 use crate::pg::statement::Statement;
@@ -29,18 +30,20 @@ use crate::token::{Base, Nonce, in_pieces};
 struct Elapsed {
     row: ItemPointerData,
     deadline: Time,
-    keeper: i64,
+    keeper: TaskNo,
     base: Base,
     /// Those of its tasks that are still held, with deadlines that have passed.
-    overdue: Vec<i64>,
+    overdue: Vec<TaskNo>,
     /// Those that were set aside until then.
-    aside: Vec<i64>,
+    aside: Vec<TaskNo>,
 }
 
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, and asks the tasks. Locks nothing.
-static LOOK: Statement<(Time, Time, i64, i32), (ItemPointerData, Time, i64, Base, Vec<i64>, Vec<i64>)> =
-    Statement::new(
-        c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
+static LOOK: Statement<
+    (Time, Time, TaskNo, i32),
+    (ItemPointerData, Time, TaskNo, Base, Vec<TaskNo>, Vec<TaskNo>),
+> = Statement::new(
+    c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
              ARRAY(SELECT r.task_no
                      FROM unnest(l.keeper_no || l.others) AS n(task_no)
                     CROSS JOIN LATERAL (
@@ -56,7 +59,7 @@ static LOOK: Statement<(Time, Time, i64, i32), (ItemPointerData, Time, i64, Base
         FROM taskq.lease l
        WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
        ORDER BY l.deadline, l.keeper_no LIMIT $4",
-    );
+);
 
 /// How many leases one statement looks at, and one call.
 const WINDOW: usize = 200;
@@ -64,7 +67,7 @@ const MOST_LOOKED_AT: usize = 10_000;
 
 /// The leases whose time has come, earliest first, in windows: those from `start` on.
 fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
-    let mut from = Some((start, i64::MIN));
+    let mut from = Some((start, TaskNo(i64::MIN)));
     (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
@@ -158,9 +161,9 @@ fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
     // Others look after those that they have taken.
     let taken = tidy::remove(passed.iter().map(|lease| lease.row).collect());
     passed.retain(|lease| taken.contains(&(lease.base, lease.keeper)));
-    let held: Vec<(i64, Nonce)> = passed.iter().flat_map(Elapsed::held).collect();
+    let held: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::held).collect();
     let locked = lock(&held, now);
-    let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
+    let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
     for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
         append(now + AGAIN, nonce.base(*task_no), vec![*task_no]);
     }
@@ -170,9 +173,9 @@ fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
 
 /// Ends the tries of up to `bound` tasks. Leases that others could need while this transaction is open stay as they are.
 fn end_some(passed: Vec<Elapsed>, bound: usize, now: Time) -> bool {
-    let held: Vec<(i64, Nonce)> = passed.iter().flat_map(Elapsed::held).take(bound).collect();
+    let held: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::held).take(bound).collect();
     let locked = lock(&held, now);
-    let ours: HashSet<i64> = locked.iter().map(|l| l.task_no).collect();
+    let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
     let done = passed.iter().filter(|lease| lease.overdue.iter().all(|n| ours.contains(n)));
     tidy::remove(done.map(|lease| lease.row).collect());
     let freed = look_again(&passed);
@@ -182,7 +185,7 @@ fn end_some(passed: Vec<Elapsed>, bound: usize, now: Time) -> bool {
 /// Those that were set aside are ready again.
 fn look_again(passed: &[Elapsed]) -> bool {
     let aside = passed.iter().flat_map(|l| l.aside.iter().map(|n| (*n, l.base.nonce(*n))));
-    let aside: Vec<(i64, Nonce)> = aside.collect();
+    let aside: Vec<(TaskNo, Nonce)> = aside.collect();
     !aside.is_empty() && aside::look_again(&aside)
 }
 
@@ -193,31 +196,31 @@ impl Elapsed {
     }
 
     /// Its overdue tasks with their nonces.
-    fn held(&self) -> impl Iterator<Item = (i64, Nonce)> {
+    fn held(&self) -> impl Iterator<Item = (TaskNo, Nonce)> {
         self.overdue.iter().map(|n| (*n, self.base.nonce(*n)))
     }
 }
 
 /// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
-static LOCK: Statement<(&[i64], &[Nonce], Time), InRun> = Statement::new(
+static LOCK: Statement<(&[TaskNo], &[Nonce], Time), InRun> = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
          FOR UPDATE SKIP LOCKED",
 );
-static KEYED: Statement<(&[i64], &[Nonce], Time), i64> = Statement::new(
+static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(
     c"SELECT r.task_no FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
 );
 
 /// Locks those of the tasks that are still overdue and in nobody else's hands, with all that the end of their tries
 /// concerns.
-fn lock(held: &[(i64, Nonce)], now: Time) -> Vec<Live> {
+fn lock(held: &[(TaskNo, Nonce)], now: Time) -> Vec<Live> {
     if held.is_empty() {
         return Vec::new();
     }
-    let (mut keyed, mut locked): (Vec<i64>, Vec<Live>) = (Vec::new(), Vec::new());
+    let (mut keyed, mut locked): (Vec<TaskNo>, Vec<Live>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in in_pieces(held.iter().copied()) {
         keyed.extend(KEYED.query((task_nos.as_slice(), nonces.as_slice(), now)));
         locked.extend(LOCK.map((task_nos, nonces, now), |InRun(live)| live));
@@ -234,7 +237,7 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
         return false;
     }
     assign_transaction_id();
-    let task_nos: Vec<i64> = locked.iter().map(|l| l.task_no).collect();
+    let task_nos: Vec<TaskNo> = locked.iter().map(|l| l.task_no).collect();
     let limits = try_limits(&task_nos);
     // The history has the earlier ones; this one makes one more.
     let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
@@ -250,9 +253,9 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
     }
     if !left.is_empty() {
         attempts::record(&left.iter().map(|l| (l, None)).collect::<Vec<_>>(), "timeout", now);
-        let holders: Vec<i64> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
+        let holders: Vec<TaskNo> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
         merge_key::given_back(&holders);
-        let left: Vec<i64> = left.iter().map(|l| l.task_no).collect();
+        let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
         ready::announce(&changes::REQUEUE.query(left));
     }
     if !exhausted.is_empty() {

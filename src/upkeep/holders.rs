@@ -7,25 +7,26 @@
 
 use std::collections::HashSet;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session;
 use crate::pg::statement::Statement;
 use crate::store::live::{InRun, Live};
 use crate::store::merge_key::MergeKey;
 
-static RUN: Statement<(&[i64], Time), InRun> = Statement::new(
+static RUN: Statement<(&[TaskNo], Time), InRun> = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $2 AND r.keyed
          FOR UPDATE SKIP LOCKED",
 );
-static KEYS: Statement<&[i64], (i64, MergeKey)> = Statement::new(
+static KEYS: Statement<&[TaskNo], (TaskNo, MergeKey)> = Statement::new(
     c"SELECT m.holder_no, m.action, m.group_id, m.key FROM taskq.merge_key m WHERE m.holder_no = ANY ($1)
          FOR NO KEY UPDATE SKIP LOCKED",
 );
 /// What is parked on behalf of each holder. Nothing comes to it any more: that takes the row of the key, or the task.
-static PARKED: Statement<(&[i64], &[&str], &[&str], &[&str]), (i64, i64)> = Statement::new(
+static PARKED: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), (TaskNo, TaskNo)> = Statement::new(
     c"SELECT p.leader_no, p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
        UNION ALL
       SELECT u.holder_no, p.task_no
@@ -34,14 +35,14 @@ static PARKED: Statement<(&[i64], &[&str], &[&str], &[&str]), (i64, i64)> = Stat
                             WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
                            OFFSET 0) AS p",
 );
-static LOCK_PARKED: Statement<&[i64], i64> =
+static LOCK_PARKED: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
 /// How often those are left out that cannot be had, before all are left alone.
 const ROUNDS: usize = 3;
 
 /// Locks those of the overdue holders of keys whose rows, keys and riders nobody else has locked.
-pub(super) fn lock(mut task_nos: Vec<i64>, now: Time) -> Vec<Live> {
+pub(super) fn lock(mut task_nos: Vec<TaskNo>, now: Time) -> Vec<Live> {
     for _ in 0..ROUNDS {
         if task_nos.is_empty() {
             break;
@@ -55,14 +56,14 @@ pub(super) fn lock(mut task_nos: Vec<i64>, now: Time) -> Vec<Live> {
 }
 
 /// All of them, or which of them others have in hand.
-fn try_lock(task_nos: &[i64], now: Time) -> Result<Vec<Live>, HashSet<i64>> {
+fn try_lock(task_nos: &[TaskNo], now: Time) -> Result<Vec<Live>, HashSet<TaskNo>> {
     let locked = RUN.map((task_nos, now), |InRun(live)| live);
-    let mut busy: HashSet<i64> = task_nos.iter().copied().collect();
+    let mut busy: HashSet<TaskNo> = task_nos.iter().copied().collect();
     locked.iter().for_each(|live| {
         busy.remove(&live.task_no);
     });
-    let holders: Vec<i64> = locked.iter().map(|live| live.task_no).collect();
-    let mut without_key: HashSet<i64> = holders.iter().copied().collect();
+    let holders: Vec<TaskNo> = locked.iter().map(|live| live.task_no).collect();
+    let mut without_key: HashSet<TaskNo> = holders.iter().copied().collect();
     let (mut with_key, mut keys) = (Vec::new(), Vec::new());
     for (holder, key) in KEYS.query(holders) {
         without_key.remove(&holder);
@@ -73,8 +74,8 @@ fn try_lock(task_nos: &[i64], now: Time) -> Result<Vec<Live>, HashSet<i64>> {
     let (actions, groups, keys) = MergeKey::columns(keys.iter());
     let parked = PARKED.query((with_key, actions, groups, keys));
     if !parked.is_empty() {
-        let all: Vec<i64> = parked.iter().map(|(_, task_no)| *task_no).collect();
-        let ours: HashSet<i64> = LOCK_PARKED.query(all).into_iter().collect();
+        let all: Vec<TaskNo> = parked.iter().map(|(_, task_no)| *task_no).collect();
+        let ours: HashSet<TaskNo> = LOCK_PARKED.query(all).into_iter().collect();
         busy.extend(parked.iter().filter(|(_, n)| !ours.contains(n)).map(|(holder, _)| *holder));
     }
     if busy.is_empty() { Ok(locked) } else { Err(busy) }

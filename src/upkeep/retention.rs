@@ -1,6 +1,7 @@
 //! Settled tasks go when their retention is over. That frees and deletes nothing else: whoever waited
 //! for them has counted them already.
 
+use crate::number::TaskNo;
 use crate::store::task;
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use crate::store::settled;
 use crate::store::{attempts, before_commit, live, progress};
 
 /// Walks `settled_expires_idx`.
-static EXPIRED: Statement<(Time, i32, Time), (i64, i8)> = Statement::new(
+static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(
     c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at >= $3 AND s.expires_at <= $1
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
 );
@@ -43,7 +44,7 @@ pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> usize {
 /// Removes up to `bound` tasks whose retention is over, from `start` on; returns how many. Waits for nobody: a task with a
 /// dependency that somebody else is removing is left for later.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
-    let mut ends: HashMap<i64, Outcome> = EXPIRED
+    let mut ends: HashMap<TaskNo, Outcome> = EXPIRED
         .map((now, bound.min(MOST) as i32, start), |(task_no, code)| (task_no, Outcome::from_stored(code)))
         .into_iter()
         .collect();
@@ -55,7 +56,7 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
     if !edges.busy.is_empty() {
         ends.retain(|task_no, _| !edges.busy.contains(task_no));
     }
-    let task_nos: Vec<i64> = ends.keys().copied().collect();
+    let task_nos: Vec<TaskNo> = ends.keys().copied().collect();
     if edges.any {
         dependency::REMOVE_AFTER.execute(task_nos.as_slice());
         dependency::REMOVE_RUN.execute(task_nos.as_slice());

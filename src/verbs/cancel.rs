@@ -4,6 +4,7 @@ use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks, on_tasks};
 use crate::error::Result;
+use crate::number::TaskNo;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
@@ -27,8 +28,9 @@ fn taskq_cancel_tasks(
 }
 
 /// Walks all that is not settled; those that were inserted first come first.
-static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), i64> = Statement::planned_each_time(sql!(
-    "SELECT t.task_no
+static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), TaskNo> =
+    Statement::planned_each_time(sql!(
+        "SELECT t.task_no
            FROM (SELECT r.task_no FROM taskq.run r
                  UNION ALL SELECT b.task_no FROM taskq.blocked b
                  UNION ALL SELECT d.task_no FROM taskq.scheduled d
@@ -36,12 +38,12 @@ static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), i64> = Statem
           CROSS JOIN LATERAL (SELECT t.task_no, t.id, t.action_no, t.group_id FROM taskq.task t
                                WHERE t.task_no = l.task_no OFFSET 0) AS t
           WHERE ",
-    on_tasks!(),
-    "
+        on_tasks!(),
+        "
             AND ($4 IS NULL OR (SELECT p.status FROM taskq.progress p WHERE p.task_no = t.task_no) LIKE $4)
           ORDER BY t.task_no
           LIMIT $5"
-));
+    ));
 
 /// Locks the tasks in the global order, waiting for whoever holds one; a token of a task in progress is
 /// good for nothing from then on.
@@ -56,7 +58,7 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
         });
     }
     let Filter { task_ids, actions, groups, status_like, max_tasks, .. } = filter;
-    let task_nos: Vec<i64> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
+    let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| Ok(cancel_locked(&live::lock(&task_nos, Firmness::Change), status.clone())))
 }

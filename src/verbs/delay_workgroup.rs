@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{or_throw, required};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::spec::{check_interval, check_name};
@@ -34,7 +35,7 @@ static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
 /// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
 /// see `store::order`.
-static SET_ASIDE: Statement<(&str, Time), i64> = Statement::new(
+static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
          AND s.held_back AND s.due > $2
@@ -47,7 +48,7 @@ fn set(name: &str, until: Time) {
     let before: Option<Time> = BEFORE.first(name);
     workgroup::SET.execute((name, until));
     if before.is_some_and(|before| before > until) {
-        let task_nos: Vec<i64> = SET_ASIDE.query((name, until));
+        let task_nos: Vec<TaskNo> = SET_ASIDE.query((name, until));
         for action_no in scheduled::BRING_FORWARD.query((task_nos, until)) {
             wake::ready(action_no);
         }

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::clock;
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::remove::delete_locked;
@@ -43,7 +44,7 @@ fn taskq_delete_tasks(
         match filter.only_ids()? {
             Some(ids) => restartable(|| delete(&ids, clock::now())),
             None => {
-                let matching: Vec<(i64, bool)> = MATCHING.query(filter.given());
+                let matching: Vec<(TaskNo, bool)> = MATCHING.query(filter.given());
                 rights::check_tasks(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
                 restartable(|| Ok(delete_matching(&matching, clock::now())))
             }
@@ -52,7 +53,7 @@ fn taskq_delete_tasks(
 }
 
 /// Walks all tasks that nobody owns, and tells which are settled; those that were inserted first come first.
-static MATCHING: Statement<Filters, (i64, bool)> = Statement::planned_each_time(
+static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_time(
     sql!(
         "SELECT t.task_no, s.task_no IS NOT NULL
            FROM taskq.task t
@@ -69,14 +70,14 @@ static MATCHING: Statement<Filters, (i64, bool)> = Statement::planned_each_time(
 );
 
 /// Deletes what a filter has found, but for what has begun, or come back to life, since.
-fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {
-    let task_nos: Vec<i64> = matching.iter().map(|(task_no, _)| *task_no).collect();
+fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> i64 {
+    let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
     let mut rows = live::lock(&task_nos, Firmness::Change);
-    let rest: Vec<i64> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
+    let rest: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
     let ended = live::hold_outcomes(&rest, Firmness::Change);
     // What was replaced has left its end behind, for those who wait for it, and is no task any more.
     let there = numbers::ids(&task_nos);
-    let going: Vec<i64> = matching
+    let going: Vec<TaskNo> = matching
         .iter()
         .filter(|(task_no, settled)| match rows.get(task_no) {
             Some(row) => !settled && !row.in_progress(),
@@ -85,7 +86,7 @@ fn delete_matching(matching: &[(i64, bool)], now: Time) -> i64 {
         .map(|(task_no, _)| *task_no)
         .filter(|task_no| there.contains_key(task_no))
         .collect();
-    let kept: HashSet<i64> = going.iter().copied().collect();
+    let kept: HashSet<TaskNo> = going.iter().copied().collect();
     rows.retain(|task_no, _| kept.contains(task_no));
     delete_locked(going, rows, now)
 }

@@ -11,6 +11,7 @@ use crate::insert::{
     Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
@@ -70,7 +71,7 @@ fn taskq_add_dependencies(
 }
 
 /// Every stored edge between the given ends, with its condition.
-static STORED: Statement<&[i64], (i64, i64, i8)> = Statement::new(
+static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
 
@@ -123,13 +124,13 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
             .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))?;
     }
 
-    let names: HashMap<i64, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
+    let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
     let new = not_stored_yet(&asked, &names)?;
     check_cycles(&new, &names)?;
     store_edges(&new);
 
-    let mut waits: BTreeMap<i64, Waits> = BTreeMap::new();
-    let mut lost: BTreeMap<i64, String> = BTreeMap::new();
+    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
+    let mut lost: BTreeMap<TaskNo, String> = BTreeMap::new();
     for edge in &new.edges {
         let wait = waits.entry(edge.run).or_default();
         wait.all += 1;
@@ -151,9 +152,9 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
 }
 
 /// The edges that are not stored; one that is, with another condition, is refused.
-fn not_stored_yet(asked: &EdgeSet, names: &HashMap<i64, String>) -> Result<EdgeSet> {
-    let runs: Vec<i64> = asked.edges.iter().map(|e| e.run).collect::<HashSet<_>>().into_iter().collect();
-    let stored: HashMap<(i64, i64), Condition> = STORED
+fn not_stored_yet(asked: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<EdgeSet> {
+    let runs: Vec<TaskNo> = asked.edges.iter().map(|e| e.run).collect::<HashSet<_>>().into_iter().collect();
+    let stored: HashMap<(TaskNo, TaskNo), Condition> = STORED
         .map(runs, |(after_no, run_no, condition)| ((after_no, run_no), Condition::from_stored(condition)))
         .into_iter()
         .collect();
@@ -177,8 +178,8 @@ fn not_stored_yet(asked: &EdgeSet, names: &HashMap<i64, String>) -> Result<EdgeS
     Ok(new)
 }
 
-fn check_cycles(new: &EdgeSet, names: &HashMap<i64, String>) -> Result<()> {
-    let mut arcs: Vec<(i64, i64)> = new.edges.iter().map(|e| (e.after, e.run)).collect();
+fn check_cycles(new: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<()> {
+    let mut arcs: Vec<(TaskNo, TaskNo)> = new.edges.iter().map(|e| (e.after, e.run)).collect();
     arcs.extend(stored_arcs(&new.edges.iter().map(|e| e.run).collect::<Vec<_>>()));
     acyclic(&arcs).map_err(|path| {
         let mut ids = names.clone();
@@ -188,11 +189,11 @@ fn check_cycles(new: &EdgeSet, names: &HashMap<i64, String>) -> Result<()> {
 }
 
 /// Aborts tasks one of whose new dependencies is lost already.
-fn abort_lost(lost: BTreeMap<i64, String>, now: Time) {
+fn abort_lost(lost: BTreeMap<TaskNo, String>, now: Time) {
     if lost.is_empty() {
         return;
     }
-    let task_nos: Vec<i64> = lost.keys().copied().collect();
+    let task_nos: Vec<TaskNo> = lost.keys().copied().collect();
     let rows = lock_for_change(&task_nos);
     live::remove(rows.values());
     settle(

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use super::args::pairs;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, record};
@@ -33,7 +34,7 @@ fn taskq_extend_tasks_ownership(
 
 /// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
 /// whose deadline has passed.
-static LOCK: Statement<(&[i64], &[Nonce])> = Statement::new(
+static LOCK: Statement<(&[TaskNo], &[Nonce])> = Statement::new(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
        ORDER BY r.task_no FOR NO KEY UPDATE",
 );
@@ -54,7 +55,7 @@ fn extend(
     let held = valid(&pairs);
     rights::check_tasks(Doing::Work, held.values().map(|token| token.task_no))?;
     let deadline = clock::now().plus(max_duration);
-    let mut extended: HashMap<i64, Nonce> = if held.is_empty() {
+    let mut extended: HashMap<TaskNo, Nonce> = if held.is_empty() {
         HashMap::new()
     } else {
         let pieces = in_pieces(held.values().map(|token| token.pair()));
@@ -97,7 +98,7 @@ fn extend(
 record! {
     /// A row of [`LATE`].
     struct InQueue {
-        task_no: i64,
+        task_no: TaskNo,
         nonce: Nonce,
         action: String,
         /// Limits: of the action, of each group of it, of the group.
@@ -111,7 +112,7 @@ record! {
 }
 
 /// Tasks back in the queue because their deadline passed, and granted to nobody since.
-static LATE: Statement<(&[i64], &[Nonce]), InQueue> = Statement::new(
+static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
         FROM taskq.run r
@@ -124,7 +125,7 @@ static LATE: Statement<(&[i64], &[Nonce]), InQueue> = Statement::new(
 
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
-fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, Nonce)> {
+fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(TaskNo, Nonce)> {
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
     let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), Late::from);
     let rows: Vec<Late> = pieces.into_iter().flat_map(look).collect();
@@ -148,7 +149,7 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(i64, Nonc
 
 /// A task whose deadline has passed, and the limits that it is subject to.
 struct Late {
-    task_no: i64,
+    task_no: TaskNo,
     nonce: Nonce,
     key: Option<MergeKey>,
     asks: Vec<Ask>,

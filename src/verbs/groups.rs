@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -90,14 +91,14 @@ fn known(group_id: Option<&str>) -> Result<&str> {
 }
 
 /// What a caller is asked about whose part is narrowed. It is not looked up for others.
-fn members_of_interest(group: &str) -> impl Iterator<Item = i64> {
+fn members_of_interest(group: &str) -> impl Iterator<Item = TaskNo> {
     std::iter::once_with(|| members(group)).flatten()
 }
 
-static MEMBERS: Statement<&str, i64> =
+static MEMBERS: Statement<&str, TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
 
-fn members(group: &str) -> Vec<i64> {
+fn members(group: &str) -> Vec<TaskNo> {
     MEMBERS.query(group)
 }
 
@@ -139,12 +140,12 @@ static LOCK: Statement<&str> =
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
 /// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
 /// waited for, and the group is looked at again.
-fn hold(group: &str) -> (Vec<i64>, HashMap<i64, Live>) {
+fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
     loop {
         check_for_interrupts();
         let task_nos = members(group);
         let rows = lock_for_change(&task_nos);
-        let ended: Vec<i64> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
+        let ended: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
         let held = live::hold_outcomes(&ended, Firmness::Change);
         if held.len() == ended.len() && members(group) == task_nos {
             return (task_nos, rows);
@@ -168,7 +169,7 @@ fn delete(group: &str) -> Result<i64> {
     Ok(deleted)
 }
 
-static SEEDS: Statement<&str, i64> =
+static SEEDS: Statement<&str, TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no");
 
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
@@ -179,22 +180,22 @@ static SEEDS: Statement<&str, i64> =
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);
-    let seeds: Vec<i64> = SEEDS.query(group);
-    let stay: Vec<i64> = if seeds.is_empty() { all.clone() } else { seeds };
-    let staying: HashSet<i64> = stay.iter().copied().collect();
-    let go: Vec<i64> = all.iter().copied().filter(|n| !staying.contains(n)).collect();
+    let seeds: Vec<TaskNo> = SEEDS.query(group);
+    let stay: Vec<TaskNo> = if seeds.is_empty() { all.clone() } else { seeds };
+    let staying: HashSet<TaskNo> = stay.iter().copied().collect();
+    let go: Vec<TaskNo> = all.iter().copied().filter(|n| !staying.contains(n)).collect();
 
     lock_neighbours(&all);
     fold::of(&all, now);
     let mut rows = lock_for_change(&all);
-    let leaving: HashMap<i64, Live> = go.iter().filter_map(|n| Some((*n, rows.remove(n)?))).collect();
+    let leaving: HashMap<TaskNo, Live> = go.iter().filter_map(|n| Some((*n, rows.remove(n)?))).collect();
     if !go.is_empty() {
         delete_locked(go, leaving, now);
         // Seeds that waited for what has gone may have moved.
         rows = lock_for_change(&stay);
     }
     uncount(&stay, &staying, now);
-    let holders: Vec<i64> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
+    let holders: Vec<TaskNo> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
     merge_key::given_back(&holders);
     progress::forget(&stay);

@@ -11,6 +11,7 @@ use crate::claim::{Grant, Request, claim, lanes};
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::flow::actions::{self, Action};
+use crate::number::TaskNo;
 use crate::pg::arg::Arg;
 use crate::pg::board;
 use crate::pg::clock::{Time, wall};
@@ -424,7 +425,7 @@ pub(crate) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>>
 /// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;
 /// what is larger is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
 /// 700 kB cannot be more than 200 MB.
-static RESULTS: Statement<&[i64], (i64, Option<JsonText>)> = Statement::new(
+static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::new(
     c"SELECT u.task_no,
              CASE WHEN z.size <= 200000000 THEN COALESCE(r.results, '[]') END
         FROM pg_catalog.unnest($1) AS u(task_no)
@@ -451,8 +452,8 @@ fn fetch_results(grants: &mut [Grant]) {
     if grants.is_empty() {
         return;
     }
-    let task_nos: Vec<i64> = grants.iter().map(|g| g.task_no).collect();
-    let mut results: std::collections::HashMap<i64, Option<JsonText>> =
+    let task_nos: Vec<TaskNo> = grants.iter().map(|g| g.task_no).collect();
+    let mut results: std::collections::HashMap<TaskNo, Option<JsonText>> =
         RESULTS.query(task_nos).into_iter().collect();
     for grant in grants {
         grant.results = results.remove(&grant.task_no).flatten();

@@ -4,6 +4,7 @@ use pgrx::datum::{AnyElement, Uuid};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
+use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::returns::tokens;
@@ -28,7 +29,7 @@ fn taskq_report_status(
 
 /// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
 /// processes do not wait for each other's rows but the one in `progress`.
-static HELD: Statement<(i64, Nonce), bool> =
+static HELD: Statement<(TaskNo, Nonce), bool> =
     Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
 
 /// Stores what is not NULL and keeps the rest of the last report.

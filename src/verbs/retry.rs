@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::clock;
 use crate::error::Result;
+use crate::number::TaskNo;
 use crate::pg::statement::{Statement, sql};
 use crate::revive::{Unrevivable, revive};
 use crate::rights::{self, Doing};
@@ -42,7 +43,7 @@ fn taskq_retry_tasks(
 
 /// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
 /// ended first come first.
-static MATCHING: Statement<Filters, i64> = Statement::planned_each_time(sql!(
+static MATCHING: Statement<Filters, TaskNo> = Statement::planned_each_time(sql!(
     "SELECT t.task_no
            FROM taskq.settled s
            JOIN taskq.task t ON t.task_no OPERATOR(taskq.===) s.task_no
@@ -62,11 +63,11 @@ static MATCHING: Statement<Filters, i64> = Statement::planned_each_time(sql!(
 fn retry(filter: Filter) -> Result<i64> {
     let now = clock::now();
     if let Some(ids) = filter.only_ids()? {
-        let task_nos: Vec<i64> = numbers::by_id(&ids).into_values().collect();
+        let task_nos: Vec<TaskNo> = numbers::by_id(&ids).into_values().collect();
         rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
         return restartable(|| revive(&task_nos, Unrevivable::Refuse, now));
     }
-    let task_nos: Vec<i64> = MATCHING.query(filter.given());
+    let task_nos: Vec<TaskNo> = MATCHING.query(filter.given());
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| revive(&task_nos, Unrevivable::Leave, now))
 }

@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
 use crate::flow::rates;
+use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::pg::throw::notice;
@@ -188,14 +189,14 @@ fn set_action(settings: &Settings) -> Result<()> {
 /// Makes the slots fit the limit; performances that began without one get theirs.
 fn resize_slots(name: &str, max_concurrency: Option<i32>) {
     let standing = if max_concurrency.is_some() { seats::standing_in_action(name, false) } else { vec![] };
-    let held: Vec<i64> = standing.into_iter().map(|(task_no, _)| task_no).collect();
+    let held: Vec<TaskNo> = standing.into_iter().map(|(task_no, _)| task_no).collect();
     seats::fit_action(name, max_concurrency, &held);
 }
 
 /// Performances that began before there was a limit per group get the slots of it.
 fn seat_groups(name: &str, most: i32) {
     slot::keep_from_making(&Limit::of_action(name));
-    let mut groups: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<TaskNo>> = BTreeMap::new();
     for (task_no, group) in seats::standing_in_action(name, true) {
         groups.entry(group).or_default().push(task_no);
     }

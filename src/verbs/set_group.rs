@@ -3,6 +3,7 @@
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, or_throw};
+use crate::number::TaskNo;
 use crate::spec::check_name;
 use crate::store::slot::seats;
 use crate::store::slot::{self, Limit, MOST_SLOTS};
@@ -46,7 +47,7 @@ fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, cle
     if let Some(most) = max_concurrency {
         // Performances that began without the limit get its slots.
         slot::keep_from_making(&limit);
-        let held: Vec<i64> =
+        let held: Vec<TaskNo> =
             seats::standing_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
         seats::seat(&limit, most, &held);
     }

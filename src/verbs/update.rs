@@ -15,6 +15,7 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
@@ -124,7 +125,7 @@ fn update(ids: &[&str], change: &Change, now: Time) -> Result<i64> {
     Ok(found.len() as i64)
 }
 
-fn refuse_missing(ids: &[&str], found: &HashMap<String, i64>) -> Result<()> {
+fn refuse_missing(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
     match ids.iter().find(|id| !found.contains_key(**id)) {
         Some(id) => Err(Refusal::no_such_task(id)),
         None => Ok(()),
@@ -132,7 +133,7 @@ fn refuse_missing(ids: &[&str], found: &HashMap<String, i64>) -> Result<()> {
 }
 
 /// Tasks that somebody owns, and tasks that have ended.
-static BEGUN: Statement<&[i64], (i64, String)> = Statement::new(
+static BEGUN: Statement<&[TaskNo], (TaskNo, String)> = Statement::new(
     c"SELECT u.task_no, 'in progress'
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = u.task_no AND r.nonce <> 0 OFFSET 0) AS r
@@ -142,9 +143,9 @@ static BEGUN: Statement<&[i64], (i64, String)> = Statement::new(
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s",
 );
 
-fn refuse_begun(ids: &[&str], found: &HashMap<String, i64>) -> Result<()> {
-    let task_nos: Vec<i64> = found.values().copied().collect();
-    let begun: HashMap<i64, String> = BEGUN.query(task_nos).into_iter().collect();
+fn refuse_begun(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
+    let task_nos: Vec<TaskNo> = found.values().copied().collect();
+    let begun: HashMap<TaskNo, String> = BEGUN.query(task_nos).into_iter().collect();
     if begun.is_empty() {
         return Ok(());
     }
@@ -158,7 +159,11 @@ fn refuse_begun(ids: &[&str], found: &HashMap<String, i64>) -> Result<()> {
 }
 
 /// The rows in the order of the call, each once.
-fn in_order<'a>(ids: &[&str], found: &HashMap<String, i64>, rows: &'a HashMap<i64, Live>) -> Vec<&'a Live> {
+fn in_order<'a>(
+    ids: &[&str],
+    found: &HashMap<String, TaskNo>,
+    rows: &'a HashMap<TaskNo, Live>,
+) -> Vec<&'a Live> {
     let mut seen = HashSet::with_capacity(rows.len());
     ids.iter()
         .filter_map(|id| found.get(*id))
@@ -167,12 +172,12 @@ fn in_order<'a>(ids: &[&str], found: &HashMap<String, i64>, rows: &'a HashMap<i6
         .collect()
 }
 
-static OTHER_PRIORITY: Statement<(&[i64], i32), i64> =
+static OTHER_PRIORITY: Statement<(&[TaskNo], i32), TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.priority <> $2");
 
 fn apply(rows: &[&Live], change: &Change, now: Time) {
-    let task_nos: Vec<i64> = rows.iter().map(|row| row.task_no).collect();
-    let moved: HashSet<i64> = match change.priority {
+    let task_nos: Vec<TaskNo> = rows.iter().map(|row| row.task_no).collect();
+    let moved: HashSet<TaskNo> = match change.priority {
         Some(priority) => OTHER_PRIORITY.query((task_nos.as_slice(), priority)).into_iter().collect(),
         None => HashSet::new(),
     };
@@ -218,19 +223,19 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     }
 }
 
-fn forget_delay(task_nos: &[i64]) {
+fn forget_delay(task_nos: &[TaskNo]) {
     if !task_nos.is_empty() {
         blocked::FORGET_DELAY.execute(task_nos);
     }
 }
 
-fn stand_behind(task_nos: &[i64]) {
+fn stand_behind(task_nos: &[TaskNo]) {
     if !task_nos.is_empty() {
         parked::STAND_BEHIND.execute(task_nos);
     }
 }
 
-fn keep_place(task_nos: &[i64], max_duration: Option<Interval>) {
+fn keep_place(task_nos: &[TaskNo], max_duration: Option<Interval>) {
     if task_nos.is_empty() {
         return;
     }

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use super::pace::{self, Pace, Quiet, staggered};
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::number::TaskNo;
 use crate::pg::arg::Arg;
 use crate::pg::clock::{Time, wall};
 use crate::pg::json::JsonText;
@@ -206,18 +207,19 @@ impl Columns for End {
     }
 }
 
-static FIND: Statement<&str, (i64, i64)> = Statement::new(
+static FIND: Statement<&str, (TaskNo, i64)> = Statement::new(
     c"SELECT t.task_no, t.xmin::pg_catalog.text::pg_catalog.int8 FROM taskq.task t WHERE t.id = $1",
 );
-static LOOK: Statement<i64, (i8, Option<String>, Option<JsonText>, Time)> = Statement::new(
+static LOOK: Statement<TaskNo, (i8, Option<String>, Option<JsonText>, Time)> = Statement::new(
     c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
 );
-static EXISTS: Statement<i64, bool> = Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
+static EXISTS: Statement<TaskNo, bool> =
+    Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
 
 fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
-    let (number, inserter): (i64, i64) =
+    let (number, inserter): (TaskNo, i64) =
         session::keeping_no_locks(|| FIND.first(id)).ok_or_else(|| Refusal::no_such_task(id))?;
     session::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
     waiter.register(vec![wake::settled_channel(number)]);
@@ -249,7 +251,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     }
 }
 
-fn look(id: &str, number: i64) -> Option<End> {
+fn look(id: &str, number: TaskNo) -> Option<End> {
     LOOK.first(number).map(|(code, status, result, settled_at)| End {
         id: id.to_owned(),
         outcome: Outcome::from_stored(code),

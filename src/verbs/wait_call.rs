@@ -14,6 +14,7 @@ use crate::claim::{Request, claim};
 use crate::clock;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::actions::{Action, for_claim, next_grant};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
@@ -29,10 +30,10 @@ use crate::wake;
 procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
 
-static LOOK_AT_TASKS: Statement<&[i64], i32> = Statement::new(c"SELECT taskq._num_settled($1)");
+static LOOK_AT_TASKS: Statement<&[TaskNo], i32> = Statement::new(c"SELECT taskq._num_settled($1)");
 static LOOK_FOR_WORK: Statement<(&[&str], bool, &[i32]), i32> =
     Statement::new(c"SELECT taskq._look_for_work($1, $2, $3)");
-static NUMBERS: Statement<&[&str], i64> = Statement::new(c"SELECT taskq._task_channels($1)");
+static NUMBERS: Statement<&[&str], TaskNo> = Statement::new(c"SELECT taskq._task_channels($1)");
 static ACTION_NUMBERS: Statement<&[&str], i32> = Statement::new(c"SELECT taskq._action_channels($1)");
 static NEXT_DUE: Statement<&[&str], Option<Time>> = Statement::new(c"SELECT taskq._next_due($1)");
 static LEFT_BEHIND: Statement<&[i32], i32> = Statement::new(c"SELECT taskq._left_behind($1)");
@@ -47,7 +48,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
     call.leave_transaction("wait_for_tasks");
     // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
     // takes an id is not the one that is waited for.
-    let numbers: Vec<i64> = session::keeping_no_locks(|| NUMBERS.query(ids.clone()));
+    let numbers: Vec<TaskNo> = session::keeping_no_locks(|| NUMBERS.query(ids.clone()));
     // All are waited for: it is enough to be found under a few that are not over yet, and then under the
     // next few. A lock for each of many tasks would fill the server's lock table.
     let mut left = numbers.as_slice();
@@ -71,7 +72,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
 /// Under how many tasks one call is registered.
 const MOST_CHANNELS: usize = 16;
 
-fn num_over(numbers: &[i64]) -> usize {
+fn num_over(numbers: &[TaskNo]) -> usize {
     session::keeping_no_locks(|| LOOK_AT_TASKS.first(numbers)).unwrap_or(0) as usize
 }
 
@@ -173,7 +174,7 @@ fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, 
         let numbers = numbers::by_id(&ids);
         rights::check_tasks(Doing::Look, numbers.values().copied())?;
         ids.iter()
-            .map(|id| numbers.get(*id).copied().ok_or_else(|| Refusal::no_such_task(id)))
+            .map(|id| numbers.get(*id).map(|n| n.0).ok_or_else(|| Refusal::no_such_task(id)))
             .collect::<Result<Vec<i64>>>()
     }))
 }
@@ -194,7 +195,7 @@ fn his(names: Vec<Option<String>>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-static OVER: Statement<&[i64], i32> = Statement::new(
+static OVER: Statement<&[TaskNo], i32> = Statement::new(
     c"SELECT pg_catalog.count(*)::integer FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0)
           OR NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0)",
@@ -204,7 +205,7 @@ static OVER: Statement<&[i64], i32> = Statement::new(
 /// having been replaced, or deleted.
 #[pg_extern(sql = "")]
 fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
-    let task_nos: Vec<i64> = task_nos.into_iter().flatten().collect();
+    let task_nos: Vec<TaskNo> = task_nos.into_iter().flatten().map(TaskNo).collect();
     OVER.first(task_nos).unwrap_or(0)
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::number::TaskNo;
 use crate::pg::latch::{self, Channel};
 use crate::pg::lock::Key;
 use crate::pg::session;
@@ -22,8 +23,8 @@ pub(super) fn ready_channel(action_no: i32) -> Channel {
 pub(super) const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
 
 /// Waiters for the end of this task.
-pub(crate) fn settled_channel(task_no: i64) -> Channel {
-    Channel { kind: SETTLED, number: task_no as u64 }
+pub(crate) fn settled_channel(task_no: TaskNo) -> Channel {
+    Channel { kind: SETTLED, number: task_no.0 as u64 }
 }
 
 /// Waiters for tasks of the action with this name, which may just have got a number (or one more).

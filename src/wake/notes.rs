@@ -14,6 +14,7 @@ use super::channels::{
 };
 use super::waiters::give_up;
 use crate::clock;
+use crate::number::TaskNo;
 use crate::pg::board;
 use crate::pg::clock::{Time, wall};
 use crate::pg::latch::{self, Channel};
@@ -31,9 +32,9 @@ thread_local! {
     /// How many waiters for each action this transaction's rollback has to wake.
     static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
     /// Ready tasks that this transaction has locked, and their actions.
-    static HELD: RefCell<Levels<(i64, i32)>> = const { RefCell::new(Levels::new()) };
+    static HELD: RefCell<Levels<(TaskNo, i32)>> = const { RefCell::new(Levels::new()) };
     /// Those of them that it has removed.
-    static GONE: RefCell<Levels<i64>> = const { RefCell::new(Levels::new()) };
+    static GONE: RefCell<Levels<TaskNo>> = const { RefCell::new(Levels::new()) };
     /// The transaction that commits is one of several of a waiting call.
     static STAYS: Cell<bool> = const { Cell::new(false) };
 }
@@ -54,7 +55,7 @@ pub(crate) fn ready_for_all(action_no: i32) {
 }
 
 /// This task has ended: all who wait for it are woken.
-pub(crate) fn settled(task_no: i64) {
+pub(crate) fn settled(task_no: TaskNo) {
     note(settled_channel(task_no), usize::MAX);
 }
 
@@ -127,13 +128,13 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
 }
 
 /// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
-pub(crate) fn held(task_no: i64, action_no: i32) {
+pub(crate) fn held(task_no: TaskNo, action_no: i32) {
     transaction::listen(LISTENER);
     HELD.with_borrow_mut(|held| held.add(latch::nest_level(), (task_no, action_no)));
 }
 
 /// This transaction has removed the task from those that are ready: if it commits, there is nothing to wake for.
-pub(crate) fn gone(task_no: i64) {
+pub(crate) fn gone(task_no: TaskNo) {
     transaction::listen(LISTENER);
     GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
 }
@@ -163,7 +164,7 @@ fn on_end(end: End) {
             for (channel, count) in notes {
                 owe(channel, count);
             }
-            let gone: HashSet<i64> = GONE.with_borrow_mut(|gone| gone.take().collect());
+            let gone: HashSet<TaskNo> = GONE.with_borrow_mut(|gone| gone.take().collect());
             wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
             forget();
             if !STAYS.get() {
@@ -209,8 +210,8 @@ fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {
 }
 
 /// Wakes those who may have passed over tasks whose locks have ended, one for each.
-fn wake_for_held(held: impl Iterator<Item = (i64, i32)>) {
-    let mut tasks: BTreeMap<i32, HashSet<i64>> = BTreeMap::new();
+fn wake_for_held(held: impl Iterator<Item = (TaskNo, i32)>) {
+    let mut tasks: BTreeMap<i32, HashSet<TaskNo>> = BTreeMap::new();
     for (task_no, action_no) in held {
         tasks.entry(action_no).or_default().insert(task_no);
     }

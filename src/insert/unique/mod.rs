@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Fates, NewTask, Stored};
 use crate::error::Result;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::spec::{OnHeld, State, TaskSpec};
 use crate::store::unique_key::{self, Key, Pointer};
@@ -37,7 +38,7 @@ use decide::{LeftOut, Winner, as_locked, winners};
 /// A stored task that a key points to.
 #[derive(Clone, Debug)]
 struct Holder {
-    task_no: i64,
+    task_no: TaskNo,
     id: String,
     /// The end of its period; `None` if it has none.
     until: Option<Time>,
@@ -72,12 +73,12 @@ struct Known {
     /// The end of the period of the one before.
     not_before: Option<Time>,
     /// Where the stored row points to; the call's own number if it has made the row.
-    points_to: i64,
+    points_to: TaskNo,
 }
 
 impl Known {
     /// A key whose row points to this task, of which nothing else is known yet.
-    fn new(points_to: i64, since: Time, not_before: Option<Time>) -> Self {
+    fn new(points_to: TaskNo, since: Time, not_before: Option<Time>) -> Self {
         Known { elements: Vec::new(), holder: None, behind: None, since, not_before, points_to }
     }
 }
@@ -207,10 +208,10 @@ impl Keys {
     /// Lets the keys point to the tasks that were inserted; returns the ids of the stored tasks whose places
     /// they take.
     pub(super) fn take(&self, tasks: &[NewTask]) -> Vec<&str> {
-        let inserted: HashMap<usize, i64> = tasks.iter().map(|t| (t.element, t.task_no)).collect();
+        let inserted: HashMap<usize, TaskNo> = tasks.iter().map(|t| (t.element, t.task_no)).collect();
         let mut replaced = Vec::new();
         let mut pointers: Vec<Pointer> = Vec::new();
-        let mut unused: Vec<(&Key, i64)> = Vec::new();
+        let mut unused: Vec<(&Key, TaskNo)> = Vec::new();
         for (key, (known, winners)) in &self.decided {
             let mut points_to = None;
             for winner in winners {

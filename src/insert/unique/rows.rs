@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Holder, Key, Known, key_of};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
 use crate::spec::{State, TaskSpec};
@@ -11,7 +12,7 @@ use crate::store::unique_key;
 record! {
     /// The task that a key points to, or that it comes behind; nothing if it is gone.
     struct Pointed {
-        task_no: Option<i64>,
+        task_no: Option<TaskNo>,
         id: Option<String>,
         until: Option<Time>,
         states: Option<i16>,
@@ -23,7 +24,7 @@ record! {
 /// Where tasks that keys point to are, in one snapshot: two rows for a key, for the task inserted last with it and for
 /// the one behind which that came, each empty behind the key's own columns if there is none. States are the bits of
 /// [`State`].
-static LOOK: Statement<(&[&str], &[&str], Time), (String, String, i64, Time, Option<Time>, Pointed)> = Statement::new(
+static LOOK: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Time, Option<Time>, Pointed)> = Statement::new(
     c"SELECT u.action, u.key, k.task_no, k.since, k.not_before,
              t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back
         FROM unnest($1, $2) AS u(action, key)
@@ -80,8 +81,8 @@ impl Pointed {
     }
 }
 
-/// The number that a row has which was made only to be locked. No task has it.
-const NOBODY: i64 = 0;
+/// The number that a row has which was made only to be locked.
+const NOBODY: TaskNo = TaskNo::NONE;
 
 /// Locks the keys of tasks that are to be inserted later in this call, after other locks: they come first in
 /// the global order. `unlock` removes the rows that were made and not used.

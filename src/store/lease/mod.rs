@@ -19,6 +19,7 @@ pub(crate) mod tidy;
 
 use std::collections::BTreeMap;
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::table::{Index, Key, Look, Wait, insert, look, table};
 use crate::store::before_commit;
@@ -32,8 +33,8 @@ const MOST_TASKS: usize = 1000;
 table!(c"lease":
     DEADLINE: Time,
     BASE: Base,
-    KEEPER_NO: i64,
-    OTHERS: Option<Vec<i64>>,
+    KEEPER_NO: TaskNo,
+    OTHERS: Option<Vec<TaskNo>>,
 );
 
 /// By deadline, keeper_no.
@@ -45,8 +46,8 @@ pub(crate) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
 }
 
 /// Remembers the deadlines of tasks granted or extended under one base.
-pub(crate) fn record(granted: &[(Time, i64)], base: Base) {
-    let mut by_deadline: BTreeMap<Time, Vec<i64>> = BTreeMap::new();
+pub(crate) fn record(granted: &[(Time, TaskNo)], base: Base) {
+    let mut by_deadline: BTreeMap<Time, Vec<TaskNo>> = BTreeMap::new();
     for (deadline, task_no) in granted {
         if *deadline != Time::INFINITY {
             by_deadline.entry(*deadline).or_default().push(*task_no);
@@ -67,7 +68,7 @@ pub(crate) fn record(granted: &[(Time, i64)], base: Base) {
 }
 
 /// Appends a row for tasks of one base, one of which becomes its keeper.
-pub(crate) fn append(deadline: Time, base: Base, mut task_nos: Vec<i64>) {
+pub(crate) fn append(deadline: Time, base: Base, mut task_nos: Vec<TaskNo>) {
     let keeper = task_nos.swap_remove(by_chance(base, task_nos.len()));
     let others = (!task_nos.is_empty()).then_some(task_nos);
     insert(&TABLE, |into| {
@@ -84,7 +85,7 @@ fn by_chance(base: Base, many: usize) -> usize {
 /// A task that is not held any more under the deadline that it had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) nonce: Nonce,
     pub(crate) deadline: Time,
 }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use pgrx::pg_sys::{self, ItemPointerData};
 
 use super::append;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Record, Statement, sql};
 use crate::store::before_commit;
@@ -16,12 +17,12 @@ struct Unkept {
     row: ItemPointerData,
     deadline: Time,
     base: Base,
-    keeper: i64,
-    others: Vec<i64>,
+    keeper: TaskNo,
+    others: Vec<TaskNo>,
 }
 
 impl Record for Unkept {
-    type Columns = (ItemPointerData, Time, Base, i64, Option<Vec<i64>>);
+    type Columns = (ItemPointerData, Time, Base, TaskNo, Option<Vec<TaskNo>>);
 
     fn of((row, deadline, base, keeper, others): Self::Columns) -> Self {
         Unkept { row, deadline, base, keeper, others: others.unwrap_or_default() }
@@ -46,7 +47,7 @@ macro_rules! unkept {
     };
 }
 
-static LEFT_BY: Statement<(&[Time], &[i64]), Unkept> = Statement::new(sql!(
+static LEFT_BY: Statement<(&[Time], &[TaskNo]), Unkept> = Statement::new(sql!(
     "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others
            FROM unnest($1, $2) AS u(deadline, keeper_no)
           CROSS JOIN LATERAL (SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
@@ -55,20 +56,20 @@ static LEFT_BY: Statement<(&[Time], &[i64]), Unkept> = Statement::new(sql!(
     unkept!()
 ));
 
-static STILL_HELD: Statement<(&[i64], &[Nonce]), (i64, Nonce, Time)> = Statement::new(
+static STILL_HELD: Statement<(&[TaskNo], &[Nonce]), (TaskNo, Nonce, Time)> = Statement::new(
     c"SELECT r.task_no, r.nonce, r.deadline FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable",
 );
 
 /// By their place: nothing that a snapshot of this call has seen gives its place to another row before the call ends.
-static REMOVE: Statement<&[ItemPointerData], (Base, i64)> = Statement::new(
+static REMOVE: Statement<&[ItemPointerData], (Base, TaskNo)> = Statement::new(
     c"DELETE FROM taskq.lease d
        WHERE d.ctid = ANY (ARRAY(SELECT l.ctid FROM taskq.lease l WHERE l.ctid = ANY ($1) FOR UPDATE SKIP LOCKED))
       RETURNING d.base, d.keeper_no",
 );
 
 /// Removes rows of `lease` that nobody else is looking after; the bases and keepers of those that are gone.
-pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(Base, i64)> {
+pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(Base, TaskNo)> {
     if rows.is_empty() {
         return HashSet::new();
     }
@@ -81,7 +82,7 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
         return;
     }
     let others = || rows.iter().flat_map(|row| row.others.iter().map(|n| (*n, row.base.nonce(*n))));
-    let held: HashMap<(i64, Nonce), Time> = in_pieces(others())
+    let held: HashMap<(TaskNo, Nonce), Time> = in_pieces(others())
         .into_iter()
         .flat_map(|(task_nos, nonces)| {
             STILL_HELD.map((task_nos, nonces), |(task_no, nonce, deadline)| ((task_no, nonce), deadline))
@@ -104,14 +105,14 @@ fn clear(mut rows: Vec<Unkept>, hand_on: HandOn) {
 }
 
 /// Hands on the rows that these tasks kept, with the deadlines of these, if they do not keep them any more.
-pub(crate) fn hand_on(mut left: Vec<(Time, i64)>) {
+pub(crate) fn hand_on(mut left: Vec<(Time, TaskNo)>) {
     if left.is_empty() {
         return;
     }
     // One that came back, in a savepoint that was undone, and once more is there twice.
     left.sort_unstable();
     left.dedup();
-    let (deadlines, keepers): (Vec<Time>, Vec<i64>) = left.into_iter().unzip();
+    let (deadlines, keepers): (Vec<Time>, Vec<TaskNo>) = left.into_iter().unzip();
     clear(LEFT_BY.query((deadlines, keepers)), HandOn::Now);
 }
 

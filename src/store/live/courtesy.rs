@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::{ItemPointerData, Oid};
 
+use crate::number::TaskNo;
 use crate::pg::row_version::is_awaited;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
@@ -32,20 +33,20 @@ struct Given {
     began: i64,
     time: Duration,
     /// What it holds already: whoever waits for one of these waits for us.
-    held: HashSet<i64>,
+    held: HashSet<TaskNo>,
 }
 
-static ROWS: Statement<&[i64], (Oid, ItemPointerData)> =
+static ROWS: Statement<&[TaskNo], (Oid, ItemPointerData)> =
     Statement::new(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// To be called before rows of `run` are held: waits a while if others wait for some of them.
-pub(super) fn give_way(task_nos: &[i64]) {
+pub(super) fn give_way(task_nos: &[TaskNo]) {
     let began = session::transaction_began();
     let (news, left) = GIVEN.with_borrow_mut(|given| {
         if given.began != began {
             *given = Given { began, ..Given::default() };
         }
-        let news: Vec<i64> = task_nos.iter().copied().filter(|n| given.held.insert(*n)).collect();
+        let news: Vec<TaskNo> = task_nos.iter().copied().filter(|n| given.held.insert(*n)).collect();
         (news, COURTESY.saturating_sub(given.time))
     });
     let start = Instant::now();
@@ -58,7 +59,7 @@ pub(super) fn give_way(task_nos: &[i64]) {
     GIVEN.with_borrow_mut(|given| given.time += start.elapsed());
 }
 
-fn anybody_waits(task_nos: &[i64]) -> bool {
+fn anybody_waits(task_nos: &[TaskNo]) -> bool {
     let rows: Vec<(Oid, ItemPointerData)> = match task_nos {
         [] => Vec::new(),
         _ => ROWS.query(task_nos),

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use super::forms::{Firmness, Lock, locking};
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::store::order::{self, Rank};
 
 /// Edges by number. They are found first and then locked in the order in which they are stored, as below: a scan by
 /// `ctid` sorts, and no edge is ever moved.
-static LOCK_EDGES: Statement<(&[i64], &[i64])> = Statement::new(
+static LOCK_EDGES: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.ctid = ANY (ARRAY(
                SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
@@ -18,33 +19,33 @@ static LOCK_EDGES: Statement<(&[i64], &[i64])> = Statement::new(
 );
 
 /// Locks dependencies that are about to be removed.
-pub(crate) fn lock_edges(edges: &[(i64, i64)]) {
-    let (after, run): (Vec<i64>, Vec<i64>) = edges.iter().copied().unzip();
+pub(crate) fn lock_edges(edges: &[(TaskNo, TaskNo)]) {
+    let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = edges.iter().copied().unzip();
     LOCK_EDGES.execute((after, run));
     order::holds(Rank::Edges);
 }
 
 /// Edges at either end of the tasks, in the order in which they are stored.
-static EDGES: Lock<(i64, i64)> = locking!(
+static EDGES: Lock<(TaskNo, TaskNo)> = locking!(
     "SELECT d.after_no, d.run_no FROM taskq.dependency d
       WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM taskq.dependency a WHERE a.after_no = ANY ($1)
                       UNION ALL SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))"
 );
-static SEEN_EDGES: Statement<&[i64], (i64, i64)> = Statement::new(
+static SEEN_EDGES: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
 
 /// Locks the dependencies of the tasks, on others and of others on them, before they are removed: the other end of
 /// each may be on its way out as well, by somebody who removes its dependencies in another order.
-pub(crate) fn lock_edges_of(task_nos: &[i64]) {
+pub(crate) fn lock_edges_of(task_nos: &[TaskNo]) {
     let waiting = order::may_wait(Rank::Edges);
     let locked = EDGES.statement(Firmness::Change, waiting).query(task_nos);
     if !locked.is_empty() {
         order::holds(Rank::Edges);
     }
     if !waiting {
-        let locked: HashSet<(i64, i64)> = locked.into_iter().collect();
+        let locked: HashSet<(TaskNo, TaskNo)> = locked.into_iter().collect();
         let seen = SEEN_EDGES.query(task_nos);
         if seen.iter().any(|edge| !locked.contains(edge)) {
             order::restart_with_edges(&seen);
@@ -57,15 +58,15 @@ pub(crate) struct TriedEdges {
     /// There are some.
     pub(crate) any: bool,
     /// Tasks at the ends of those that somebody else has locked.
-    pub(crate) busy: HashSet<i64>,
+    pub(crate) busy: HashSet<TaskNo>,
 }
 
 /// Locks the dependencies of the tasks as far as nobody else has, waiting for none.
-pub(crate) fn try_lock_edges_of(task_nos: &[i64]) -> TriedEdges {
+pub(crate) fn try_lock_edges_of(task_nos: &[TaskNo]) -> TriedEdges {
     let seen = SEEN_EDGES.query(task_nos);
     let mut busy = HashSet::new();
     if !seen.is_empty() {
-        let locked: HashSet<(i64, i64)> =
+        let locked: HashSet<(TaskNo, TaskNo)> =
             EDGES.statement(Firmness::Change, false).query(task_nos).into_iter().collect();
         busy.extend(
             seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]),

@@ -1,5 +1,6 @@
 //! How rows are locked: for a change or held, waiting or not.
 
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 
 /// How firmly rows are locked.
@@ -14,15 +15,15 @@ pub(crate) enum Firmness {
 
 /// A statement that locks rows of tasks by their numbers, in four ways, and returns them as `R`.
 pub(super) struct Lock<R> {
-    pub(super) change: Statement<&'static [i64], R>,
-    pub(super) hold: Statement<&'static [i64], R>,
+    pub(super) change: Statement<&'static [TaskNo], R>,
+    pub(super) hold: Statement<&'static [TaskNo], R>,
     /// The same without waiting: rows that somebody else has locked are left out.
-    pub(super) try_change: Statement<&'static [i64], R>,
-    pub(super) try_hold: Statement<&'static [i64], R>,
+    pub(super) try_change: Statement<&'static [TaskNo], R>,
+    pub(super) try_hold: Statement<&'static [TaskNo], R>,
 }
 
 impl<R> Lock<R> {
-    pub(super) fn statement(&self, firmness: Firmness, waiting: bool) -> &Statement<&'static [i64], R> {
+    pub(super) fn statement(&self, firmness: Firmness, waiting: bool) -> &Statement<&'static [TaskNo], R> {
         match (firmness, waiting) {
             (Firmness::Change, true) => &self.change,
             (Firmness::Hold, true) => &self.hold,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::Live;
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 
 static FIRST: Statement<&[&str], String> = Statement::new(
@@ -35,7 +36,11 @@ impl Idle<'_> {
     }
 
     /// The same of rows that are locked.
-    pub(super) fn check(&self, numbers: &HashMap<String, i64>, rows: &HashMap<i64, Live>) -> Result<()> {
+    pub(super) fn check(
+        &self,
+        numbers: &HashMap<String, TaskNo>,
+        rows: &HashMap<TaskNo, Live>,
+    ) -> Result<()> {
         let is_in_progress =
             |id: &&&str| numbers.get(**id).and_then(|n| rows.get(n)).is_some_and(Live::in_progress);
         self.ids.iter().find(is_in_progress).map_or(Ok(()), |id| Err((self.refusal)(id)))

@@ -8,6 +8,7 @@ use super::in_progress::Idle;
 use super::row::{InBlocked, InRun, Live, Parked, Place, Scheduled};
 use super::settled::hold_outcomes;
 use crate::error::Result;
+use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{FromRow, Statement};
 use crate::state::Outcome;
@@ -36,14 +37,14 @@ static PARKED: Lock<Parked> = locking!(
 );
 
 /// Which of the tasks have a live row.
-static LIVING: Statement<&[i64]> = Statement::new(
+static LIVING: Statement<&[TaskNo]> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.scheduled s WHERE s.task_no = u.task_no OFFSET 0)
           OR EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = u.task_no OFFSET 0)",
 );
-static UNSETTLED: Statement<&[i64], i64> = Statement::new(
+static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT t.task_no FROM taskq.task t
        WHERE t.task_no = ANY ($1)
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)",
@@ -56,18 +57,18 @@ static UNSETTLED: Statement<&[i64], i64> = Statement::new(
 /// committed by then, since we waited for it or saw its effect.
 ///
 /// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
-pub(crate) fn lock(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Live> {
+pub(crate) fn lock(task_nos: &[TaskNo], firmness: Firmness) -> HashMap<TaskNo, Live> {
     lock_if(task_nos, firmness, &|_| Ok(())).unwrap_or_default()
 }
 
 /// The same; `check` is asked once the rows of `run` are locked, before any other is waited for.
 fn lock_if(
-    task_nos: &[i64],
+    task_nos: &[TaskNo],
     firmness: Firmness,
-    check: &dyn Fn(&HashMap<i64, Live>) -> Result<()>,
-) -> Result<HashMap<i64, Live>> {
-    let mut found: HashMap<i64, Live> = HashMap::with_capacity(task_nos.len());
-    let mut missing: Vec<i64> = task_nos.to_vec();
+    check: &dyn Fn(&HashMap<TaskNo, Live>) -> Result<()>,
+) -> Result<HashMap<TaskNo, Live>> {
+    let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
+    let mut missing: Vec<TaskNo> = task_nos.to_vec();
     missing.sort_unstable();
     missing.dedup();
     if firmness == Firmness::Hold {
@@ -102,8 +103,8 @@ fn lock_if(
 fn from<R: FromRow>(
     table: &'static Lock<R>,
     (firmness, waiting): (Firmness, bool),
-    missing: &mut Vec<i64>,
-    found: &mut HashMap<i64, Live>,
+    missing: &mut Vec<TaskNo>,
+    found: &mut HashMap<TaskNo, Live>,
     read: impl Fn(R) -> Live,
 ) {
     if missing.is_empty() {
@@ -127,7 +128,10 @@ fn ready_or_in_progress((InRun(live), action_no, grantable): (InRun, i32, bool))
 
 /// Finds tasks by id and locks them. A task may be replaced while we wait for it; then the id is another
 /// task's, and that one is locked as well.
-pub(crate) fn lock_by_id(ids: &[&str], firmness: Firmness) -> (HashMap<String, i64>, HashMap<i64, Live>) {
+pub(crate) fn lock_by_id(
+    ids: &[&str],
+    firmness: Firmness,
+) -> (HashMap<String, TaskNo>, HashMap<TaskNo, Live>) {
     lock_by_id_idle(ids, &[], firmness).unwrap_or_default()
 }
 
@@ -135,14 +139,14 @@ fn lock_by_id_idle(
     ids: &[&str],
     idle: &[Idle],
     firmness: Firmness,
-) -> Result<(HashMap<String, i64>, HashMap<i64, Live>)> {
+) -> Result<(HashMap<String, TaskNo>, HashMap<TaskNo, Live>)> {
     let mut found = numbers::by_id(ids);
     loop {
-        let task_nos: Vec<i64> = found.values().copied().collect();
+        let task_nos: Vec<TaskNo> = found.values().copied().collect();
         if task_nos.is_empty() {
             return Ok((found, HashMap::new()));
         }
-        let check = |rows: &HashMap<i64, Live>| idle.iter().try_for_each(|idle| idle.check(&found, rows));
+        let check = |rows: &HashMap<TaskNo, Live>| idle.iter().try_for_each(|idle| idle.check(&found, rows));
         let rows = lock_if(&task_nos, firmness, &check)?;
         let now = numbers::by_id(ids);
         if now == found {
@@ -153,7 +157,7 @@ fn lock_by_id_idle(
 }
 
 /// The numbers of tasks by id, the live rows, and how the others ended.
-pub(crate) type Found = (HashMap<String, i64>, HashMap<i64, Live>, HashMap<i64, Outcome>);
+pub(crate) type Found = (HashMap<String, TaskNo>, HashMap<TaskNo, Live>, HashMap<TaskNo, Outcome>);
 
 /// The tasks with these ids: their numbers, the locked rows of those that are live, and how the others
 /// ended, which is held as well. A task may come back to life (by a retry) or go while we wait for its row;
@@ -166,7 +170,7 @@ pub(crate) fn lock_any(
 ) -> Result<Found> {
     loop {
         let (found, rows) = lock_by_id_idle(ids, idle, firmness)?;
-        let rest: Vec<i64> = found.values().copied().filter(|n| !rows.contains_key(n)).collect();
+        let rest: Vec<TaskNo> = found.values().copied().filter(|n| !rows.contains_key(n)).collect();
         if rest.is_empty() {
             return Ok((found, rows, HashMap::new()));
         }

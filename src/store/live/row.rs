@@ -1,5 +1,6 @@
 //! A live row as it was when it was locked.
 
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Record;
 use crate::token::Nonce;
@@ -16,7 +17,7 @@ pub(crate) enum Place {
 /// A live row, locked by this transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) place: Place,
     pub(crate) tries: i32,
     pub(crate) failures: i32,
@@ -47,7 +48,7 @@ impl Live {
 }
 
 /// What the rows of all four tables begin with: task_no, tries, failures, dependencies.
-type Counted = (i64, i32, i32, i32);
+type Counted = (TaskNo, i32, i32, i32);
 
 fn live((task_no, tries, failures, dependencies): Counted, place: Place) -> Live {
     Live {

@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 
 use super::forms::{Firmness, Lock, locking};
+use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::state::Outcome;
 use crate::store::order::{self, Rank};
 
-static ROWS: Lock<(i64, i8)> =
+static ROWS: Lock<(TaskNo, i8)> =
     locking!("SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no");
-static SETTLED: Statement<&[i64], (i64, i8)> =
+static SETTLED: Statement<&[TaskNo], (TaskNo, i8)> =
     Statement::new(c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1)");
 
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
-pub(crate) fn hold_outcomes(task_nos: &[i64], firmness: Firmness) -> HashMap<i64, Outcome> {
+pub(crate) fn hold_outcomes(task_nos: &[TaskNo], firmness: Firmness) -> HashMap<TaskNo, Outcome> {
     let waiting = order::may_wait(Rank::Settled);
-    let held: HashMap<i64, Outcome> = ROWS
+    let held: HashMap<TaskNo, Outcome> = ROWS
         .statement(firmness, waiting)
         .map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code)))
         .into_iter()
@@ -31,6 +32,6 @@ pub(crate) fn hold_outcomes(task_nos: &[i64], firmness: Firmness) -> HashMap<i64
 }
 
 /// How those of the tasks that are settled ended.
-pub(crate) fn outcomes(task_nos: &[i64]) -> HashMap<i64, Outcome> {
+pub(crate) fn outcomes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Outcome> {
     SETTLED.map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code))).into_iter().collect()
 }

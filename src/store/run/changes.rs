@@ -1,18 +1,18 @@
 //! Statements that change rows of `run`: what is not worth direct access, or asks other tables.
 
-use crate::number::Position;
+use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::ready::Freed;
 use crate::token::Nonce;
 use pgrx::datum::Interval;
 
-pub(crate) static REMOVE: Statement<&[i64]> =
+pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
 /// attach dependencies are not in the way.
-pub(crate) static GIVE_TO_LANES: Statement<&[i64]> = Statement::new(
+pub(crate) static GIVE_TO_LANES: Statement<&[TaskNo]> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
              deadline = COALESCE(r.prev_deadline, 'infinity'), granted_at = r.prev_granted_at,
@@ -51,13 +51,13 @@ pub(crate) static MOVE_INTO_LANES: Statement<(i32, i32, bool)> = Statement::new(
        WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
 );
 
-pub(crate) static RECOUNT: Statement<(&[i64], i32, i32)> = Statement::new(
+pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.run r SET dependencies = r.dependencies + $2, failures = r.failures + $3
        WHERE r.task_no = ANY ($1)",
 );
 
 /// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
-pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i64, Position, Freed)> = Statement::new(
+pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo]), (TaskNo, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -73,7 +73,7 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[i64]), (i
 );
 
 /// The others stay where they are, under their leaders and no token.
-pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64])> = Statement::new(
+pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo])> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -90,7 +90,7 @@ pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[i64]
         FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
 );
 
-pub(crate) static REQUEUE: Statement<&[i64], i32> = Statement::new(
+pub(crate) static REQUEUE: Statement<&[TaskNo], i32> = Statement::new(
     c"UPDATE taskq.run r
          SET grantable = true, limited = false, keyed = false,
              position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
@@ -99,22 +99,23 @@ pub(crate) static REQUEUE: Statement<&[i64], i32> = Statement::new(
 );
 
 /// With the deadlines that were: a look at the rows, which locks them, has these.
-pub(crate) static EXTEND: Statement<(&[i64], &[Nonce], Time, &str), (i64, Nonce, Time)> = Statement::new(
-    c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
+pub(crate) static EXTEND: Statement<(&[TaskNo], &[Nonce], Time, &str), (TaskNo, Nonce, Time)> =
+    Statement::new(
+        c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
         FROM (SELECT o.task_no, o.deadline FROM taskq.run o
                WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
                  FOR NO KEY UPDATE) AS o
        WHERE r.task_no = o.task_no AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
       RETURNING r.task_no, r.nonce, o.deadline",
-);
+    );
 
-pub(crate) static HOLD_AGAIN: Statement<(i64, Time, &str, bool)> = Statement::new(
+pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
        WHERE r.task_no = $1",
 );
 
 /// Another row in the place of each: see above. What is set aside stays aside.
-pub(crate) static KEEP_PLACE: Statement<(&[i64], Interval), i32> = Statement::new(
+pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval), i32> = Statement::new(
     c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash, aside)
@@ -128,7 +129,7 @@ pub(crate) static KEEP_PLACE: Statement<(&[i64], Interval), i32> = Statement::ne
 /// Number, action, priority, failures, dependencies, max_duration, gated; group of the lane, group and key of the merge key.
 #[rustfmt::skip]
 pub(crate) type Ready = (
-    &'static [i64], &'static [i32], &'static [i32], &'static [i32], &'static [i32], &'static [Interval], &'static [bool],
+    &'static [TaskNo], &'static [i32], &'static [i32], &'static [i32], &'static [i32], &'static [Interval], &'static [bool],
     &'static [&'static str], &'static [&'static str], &'static [&'static str],
 );
 

@@ -4,7 +4,7 @@ pub(crate) mod changes;
 
 use pgrx::datum::Interval;
 
-use crate::number::{Lane, Position};
+use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{Change, Index, Key, Look, Row, Scan, Wait, look, table};
@@ -13,7 +13,7 @@ use crate::store::live::Live;
 use crate::token::Nonce;
 
 table!(c"run":
-    TASK_NO: i64,
+    TASK_NO: TaskNo,
     POSITION: Position,
     NONCE: Nonce,
     PREV_NONCE: Nonce,
@@ -35,7 +35,7 @@ table!(c"run":
     PREV_GRANTED_AT: Option<Time>,
     PREV_ACTOR_ID: Option<String>,
     KEY_HASH: Option<i64>,
-    ASIDE: Option<i64>,
+    ASIDE: Option<ReasonNo>,
 );
 
 /// By task_no.
@@ -101,7 +101,7 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
 ///
 /// **A stale token is never trusted.** The row is removed in the version that the look has seen with this nonce. If
 /// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
-pub(crate) fn remove(mut performances: Vec<(i64, Nonce)>) -> Vec<Live> {
+pub(crate) fn remove(mut performances: Vec<(TaskNo, Nonce)>) -> Vec<Live> {
     performances.sort_unstable();
     look(|look| {
         look.changing(&BY_NUMBER, |rows| {
@@ -116,7 +116,7 @@ pub(crate) fn remove(mut performances: Vec<(i64, Nonce)>) -> Vec<Live> {
     })
 }
 
-fn remove_one(rows: &mut Scan, task_no: i64, nonce: Nonce) -> Option<Live> {
+fn remove_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce) -> Option<Live> {
     rows.start(&[Key::eq(1, task_no)]);
     let row = rows.next()?;
     if row.get(NONCE) != nonce {

@@ -23,7 +23,7 @@ mod full_lanes;
 pub(crate) mod known;
 pub(crate) mod seats;
 
-use crate::number::Position;
+use crate::number::{Position, TaskNo};
 use crate::pg::clock::wall;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session::{assign_transaction_id, has_transaction_id};
@@ -337,12 +337,12 @@ pub(crate) struct Seat<'a> {
     pub(crate) limit: &'a Limit,
     /// That of no other slot.
     pub(crate) position: Position,
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
 }
 
 /// One look-up in `slot_free_idx` for each: an equality would not need its order, and could go by the primary key,
 /// which has all positions of a limit to be walked over.
-static OCCUPY: Statement<(&[&str], &[&str], &[Position], &[i64])> = Statement::new(
+static OCCUPY: Statement<(&[&str], &[&str], &[Position], &[TaskNo])> = Statement::new(
     c"UPDATE taskq.slot s SET task_no = u.task_no
         FROM (SELECT u.task_no, f.ctid
                 FROM unnest($1, $2, $3, $4) AS u(group_id, name, position, task_no)
@@ -368,14 +368,14 @@ pub(crate) fn occupy(seats: &[Seat]) {
     ));
 }
 
-static RELEASE: Statement<&[i64], (String, String)> = Statement::new(
+static RELEASE: Statement<&[TaskNo], (String, String)> = Statement::new(
     c"UPDATE taskq.slot s
          SET task_no = NULL, position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
        WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
 );
 
 /// Frees all slots of performances that have ended, and lets a waiter know for each.
-pub(crate) fn release(task_nos: &[i64]) {
+pub(crate) fn release(task_nos: &[TaskNo]) {
     if task_nos.is_empty() {
         return;
     }

@@ -1,6 +1,7 @@
 //! Seats for performances that began before there was a limit: a limit that is set counts what is in progress.
 
 use super::{Ask, Limit, Seat, lock_free, occupy};
+use crate::number::TaskNo;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 
@@ -18,7 +19,7 @@ static DROP: Statement<(&str, i32)> = Statement::new(
 
 /// Makes the slots of an action fit its limit, `None` for no limit; those above it go once they are free. `held` are
 /// performances that began without a slot. They are seated first, above the limit where it is full, so that they count.
-pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[i64]) {
+pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[TaskNo]) {
     let Some(most) = most else {
         DROP.execute((action, 0));
         return;
@@ -29,18 +30,18 @@ pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[i64]) {
     DROP.execute((action, most));
 }
 
-static SEAT: Statement<(&str, &str, i32, &[i64])> = Statement::new(
+static SEAT: Statement<(&str, &str, i32, &[TaskNo])> = Statement::new(
     c"INSERT INTO taskq.slot (group_id, name, slot_no, task_no)
       SELECT $1, $2, GREATEST($3, (SELECT pg_catalog.max(s.slot_no) FROM taskq.slot s
                                     WHERE s.group_id = $1 AND s.name = $2)) + u.n, u.task_no
         FROM pg_catalog.unnest($4) WITH ORDINALITY AS u(task_no, n)",
 );
-static MARK: Statement<&[i64]> =
+static MARK: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.run r SET limited = true WHERE r.task_no = ANY ($1)");
 
 /// Gives slots to performances that have none of this limit, above it where it is full. The caller has locked their
 /// rows, and for a group [`super::keep_from_making`].
-pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
+pub(crate) fn seat(limit: &Limit, most: i32, held: &[TaskNo]) {
     if held.is_empty() {
         return;
     }
@@ -61,7 +62,7 @@ pub(crate) fn seat(limit: &Limit, most: i32, held: &[i64]) {
 }
 
 /// Performances of an action, found in both indexes of claiming.
-static HELD_IN_ACTION: Statement<&str, i64> = Statement::new(
+static HELD_IN_ACTION: Statement<&str, TaskNo> = Statement::new(
     c"SELECT h.task_no
         FROM (SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
                WHERE a.name = $1 AND r.lane = 0 AND NOT r.grantable AND r.aside IS NULL
@@ -69,14 +70,14 @@ static HELD_IN_ACTION: Statement<&str, i64> = Statement::new(
               SELECT r.task_no FROM taskq.action a JOIN taskq.run r ON r.action_no = a.action_no
                WHERE a.name = $1 AND r.lane <> 0 AND NOT r.grantable AND r.aside IS NULL) AS h",
 );
-static HELD_IN_GROUP: Statement<&str, i64> = Statement::new(
+static HELD_IN_GROUP: Statement<&str, TaskNo> = Statement::new(
     c"SELECT t.task_no FROM taskq.task t
        CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.task_no = t.task_no AND NOT r.grantable AND r.aside IS NULL OFFSET 0) AS r
        WHERE t.group_id = $1",
 );
 /// Those of the tasks that are in progress and hold no slot of a limit: of the action $2, of their group in it ($3), or,
 /// if the name is empty, of their group.
-static WITHOUT_SLOT: Statement<(&[i64], &str, bool), (i64, String)> = Statement::new(
+static WITHOUT_SLOT: Statement<(&[TaskNo], &str, bool), (TaskNo, String)> = Statement::new(
     c"SELECT r.task_no, COALESCE(t.group_id, '')
         FROM taskq.run r
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
@@ -86,26 +87,26 @@ static WITHOUT_SLOT: Statement<(&[i64], &str, bool), (i64, String)> = Statement:
                             AND s.group_id = CASE WHEN $3 THEN t.group_id ELSE '' END OFFSET 0)
        ORDER BY r.task_no",
 );
-static LOCK_HELD: Statement<&[i64]> = Statement::new(
+static LOCK_HELD: Statement<&[TaskNo]> = Statement::new(
     c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL
        ORDER BY r.task_no FOR UPDATE",
 );
 
 /// Performances of an action that hold no slot of its own limit, or (`by_group`) none of the limit per group; with
 /// their groups. They are locked, in the order of numbers.
-pub(crate) fn standing_in_action(action: &str, by_group: bool) -> Vec<(i64, String)> {
+pub(crate) fn standing_in_action(action: &str, by_group: bool) -> Vec<(TaskNo, String)> {
     without_slot(HELD_IN_ACTION.query(action), action, by_group)
 }
 
 /// The same of a group and its own limit.
-pub(crate) fn standing_in_group(group: &str) -> Vec<(i64, String)> {
+pub(crate) fn standing_in_group(group: &str) -> Vec<(TaskNo, String)> {
     without_slot(HELD_IN_GROUP.query(group), "", true)
 }
 
 /// Looks again once the rows are locked: a performance may have ended meanwhile, and another begun with a slot.
-fn without_slot(held: Vec<i64>, action: &str, by_group: bool) -> Vec<(i64, String)> {
-    let look = |held: Vec<i64>| -> Vec<(i64, String)> { WITHOUT_SLOT.query((held, action, by_group)) };
-    let held: Vec<i64> = look(held).into_iter().map(|(task_no, _)| task_no).collect();
+fn without_slot(held: Vec<TaskNo>, action: &str, by_group: bool) -> Vec<(TaskNo, String)> {
+    let look = |held: Vec<TaskNo>| -> Vec<(TaskNo, String)> { WITHOUT_SLOT.query((held, action, by_group)) };
+    let held: Vec<TaskNo> = look(held).into_iter().map(|(task_no, _)| task_no).collect();
     if held.is_empty() {
         return Vec::new();
     }

@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::clock;
 use crate::error::{Result, or_throw, required};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::latch::TAG_CLASS;
@@ -44,7 +45,7 @@ record! {
         action_no: Option<i32>,
         what: String,
         number: i64,
-        first: Option<i64>,
+        first: Option<TaskNo>,
     }
 }
 
@@ -89,7 +90,7 @@ static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time
         FROM pg_catalog.pg_class AS c
        WHERE c.relnamespace = 'taskq'::pg_catalog.regnamespace AND c.relname IN ('task', 'settled', 'attempt')",
 );
-static INSERTED: Statement<&[i64], (i64, Time)> =
+static INSERTED: Statement<&[TaskNo], (TaskNo, Time)> =
     Statement::new(c"SELECT t.task_no, t.inserted_at FROM taskq.task t WHERE t.task_no = ANY ($1)");
 static ACTIONS: Statement<(), (String, i32, bool, Option<i32>, i64)> = Statement::new(
     c"SELECT a.name, a.action_no, COALESCE(s.paused, false), s.max_concurrency,
@@ -148,7 +149,7 @@ impl Metrics {
     /// Per action. A name may have several numbers; their counts add up.
     fn tasks(&mut self, counts: &[Count], actions: &Names, kept: bool, now: Time) {
         const STATES: [&str; 6] = ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted"];
-        let mut oldest: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut oldest: BTreeMap<&str, TaskNo> = BTreeMap::new();
         for name in actions.values() {
             for state in &STATES[..if kept { 6 } else { 4 }] {
                 self.gauge("tasks", "Tasks in the queue, settled ones that are kept included, by state.")
@@ -177,8 +178,8 @@ impl Metrics {
                 *least = first.min(*least);
             }
         }
-        let task_nos: Vec<i64> = oldest.values().copied().collect();
-        let inserted: BTreeMap<i64, Time> = INSERTED.query(task_nos).into_iter().collect();
+        let task_nos: Vec<TaskNo> = oldest.values().copied().collect();
+        let inserted: BTreeMap<TaskNo, Time> = INSERTED.query(task_nos).into_iter().collect();
         for (name, task_no) in oldest {
             if let Some(at) = inserted.get(&task_no) {
                 self.family(

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use super::walk::{Node, Way, nodes, number, reach};
 use crate::error::{Result, or_throw};
 use crate::graph::{self, Arc};
+use crate::number::TaskNo;
 use crate::pg::rows::Rows;
 
 /// `taskq.critical_path(task_id) -> TABLE (step, task_id, action, state, duration)`
@@ -26,17 +27,17 @@ fn taskq_critical_path(task_id: Option<&str>) -> Rows<(i32, String, String, Stri
 fn critical_path(task_id: Option<&str>) -> Result<Vec<Node>> {
     let target = number(task_id)?;
     let (found, links) = reach(target, Way::Up, usize::MAX);
-    let task_nos: Vec<i64> = found.iter().map(|(n, _)| *n).chain([target]).collect();
+    let task_nos: Vec<TaskNo> = found.iter().map(|(n, _)| *n).chain([target]).collect();
     let nodes = nodes(&task_nos);
     let arcs: Vec<Arc> = links.iter().map(|l| (l.after, l.run)).collect();
     // A stored cycle can only run through settled tasks; the order then does not matter.
     let order = graph::topological(&arcs).unwrap_or(task_nos);
-    let mut before_each: HashMap<i64, Vec<i64>> = HashMap::new();
+    let mut before_each: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
     for (after, run) in arcs {
         before_each.entry(run).or_default().push(after);
     }
-    let weight = |n: i64| nodes.get(&n).map_or(0, |node| node.duration).max(1);
-    let mut best: HashMap<i64, (i64, Option<i64>)> = HashMap::new();
+    let weight = |n: TaskNo| nodes.get(&n).map_or(0, |node| node.duration).max(1);
+    let mut best: HashMap<TaskNo, (i64, Option<TaskNo>)> = HashMap::new();
     for n in order {
         let before = before_each
             .get(&n)

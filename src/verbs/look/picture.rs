@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use super::page::layers;
 use super::walk::{Link, Node, Way, links, most, most_of, nodes, of_group, reach};
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::number::TaskNo;
 use crate::store::numbers;
 use crate::words::word;
 
@@ -37,8 +38,8 @@ const COUNTED: usize = 10_000;
 /// The part of the graph that is shown.
 pub(super) struct Picture {
     /// In the order of insertion.
-    shown: Vec<i64>,
-    nodes: HashMap<i64, Node>,
+    shown: Vec<TaskNo>,
+    nodes: HashMap<TaskNo, Node>,
     links: Vec<Link>,
     left_out: usize,
 }
@@ -54,14 +55,14 @@ impl Picture {
         if all.is_empty() {
             return Err(Refusal::no_such_task(name));
         }
-        let mut shown: Vec<i64> = all.iter().copied().skip(skip).take(most).collect();
+        let mut shown: Vec<TaskNo> = all.iter().copied().skip(skip).take(most).collect();
         shown.sort_unstable();
-        let inside: HashSet<i64> = shown.iter().copied().collect();
+        let inside: HashSet<TaskNo> = shown.iter().copied().collect();
         let links = links(&shown, Way::Down).into_iter().filter(|l| inside.contains(&l.run)).collect();
         Ok(Picture { left_out: all.len() - shown.len(), nodes: nodes(&shown), shown, links })
     }
 
-    fn known(&self) -> impl Iterator<Item = (i64, &Node)> {
+    fn known(&self) -> impl Iterator<Item = (TaskNo, &Node)> {
         self.shown.iter().filter_map(|n| Some((*n, self.nodes.get(n)?)))
     }
 
@@ -87,13 +88,13 @@ impl Picture {
         let boxes: Vec<layers::Box> = self
             .known()
             .map(|(number, node)| layers::Box {
-                number,
+                number: number.0,
                 id: &node.id,
                 action: &node.action,
                 state: &node.state,
             })
             .collect();
-        let links: Vec<(i64, i64)> = self.links.iter().map(|link| (link.after, link.run)).collect();
+        let links: Vec<(i64, i64)> = self.links.iter().map(|link| (link.after.0, link.run.0)).collect();
         let note = match self.left_out {
             0 => "",
             _ => "<p class=\"soft\">There are more tasks than are shown.</p>",
@@ -145,7 +146,7 @@ impl Picture {
     /// Tasks indented under those they run after. One that runs after several is shown in full once, and
     /// by its id alone, with an arrow, elsewhere.
     fn text(&self) -> String {
-        let mut below: BTreeMap<i64, Vec<&Link>> = BTreeMap::new();
+        let mut below: BTreeMap<TaskNo, Vec<&Link>> = BTreeMap::new();
         let mut has_parent = HashSet::new();
         for link in &self.links {
             below.entry(link.after).or_default().push(link);
@@ -155,7 +156,7 @@ impl Picture {
         let mut seen = HashSet::new();
         let roots = self.shown.iter().copied().filter(|n| !has_parent.contains(n));
         // A stack instead of recursion: chains may be very long.
-        let mut stack: Vec<(i64, usize, i8)> = roots.map(|n| (n, 0, b'c' as i8)).collect();
+        let mut stack: Vec<(TaskNo, usize, i8)> = roots.map(|n| (n, 0, b'c' as i8)).collect();
         stack.reverse();
         while let Some((n, depth, condition)) = stack.pop() {
             let Some(node) = self.nodes.get(&n) else { continue };
@@ -184,10 +185,10 @@ impl Picture {
 
 /// A task and what it is connected to, up or down, by distance and number: `enough` of it, so that a huge graph
 /// is not walked for a page of it.
-fn surroundings(number: i64, enough: usize) -> Vec<i64> {
+fn surroundings(number: TaskNo, enough: usize) -> Vec<TaskNo> {
     let (up, _) = reach(number, Way::Up, enough);
     let (down, _) = reach(number, Way::Down, enough);
-    let mut all: Vec<(i32, i64)> =
+    let mut all: Vec<(i32, TaskNo)> =
         up.into_iter().chain(down).map(|(n, distance)| (distance, n)).chain([(0, number)]).collect();
     all.sort_unstable();
     all.truncate(enough);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::number::TaskNo;
 use crate::pg::rows::Rows;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, record};
@@ -23,30 +24,30 @@ record! {
     /// An edge between two stored tasks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) struct Link {
-        pub(super) after: i64,
-        pub(super) run: i64,
+        pub(super) after: TaskNo,
+        pub(super) run: TaskNo,
         pub(super) condition: i8,
     }
 }
 
-static UP: Statement<&[i64], Link> = Statement::new(
+static UP: Statement<&[TaskNo], Link> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)
        ORDER BY d.run_no, d.after_no",
 );
-static DOWN: Statement<&[i64], Link> = Statement::new(
+static DOWN: Statement<&[TaskNo], Link> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1)
        ORDER BY d.after_no, d.run_no",
 );
 
 /// The links that lead from these tasks in one direction.
-pub(super) fn links(from: &[i64], way: Way) -> Vec<Link> {
+pub(super) fn links(from: &[TaskNo], way: Way) -> Vec<Link> {
     let statement = if way == Way::Up { &UP } else { &DOWN };
     statement.query(from)
 }
 
 /// Everything reachable from a task with its distance, up to `most` tasks; and the links passed.
-pub(super) fn reach(from: i64, way: Way, most: usize) -> (Vec<(i64, i32)>, Vec<Link>) {
-    let mut depth: HashMap<i64, i32> = HashMap::from([(from, 0)]);
+pub(super) fn reach(from: TaskNo, way: Way, most: usize) -> (Vec<(TaskNo, i32)>, Vec<Link>) {
+    let mut depth: HashMap<TaskNo, i32> = HashMap::from([(from, 0)]);
     let (mut found, mut passed) = (Vec::new(), Vec::new());
     let mut frontier = vec![from];
     let mut level = 0;
@@ -80,7 +81,7 @@ pub(super) struct Node {
 }
 
 // The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
-static NODES: Statement<&[i64], (i64, String, String, String, i64)> = Statement::new(
+static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64)> = Statement::new(
     c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
                   WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
@@ -102,7 +103,7 @@ static NODES: Statement<&[i64], (i64, String, String, String, i64)> = Statement:
 );
 
 /// What is to be shown of tasks.
-pub(super) fn nodes(task_nos: &[i64]) -> HashMap<i64, Node> {
+pub(super) fn nodes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Node> {
     NODES
         .map(task_nos, |(task_no, id, action, state, duration)| {
             let node = Node { id, action, state, duration };
@@ -113,16 +114,16 @@ pub(super) fn nodes(task_nos: &[i64]) -> HashMap<i64, Node> {
 }
 
 /// The number of a task that must exist.
-pub(super) fn number(task_id: Option<&str>) -> Result<i64> {
+pub(super) fn number(task_id: Option<&str>) -> Result<TaskNo> {
     let id = required("task_id", task_id)?;
     numbers::by_id(&[id]).get(id).copied().ok_or_else(|| Refusal::no_such_task(id))
 }
 
-static OF_GROUP: Statement<&str, i64> =
+static OF_GROUP: Statement<&str, TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
 
 /// The tasks of a group, in the order of their insertion.
-pub(super) fn of_group(group_id: &str) -> Vec<i64> {
+pub(super) fn of_group(group_id: &str) -> Vec<TaskNo> {
     OF_GROUP.query(group_id)
 }
 
