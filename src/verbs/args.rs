@@ -1,6 +1,6 @@
 //! Arguments that several verbs read alike.
 
-use crate::error::{Refusal, Result};
+use crate::error::{Refusal, Result, required};
 
 /// The pairs of two arrays, which must be equally long.
 pub(super) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
@@ -12,4 +12,9 @@ pub(super) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
         ));
     }
     Ok(ids.into_iter().zip(tokens).collect())
+}
+
+/// The names of actions, none of which may be NULL.
+pub(super) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>> {
+    actions.into_iter().map(|action| required("actions", action)).collect()
 }

@@ -23,7 +23,7 @@ use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::{actions, numbers, tables};
 use crate::upkeep::{self, retention};
-use crate::verbs::own::check_actions;
+use crate::verbs::args::check_actions;
 use crate::verbs::wait::Waiter;
 use crate::wake;
 

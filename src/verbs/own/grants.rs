@@ -1,0 +1,85 @@
+//! What an actor is given: the rows of `own_tasks`.
+
+use std::collections::HashMap;
+
+use pgrx::datum::AnyElement;
+use pgrx::prelude::*;
+
+use crate::claim::Grant;
+use crate::number::TaskNo;
+use crate::pg::arg::Arg;
+use crate::pg::clock::Time;
+use crate::pg::json::{Json, JsonText};
+use crate::pg::rows::Columns;
+use crate::pg::statement::Statement;
+use crate::token::Token;
+
+impl Columns for Grant {
+    fn datums(self) -> Vec<Arg> {
+        let body_json = Arg::new(self.body.as_deref().and_then(body_json));
+        let deadline = (self.deadline != Time::INFINITY).then_some(self.deadline);
+        vec![
+            Arg::new(self.id),
+            Arg::new(Token { task_no: self.task_no, nonce: self.nonce }.to_uuid()),
+            Arg::new(self.action),
+            Arg::new(self.body),
+            Arg::new(self.tries),
+            Arg::new(self.failures),
+            Arg::new(deadline),
+            Arg::new(self.checkpoint),
+            Arg::new(self.results),
+            Arg::new(self.priority),
+            Arg::new(self.metadata),
+            body_json,
+        ]
+    }
+}
+
+/// A body as JSON, if it is that.
+fn body_json(body: &str) -> Option<Json> {
+    Json::parse(body)
+}
+
+/// `taskq._body_json(body text) -> jsonb`
+#[pg_extern(sql = "")]
+fn taskq_body_json(body: &str) -> Option<AnyElement> {
+    body_json(body).and_then(Json::into_result)
+}
+
+/// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;
+/// what is larger is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
+/// 700 kB cannot be more than 200 MB.
+static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::new(
+    c"SELECT u.task_no,
+             CASE WHEN z.size <= 200000000 THEN COALESCE(r.results, '[]') END
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (
+             SELECT CASE WHEN pg_catalog.sum(pg_catalog.pg_column_size(s.result)) > 700000
+                         THEN pg_catalog.sum(pg_catalog.octet_length(s.result::text) + 200)
+                         ELSE 0 END AS size
+               FROM taskq.dependency d
+               JOIN taskq.settled s ON s.task_no = d.after_no
+              WHERE d.run_no = u.task_no OFFSET 0) AS z
+        LEFT JOIN LATERAL (
+             SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                        'task_id', t.id, 'action', a.name,
+                        'status_code', CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END,
+                        'status', s.status, 'result', s.result) ORDER BY d.after_no) AS results
+               FROM taskq.dependency d
+               JOIN taskq.settled s ON s.task_no = d.after_no
+               JOIN taskq.task t ON t.task_no = d.after_no
+               JOIN taskq.action a ON a.action_no = t.action_no
+              WHERE d.run_no = u.task_no AND z.size <= 200000000 OFFSET 0) AS r ON true",
+);
+
+/// Adds them to each of the grants.
+pub(super) fn fetch_results(grants: &mut [Grant]) {
+    if grants.is_empty() {
+        return;
+    }
+    let task_nos: Vec<TaskNo> = grants.iter().map(|g| g.task_no).collect();
+    let mut results: HashMap<TaskNo, Option<JsonText>> = RESULTS.query(task_nos).into_iter().collect();
+    for grant in grants {
+        grant.results = results.remove(&grant.task_no).flatten();
+    }
+}

@@ -1,0 +1,229 @@
+//! Looking for tasks, once, or again and again with sleep in between.
+
+use std::cell::Cell;
+
+use super::leave::leave;
+use crate::claim::left_out::LeftOut;
+use crate::claim::{Grant, Request, claim};
+use crate::clock;
+use crate::error::Result;
+use crate::flow::actions::{self, Action};
+use crate::pg::board;
+use crate::pg::clock::{Time, wall};
+use crate::pg::session;
+use crate::settle::commit;
+use crate::store::{tables, touched};
+use crate::upkeep::{self, Due, Upkeep};
+use crate::verbs::wait::Waiter;
+use crate::wake;
+
+/// What a look has come to.
+pub(super) struct Look {
+    pub(super) grants: Vec<Grant>,
+    pub(super) upkeep: Upkeep,
+    pub(super) actions: Vec<Action>,
+    /// It has counted signals, perhaps for others only.
+    counted_for_others: bool,
+    /// If nothing has come of it: when there will be something to do.
+    due: Option<Time>,
+}
+
+impl Look {
+    pub(super) fn of(actions: Vec<Action>) -> Self {
+        Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, counted_for_others: false, due: None }
+    }
+
+    pub(super) fn action_nos(&self) -> Vec<i32> {
+        self.actions.iter().map(|a| a.action_no).collect()
+    }
+}
+
+/// Looks, and looks again after each sleep, until there is something to return or the time is up. Also
+/// tells what the last look has left to the end of the call.
+pub(super) fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, Upkeep)> {
+    let mut looks = Looks { again: WARY.get(), ..Looks::default() };
+    loop {
+        let mut found = match waiter {
+            Some(waiter) => looks.without_trace(request, waiter),
+            None => look(request, None, &mut LeftOut::default(), false),
+        };
+        let over = !found.grants.is_empty() || request.max_tasks == 0;
+        if let Some(waiter) = waiter.as_mut().filter(|_| found.counted_for_others) {
+            waiter.leaves_signals();
+        }
+        if waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(found.due)) {
+            continue;
+        }
+        if waiter.is_some() {
+            WARY.set(looks.owing);
+            if !over && looks.owing {
+                // The time is up, and nothing that is changed now is held back.
+                found = look(request, None, &mut LeftOut::default(), false);
+            }
+        }
+        leave(&found, waiter, request.max_tasks);
+        return Ok((found.grants, found.upkeep));
+    }
+}
+
+thread_local! {
+    /// The last call that waited has met entries that may not run. The next one reads before it takes from the beginning:
+    /// where such entries keep coming, a call would meet some with its first look, and sleep with a transaction id.
+    static WARY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The looks of a call that may go to sleep: what comes to nothing leaves no trace.
+///
+/// What such a look has moved out of the way, or looked after, others could not see before the call ends, nor change: a
+/// resume of a group would wait for the sleeper. So it is rolled back, and whoever has a use for it does it himself: he
+/// knows as well when it is due. Entries that may not run are left out of the looks that follow, so that they are not met
+/// again ([`LeftOut`]). What is owed to others is done by the last look, when the time is up.
+#[derive(Default)]
+struct Looks {
+    left_out: LeftOut,
+    /// The call has looked before, or knows that it may be in vain.
+    again: bool,
+    /// A look was rolled back, or has left something out.
+    owing: bool,
+}
+
+impl Looks {
+    /// A look that takes no lock and no transaction id where there is nothing for it, but for the first. That is the one of
+    /// calls that find something at once.
+    ///
+    /// If nothing comes of it, it is rolled back, and so nobody sleeps on a lock. A statement with SKIP LOCKED may lock a
+    /// row and then leave it out: if another session has changed the row since the statement's snapshot (granted the task,
+    /// say) and committed, its newest version is locked first and found unsuitable then. The lock stays. Asleep with it,
+    /// we would make the return of that task wait for the end of our sleep; the end of the subtransaction gives it up. So
+    /// it does with slots that were locked for entries which others took: those who are woken for the slots would find
+    /// none. And so it does with the tables, which a VACUUM FULL or an upgrade may want for itself.
+    fn without_trace(&mut self, request: &Request, waiter: &mut Waiter) -> Look {
+        waiter.before_look();
+        let reading = std::mem::replace(&mut self.again, true);
+        let mut found = self.attempt(request, waiter, reading);
+        if found.grants.is_empty() && found.upkeep.moved {
+            // It may have ended for all that is in its way. What comes behind that?
+            found = self.attempt(request, waiter, true);
+        }
+        self.owing |= !self.left_out.is_empty();
+        found
+    }
+
+    fn attempt(&mut self, request: &Request, waiter: &mut Waiter, reading: bool) -> Look {
+        let left_out = &mut self.left_out;
+        let looked = session::all_or_nothing(|| {
+            tables::hold();
+            let look = look(request, Some(waiter), left_out, reading);
+            if look.grants.is_empty() { Err(look) } else { Ok(look) }
+        });
+        looked.unwrap_or_else(|mut look| {
+            self.owing |= look.upkeep.changed || look.upkeep.moved;
+            if let Some(grants) = after_a_rollback(request, &look.actions, &self.left_out) {
+                look.grants = grants;
+            }
+            look
+        })
+    }
+}
+
+/// Signals that came while the look had their counters locked were left to it. If what they free can be owned, that is
+/// what the call comes back with; else they stay for whoever calls next, and the background worker is told.
+fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -> Option<Vec<Grant>> {
+    if !touched::has_touched() {
+        return None;
+    }
+    let looked = session::all_or_nothing(|| {
+        if !commit::look_now() {
+            return Err(false);
+        }
+        let mut grants = Vec::new();
+        claim(request, actions, clock::now(), left_out, &mut grants);
+        if grants.is_empty() { Err(true) } else { Ok(grants) }
+    });
+    if looked.as_ref().is_err_and(|left| *left) {
+        board::tell(wall());
+    }
+    looked.ok()
+}
+
+/// One look: upkeep, then the claim, and again while upkeep may have left something due behind. `reading`: only if there
+/// is something for it, as far as can be told without a lock.
+fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, reading: bool) -> Look {
+    let mut look = Look::of(actions::for_claim(&request.actions));
+    let action_nos = look.action_nos();
+    let waiting = waiter.is_some();
+    if let Some(waiter) = waiter {
+        waiter.register(wake::channels_for_work(&request.actions, &action_nos));
+    }
+    let now = clock::now();
+    let mut worth_it = true;
+    if reading {
+        let due = upkeep::look(&action_nos, now);
+        look.upkeep.expired = due.expired;
+        let open: Vec<&Action> = look.actions.iter().filter(|a| !a.paused).collect();
+        worth_it = left_out.walk(&open, now) || due.any();
+    }
+    if worth_it {
+        attempt(request, &mut look, &action_nos, left_out, waiting, None);
+    }
+    if waiting && look.grants.is_empty() {
+        let rates = actions::next_grant(&look.actions, clock::now());
+        // What was due was looked at in vain: whoever has a use for it commits it. What somebody has in hand is looked at
+        // again.
+        let looked_at = look.upkeep.looked_at.filter(|_| look.upkeep.changed || look.upkeep.stale);
+        let overdue = look.upkeep.busy.then(clock::now);
+        let due = upkeep::next_due(&action_nos, looked_at);
+        look.due = due.into_iter().chain(overdue).chain(rates).chain(left_out.until()).min();
+        if left_out.is_empty() && !look.upkeep.moved {
+            upkeep::note_passed_over(&look.actions);
+        }
+    }
+    look
+}
+
+/// What is due, then the claim, as one look has it. `looked`: what is due was looked for before.
+pub(super) fn attempt(
+    request: &Request,
+    look: &mut Look,
+    action_nos: &[i32],
+    left_out: &LeftOut,
+    waiting: bool,
+    mut looked: Option<Due>,
+) {
+    let Look { grants, upkeep: total, actions, counted_for_others, .. } = look;
+    loop {
+        let now = clock::now();
+        let room = request.max_tasks - grants.len();
+        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), now);
+        total.changed |= upkeep.changed;
+        total.expired |= upkeep.expired;
+        total.busy |= upkeep.busy;
+        total.stale |= upkeep.stale;
+        total.signals |= upkeep.signals;
+        total.looked_at = upkeep.looked_at;
+        total.moved |= claim(request, actions, now, left_out, grants);
+        if grants.len() >= request.max_tasks || !upkeep.more {
+            break;
+        }
+    }
+    // What a waiting call counts for others it undoes, if it has no use for it, and does again at its end.
+    let counts = || match waiting {
+        true => total.signals && upkeep::fold_due(clock::now()),
+        false => upkeep::fold(clock::now()),
+    };
+    if grants.len() < request.max_tasks && counts() {
+        *counted_for_others = true;
+        // Signals that nobody had counted: what they have freed may be ours.
+        total.changed = true;
+        total.moved |= claim(request, actions, clock::now(), left_out, grants);
+    }
+    if grants.is_empty() && total.changed {
+        // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
+        let named = actions::for_claim(&request.actions);
+        if named.len() > actions.len() {
+            *actions = named;
+            total.moved |= claim(request, actions, clock::now(), left_out, grants);
+        }
+    }
+    grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
+}

@@ -1,0 +1,133 @@
+//! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
+//! [`crate::claim`].
+
+mod grants;
+mod leave;
+mod looks;
+
+use pgrx::datum::Interval;
+use pgrx::prelude::*;
+
+use super::args::check_actions;
+use super::wait::Waiter;
+use crate::claim::left_out::LeftOut;
+use crate::claim::{Grant, Request};
+use crate::clock;
+use crate::error::{Refusal, Result, required};
+use crate::flow::actions;
+use crate::pg::rows::Rows;
+use crate::pg::session;
+use crate::rights::{self, Doing};
+use crate::spec::check_interval;
+use crate::store::seal;
+use crate::upkeep::{self, elapsed, retention};
+use grants::fetch_results;
+use leave::leave;
+use looks::{Look, attempt, look_until};
+
+/// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
+#[pg_extern(sql = "")]
+fn taskq_own_tasks(
+    actor_id: Option<String>,
+    max_tasks: Option<i32>,
+    actions: Option<Vec<Option<String>>>,
+    max_duration: Option<Interval>,
+    wait: Option<Interval>,
+    with_results: Option<bool>,
+    info: pg_sys::FunctionCallInfo,
+) -> Rows<Grant> {
+    let _called = session::called(info);
+    Rows(rights::for_caller(|| {
+        let request = request(actor_id, max_tasks, actions, max_duration)?;
+        let mut grants = own_tasks(&request, wait)?;
+        if with_results.unwrap_or(false) {
+            fetch_results(&mut grants);
+        }
+        Ok(grants)
+    }))
+}
+
+/// What SQL passes, checked: whoever it is may own tasks of these actions.
+pub(super) fn request(
+    actor_id: Option<String>,
+    max_tasks: Option<i32>,
+    actions: Option<Vec<Option<String>>>,
+    max_duration: Option<Interval>,
+) -> Result<Request> {
+    let request = Request {
+        actor_id: required("actor_id", actor_id)?,
+        max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
+        actions: check_actions(required("actions", actions)?)?,
+        max_duration,
+        trial: false,
+    };
+    if request.actor_id.is_empty() {
+        return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
+    }
+    check_interval("max_duration", max_duration)?;
+    rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
+    Ok(request)
+}
+
+fn check_max_tasks(max_tasks: i32) -> Result<usize> {
+    usize::try_from(max_tasks)
+        .map_err(|_| Refusal::out_of_range("max_tasks", &max_tasks.to_string(), "Ask for 0 tasks or more."))
+}
+
+fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
+    let waits = wait.is_some();
+    let mut waiter = match wait {
+        Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
+        None => None,
+    };
+    let (grants, upkeep) = look_until(request, &mut waiter)?;
+    // Left alone while the call might have slept on it.
+    if upkeep.expired {
+        retention::keep_up(grants.len());
+    }
+    if !grants.is_empty() {
+        seal::keep_up();
+    }
+    if upkeep.stale {
+        elapsed::remove_stale(clock::now());
+    }
+    if waits && upkeep.signals {
+        upkeep::fold(clock::now());
+    }
+    Ok(grants)
+}
+
+/// Does something, and grants what there is then, without waiting.
+///
+/// The low-water marks of claiming only move in a transaction that has no id yet (see [`crate::claim::marks`]). What is done
+/// first gives it one. So the look that moves them comes before: a worker that always returns and owns in one call
+/// would walk all that it has ever been granted otherwise, for as long as somebody holds a snapshot. What is due by that
+/// look is looked after by the claim, which finds the signals that came since by itself.
+pub(super) fn own_after<T>(
+    request: &Request,
+    with_results: bool,
+    first: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<Grant>)> {
+    let looked = (!session::has_transaction_id()).then(|| {
+        let numbers: Vec<i32> = actions::for_claim(&request.actions).iter().map(|a| a.action_no).collect();
+        let due = upkeep::look(&numbers, clock::now());
+        (numbers, due)
+    });
+    let done = first()?;
+    // Names may be new, and lanes may have entries, by what was done.
+    let mut look = Look::of(actions::for_claim(&request.actions));
+    let numbers = look.action_nos();
+    let looked = looked.filter(|(of, _)| *of == numbers).map(|(_, due)| due);
+    attempt(request, &mut look, &numbers, &LeftOut::default(), false, looked);
+    leave(&look, &mut None, request.max_tasks);
+    if look.upkeep.expired {
+        retention::keep_up(look.grants.len());
+    }
+    if !look.grants.is_empty() {
+        seal::keep_up();
+    }
+    if with_results {
+        fetch_results(&mut look.grants);
+    }
+    Ok((done, look.grants))
+}
