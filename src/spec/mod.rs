@@ -80,7 +80,7 @@ fn parse_all(json: &str, argument: &str) -> Result<Vec<TaskSpec>> {
     elements
         .iter()
         .enumerate()
-        .map(|(i, element)| element::parse(i + 1, element.get(), &mut cache, now))
+        .map(|(i, element)| element::parse_task(i + 1, element.get(), &mut cache, now))
         .collect()
 }
 

@@ -1,0 +1,170 @@
+//! A task.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::link::RawReference;
+use super::{Intervals, read, text_of};
+use crate::error::Result;
+use crate::pg::clock::{self, Time};
+use crate::pg::json::JsonText;
+use crate::spec::{Element, TaskSpec, interval_problem, unique};
+
+/// The keys of a task; [`TASK`](crate::spec::keys::TASK) is the same for whoever has to be told.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTask<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    action: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+    priority: Option<i32>,
+    max_tries: Option<i32>,
+    #[serde(borrow)]
+    max_duration: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    not_before: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    delay: Option<Cow<'a, str>>,
+    depends_on: Option<Vec<RawReference>>,
+    to_signal_after: Option<Vec<RawReference>>,
+    spontaneous: Option<bool>,
+    post_result: Option<bool>,
+    #[serde(borrow)]
+    group_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    retention: Option<RawRetention<'a>>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    backoff: Option<&'a RawValue>,
+    #[serde(borrow)]
+    workgroup: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    merge_key: Option<Cow<'a, str>>,
+    seed: Option<bool>,
+    #[serde(borrow)]
+    unique_by: Option<&'a RawValue>,
+}
+
+/// Reads a task.
+pub(in crate::spec) fn parse_task(
+    n: usize,
+    json: &str,
+    intervals: &mut Intervals,
+    now: Time,
+) -> Result<TaskSpec> {
+    let raw: RawTask = read(Element::Task, n, json)?;
+    let id = raw.id.map(Cow::into_owned);
+    let refuse = |what: String| Element::Task.malformed(n, id.as_deref(), &what);
+    let mut interval = |key: &str, text: Option<Cow<str>>| match text {
+        None => Ok(None),
+        Some(text) => match intervals.get(&text) {
+            None => Err(refuse(format!("key \"{key}\" is not an interval: \"{text}\""))),
+            Some(interval) => match interval_problem(interval) {
+                Some(problem) => Err(refuse(format!("key \"{key}\" is {problem}"))),
+                None => Ok(Some(interval)),
+            },
+        },
+    };
+    let max_duration = interval("max_duration", raw.max_duration)?;
+    let (completed, aborted) = match raw.retention {
+        None => (None, None),
+        Some(RawRetention { completed, aborted }) => (completed, aborted),
+    };
+    let retention = interval("retention", completed)?;
+    let retention_aborted = interval("retention", aborted)?;
+    let delay = interval("delay", raw.delay)?;
+    let not_before = match (raw.not_before, delay) {
+        (Some(_), Some(_)) => return Err(refuse("both \"not_before\" and \"delay\" are given".to_owned())),
+        (Some(text), None) => Some(
+            clock::parse_timestamptz(&text)
+                .ok_or_else(|| refuse(format!("key \"not_before\" is not a timestamp: \"{text}\"")))?,
+        ),
+        (None, delay) => delay.map(|delay| now.plus(delay)),
+    };
+    let metadata = match raw.metadata {
+        Some(value) if !value.get().starts_with('{') => {
+            return Err(refuse("key \"metadata\" is not a JSON object".to_owned()));
+        }
+        other => other.map(|value| JsonText(value.get().to_owned())),
+    };
+    let action = raw.action.ok_or_else(|| refuse("key \"action\" is missing".to_owned()))?.into_owned();
+    let references =
+        |list: Option<Vec<RawReference>>| list.unwrap_or_default().into_iter().map(|r| r.0).collect();
+    let body = raw.body.map(text_of);
+    let unique = match raw.unique_by {
+        Some(value) => unique::parse(value.get(), body.as_deref(), intervals)
+            .map_err(|what| refuse(format!("key \"unique_by\": {what}")))?,
+        None => None,
+    };
+    TaskSpec {
+        id: id.clone(),
+        action,
+        body,
+        priority: raw.priority.unwrap_or(0),
+        max_tries: raw.max_tries,
+        max_duration,
+        not_before,
+        depends_on: references(raw.depends_on),
+        to_signal_after: references(raw.to_signal_after),
+        spontaneous: raw.spontaneous.unwrap_or(false),
+        post_result: raw.post_result.unwrap_or(false),
+        group: raw.group_id.map(Cow::into_owned),
+        retention,
+        retention_aborted,
+        metadata,
+        backoff: raw.backoff.map(|value| JsonText(value.get().to_owned())),
+        workgroup: raw.workgroup.map(Cow::into_owned),
+        merge_key: raw.merge_key.map(Cow::into_owned),
+        seed: raw.seed.unwrap_or(false),
+        unique: unique.map(Box::new),
+    }
+    .checked(n)
+}
+
+/// How long a task is kept: an interval, or one for each outcome.
+struct RawRetention<'a> {
+    completed: Option<Cow<'a, str>>,
+    aborted: Option<Cow<'a, str>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawRetention<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct RetentionVisitor;
+
+        impl<'de> Visitor<'de> for RetentionVisitor {
+            type Value = RawRetention<'de>;
+
+            // Never seen: what is refused is explained by its shape.
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a retention")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
+                let both = Some(Cow::Owned(text.to_owned()));
+                Ok(RawRetention { completed: both.clone(), aborted: both })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+                let (mut completed, mut aborted) = (None, None);
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "completed" => completed = map.next_value::<Option<String>>()?.map(Cow::Owned),
+                        "aborted" => aborted = map.next_value::<Option<String>>()?.map(Cow::Owned),
+                        other => return Err(de::Error::unknown_field(other, &["completed", "aborted"])),
+                    }
+                }
+                Ok(RawRetention { completed, aborted })
+            }
+        }
+
+        deserializer.deserialize_any(RetentionVisitor)
+    }
+}
