@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/o
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: help setup build install install-private uninstall package demo test lint unit-test pg-test outside-test bench bench-waiting clean
+.PHONY: help setup build install install-private uninstall package demo test lint unit-test pg-test outside-test test-matrix bench bench-waiting clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -89,6 +89,9 @@ pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them
 
 outside-test: ## tests from outside, over connections (tests/; T=flow::limits: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh outside
+
+test-matrix: ## tests from outside on other versions of PostgreSQL (VERSIONS='17 18', T='own flow')
+	@T='$(T)' .ci/matrix.sh $(VERSIONS)
 
 bench: ## measure, and print a table of ratios (takes some minutes)
 	@$(MAKE) --no-print-directory install-private

@@ -4,6 +4,7 @@
 #   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
 #   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo; and
 #                     what the example clients want, see examples/clients/setup.sh
+#   setup.sh matrix   what it takes to build, and to unpack servers of other versions, see other_server.sh
 #
 # Works as root or through sudo; silent and quick when nothing is missing. With PG_CONFIG set to the pg_config of
 # a server that is there, with headers, that one is used as it is and none is installed.
@@ -154,9 +155,9 @@ register_server() {
 }
 
 case "${1:-}" in
-    build | test) ;;
+    build | test | matrix) ;;
     *)
-        printf 'usage: %s build|test\n' "$0" >&2
+        printf 'usage: %s build|test|matrix\n' "$0" >&2
         exit 2
         ;;
 esac
@@ -166,6 +167,10 @@ missing_tools
 if [ "$1" = test ] && ! have sudo; then
     # cargo-pgrx puts the server's user in charge of the test cluster by calling sudo, also when run as root.
     need sudo
+fi
+if [ "$1" = matrix ]; then
+    have patchelf || need patchelf
+    any_exists /usr/share/keyrings/debian-archive-keyring.gpg || need debian-archive-keyring
 fi
 install_packages
 find_cargo

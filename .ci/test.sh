@@ -7,7 +7,10 @@
 #   test.sh outside    tests/: tests over connections to a private cluster with the release build
 #
 #   PG_CONFIG=path     the server to test with (default: the first pg_config on the path)
-#   T=own::order       only these: the file (pg) or test program (outside), and what a name has in it
+#   T=own::order       only these: the file (pg) or test program (outside), and what a name has in it; or several
+#                      programs: T='own flow'
+#   READY=path         outside: the pg_config of a server of our own that has the extension already
+#   WORK=folder        where logs and clusters go (default: target/test)
 #
 # Called by make. Both `pg` and `outside` install the extension into a private copy of the server, see server.sh.
 set -euo pipefail
@@ -15,7 +18,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
 target=${CARGO_TARGET_DIR:-target}
-work=$target/test
+work=${WORK:-$target/test}
 
 die() {
     printf 'test: %s\n' "$*" >&2
@@ -38,9 +41,9 @@ make_() {
 # --- the server under test ---------------------------------------------------------------------------------------
 
 find_server() {
-    pg_config=${PG_CONFIG:-pg_config}
+    pg_config=${READY:-${PG_CONFIG:-pg_config}}
     command -v "$pg_config" >/dev/null || die "$pg_config does not exist: set PG_CONFIG, or run 'make setup'"
-    private=$(PG_CONFIG=$pg_config .ci/server.sh)
+    private=${READY:-$(PG_CONFIG=$pg_config .ci/server.sh)}
     bindir=$("$private" --bindir)
     label=pg$("$pg_config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
     # Goes before cargo-pgrx's own register of servers, and is what the Makefile builds with.
@@ -106,7 +109,7 @@ outside_finish() {
 outside() {
     local settings
     examples/clients/setup.sh
-    make_ install-private PG_CONFIG="$pg_config"
+    [ -n "${READY:-}" ] || make_ install-private PG_CONFIG="$pg_config"
     trap outside_finish EXIT
     # Nothing here has to survive a power cut; test programs open many connections at once.
     export PG_CONFIG=$private
@@ -139,10 +142,10 @@ alone() {
 
 # T as cargo's arguments: `flow::limits` is the tests of the program `flow` with `limits` in their names.
 selected() {
+    local program
     case "${T:-}" in
-        '') ;;
         *::*) printf -- '--test %s %s\n' "${T%%::*}" "${T#*::}" ;;
-        *) printf -- '--test %s\n' "$T" ;;
+        *) for program in ${T:-}; do printf -- '--test %s\n' "$program"; done ;;
     esac
 }
 
@@ -176,7 +179,7 @@ case "${1:-}" in
     pg) find_server && pg ;;
     outside) find_server && outside ;;
     *)
-        sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac
