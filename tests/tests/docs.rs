@@ -26,6 +26,11 @@ fn the_examples_of_the_readme_run() {
 }
 
 #[test]
+fn the_examples_of_the_security_page_run() {
+    run_examples("SECURITY.md");
+}
+
+#[test]
 fn the_reference_describes_every_function_with_its_arguments_and_columns() {
     complete(
         "SELECT p.proname::text, a.name \
