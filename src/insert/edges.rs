@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
-use crate::number::TaskNo;
-use crate::pg::clock::Time;
-use crate::pg::statement::sparse;
 use crate::state::{Condition, Outcome};
 use crate::store::blocked;
 use crate::store::dependency;
@@ -223,11 +220,7 @@ pub(crate) fn store(set: &EdgeSet) {
     }
     let mut edges: Vec<&Edge> = set.edges.iter().collect();
     edges.sort_unstable_by_key(|e| (e.after, e.run));
-    dependency::INSERT.execute((
-        edges.iter().map(|e| e.after).collect::<Vec<_>>(),
-        edges.iter().map(|e| e.run).collect::<Vec<_>>(),
-        edges.iter().map(|e| e.condition.stored()).collect::<Vec<_>>(),
-    ));
+    dependency::insert(edges.into_iter().map(|edge| (edge.after, edge.run, edge.condition)));
 }
 
 /// Makes stored tasks wait for the new tasks that point at them.
@@ -287,19 +280,19 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     }
     if !moved.is_empty() {
         live::remove(moved.iter().map(|(row, _)| *row));
-        blocked::INSERT.execute((
-            moved.iter().map(|(row, _)| row.task_no).collect::<Vec<_>>(),
-            moved.iter().map(|(_, wait)| wait.unsettled).collect::<Vec<_>>(),
-            moved.iter().map(|(row, wait)| row.failures + wait.failed).collect::<Vec<_>>(),
-            moved.iter().map(|(row, wait)| row.dependencies + wait.all).collect::<Vec<_>>(),
-            moved.iter().map(|(row, _)| row.tries).collect::<Vec<_>>(),
+        blocked::insert(moved.into_iter().map(|(row, wait)| blocked::New {
+            task_no: row.task_no,
+            action_no: None,
+            remaining: wait.unsettled,
+            failures: row.failures + wait.failed,
+            dependencies: row.dependencies + wait.all,
+            tries: row.tries,
             // A time that a task was to wait for outlives its waiting for tasks.
-            sparse(moved.iter().map(|(row, _)| match row.place {
+            not_before: match row.place {
                 Place::Scheduled { due } => Some(due),
                 _ => None,
-            })),
-            Vec::<Option<i32>>::new(),
-        ));
+            },
+        }));
     }
 }
 
@@ -308,13 +301,13 @@ pub(crate) fn block_new(rows: &[(TaskNo, Option<i32>, Waits)]) {
     if rows.is_empty() {
         return;
     }
-    blocked::INSERT.execute((
-        rows.iter().map(|(task_no, ..)| *task_no).collect::<Vec<_>>(),
-        rows.iter().map(|(.., wait)| wait.unsettled).collect::<Vec<_>>(),
-        rows.iter().map(|(.., wait)| wait.failed).collect::<Vec<_>>(),
-        rows.iter().map(|(.., wait)| wait.all).collect::<Vec<_>>(),
-        vec![0i32; rows.len()],
-        Vec::<Option<Time>>::new(),
-        sparse(rows.iter().map(|(_, action_no, _)| *action_no)),
-    ));
+    blocked::insert(rows.iter().map(|(task_no, action_no, waits)| blocked::New {
+        task_no: *task_no,
+        action_no: *action_no,
+        remaining: waits.unsettled,
+        failures: waits.failed,
+        dependencies: waits.all,
+        tries: 0,
+        not_before: None,
+    }));
 }

@@ -28,7 +28,7 @@ use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
 use crate::store::live::{self, Firmness};
 use crate::store::merge_key::{self, MergeKey};
-use crate::store::order::{self, Rank, restartable};
+use crate::store::order::restartable;
 use crate::store::{numbers, tally};
 use crate::words::word;
 
@@ -73,6 +73,8 @@ pub(crate) struct NewTask {
     /// Whether its action puts every task that has a group into the lane of that.
     gives_lanes: bool,
     pub(crate) id: String,
+    /// The call has made up the id: nobody else has it.
+    id_is_new: bool,
     /// Its place in the call, from 0.
     element: usize,
     pub(crate) spec: TaskSpec,
@@ -208,6 +210,8 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     let namesakes: Vec<&str> = if by_id { tasks.iter().map(|t| t.id.as_str()).collect() } else { Vec::new() };
     let mut stored = edges::lock_stored(&tasks, &outside, &namesakes, &watched)?;
     keys.decide_late(&mut tasks, &stored, &mut unique::Call { now, by_id, fates: &mut fates })?;
+    // Rows that were inserted before others could be.
+    let mut there = HashSet::new();
     if by_id {
         let namesakes: Vec<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
         for task in &tasks {
@@ -215,21 +219,21 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
                 fates.insert(task.element, Fate::Replaced { existing: task.id.clone() });
             }
         }
-        insert_the_new(&tasks, &stored.numbers.keys().map(String::as_str).collect(), now);
+        there = insert_the_new(&tasks, &stored.numbers.keys().map(String::as_str).collect(), now);
         replace::remove_old(&namesakes, &mut stored, now)?;
         // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
         stored.refresh()?;
     } else {
         let namesakes = keys.replaced_namesakes(&tasks);
         if !namesakes.is_empty() {
-            insert_the_new(&tasks, &namesakes.iter().copied().collect(), now);
+            there = insert_the_new(&tasks, &namesakes.iter().copied().collect(), now);
             replace::remove_old(&namesakes, &mut stored, now)?;
         }
     }
     let mut skipped = Vec::new();
+    let mut missing: Vec<&NewTask> = tasks.iter().filter(|t| !there.contains(&t.task_no)).collect();
     loop {
-        let refused = rows::insert(&tasks.iter().collect::<Vec<_>>(), now);
-        order::holds(Rank::Ids);
+        let refused = rows::insert(&missing, now);
         if refused.is_empty() {
             break;
         }
@@ -243,8 +247,9 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
             }
             OnConflict::Replace => {
                 // Somebody inserted these ids since we looked; they are replaced as well.
-                let refused: Vec<&str> = refused.iter().map(String::as_str).collect();
-                replace::remove_newcomers(&refused, now)?;
+                let refused: HashSet<&str> = refused.iter().map(String::as_str).collect();
+                replace::remove_newcomers(&refused.iter().copied().collect::<Vec<_>>(), now)?;
+                missing.retain(|task| refused.contains(task.id.as_str()));
             }
         }
     }
@@ -277,17 +282,19 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     Ok(Inserted { tasks, fates, elements })
 }
 
-/// Inserts the rows of tasks whose ids are new before old ones are removed to make place for the others.
+/// Inserts the rows of tasks whose ids are new before old ones are removed to make place for the others; returns the numbers
+/// of those that it has inserted.
 ///
 /// Who inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
 /// taken like a new one; and once the first is taken, this call waits for no other, whatever their order.
-fn insert_the_new(tasks: &[NewTask], old: &HashSet<&str>, now: Time) {
+fn insert_the_new(tasks: &[NewTask], old: &HashSet<&str>, now: Time) -> HashSet<i64> {
     let new: Vec<&NewTask> = tasks.iter().filter(|task| !old.contains(task.id.as_str())).collect();
-    if !new.is_empty() && new.len() < tasks.len() {
-        // Those that somebody else has inserted by now are refused once more when all are inserted.
-        rows::insert(&new, now);
-        order::holds(Rank::Ids);
+    if new.is_empty() || new.len() == tasks.len() {
+        return HashSet::new();
     }
+    // Those that somebody else has inserted by now are refused once more when the others are inserted.
+    let refused: HashSet<String> = rows::insert(&new, now).into_iter().collect();
+    new.into_iter().filter(|task| !refused.contains(&task.id)).map(|task| task.task_no).collect()
 }
 
 /// Leaves out the tasks whose ids exist.
@@ -309,6 +316,7 @@ fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict, fates: &mut Fates) -> R
     let mut seen: HashMap<String, ()> = HashMap::with_capacity(specs.len());
     let mut tasks = Vec::with_capacity(specs.len());
     for (element, (mut spec, task_no)) in specs.into_iter().zip(numbers).enumerate() {
+        let id_is_new = spec.id.is_none();
         let id = spec.id.take().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         if seen.insert(id.clone(), ()).is_some() {
             if on_conflict == OnConflict::Skip {
@@ -318,7 +326,7 @@ fn number(specs: Vec<TaskSpec>, on_conflict: OnConflict, fates: &mut Fates) -> R
             return Err(Refusal::repeated(&id));
         }
         let Interned { action_no, notify, gives_lanes } = actions[&spec.action];
-        tasks.push(NewTask { task_no, action_no, notify, gives_lanes, id, element, spec });
+        tasks.push(NewTask { task_no, action_no, notify, gives_lanes, id, id_is_new, element, spec });
     }
     Ok(tasks)
 }

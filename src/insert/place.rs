@@ -1,18 +1,14 @@
 //! Where each new task belongs: blocked, scheduled, ready, or settled from the start.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
-use crate::flow::group_settings;
-use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::statement::sparse;
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};
 use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
-use crate::store::run::changes;
 use crate::{store::numbers, wake};
 
 /// What the dependencies of a new task amount to.
@@ -101,34 +97,19 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
     if ready.is_empty() {
         return;
     }
-    let action_nos: Vec<i32> = ready.iter().map(|(t, _)| t.action_no).collect();
-    for action_no in &action_nos {
-        wake::ready(*action_no);
+    for (task, _) in ready {
+        wake::ready(task.action_no);
     }
     let notified: BTreeSet<i32> = ready.iter().filter(|(t, _)| t.notify).map(|(t, _)| t.action_no).collect();
     if !notified.is_empty() {
         notify_ready(&notified);
     }
-    changes::INSERT_READY.execute((
-        ready.iter().map(|(t, _)| t.task_no).collect::<Vec<_>>(),
-        action_nos,
-        sparse(ready.iter().map(|(t, _)| Some(t.spec.priority).filter(|priority| *priority != 0))),
-        sparse(ready.iter().map(|(_, w)| Some(w.failed).filter(|failed| *failed != 0))),
-        sparse(ready.iter().map(|(_, w)| Some(w.all).filter(|all| *all != 0))),
-        sparse(ready.iter().map(|(t, _)| t.spec.max_duration)),
-        sparse(ready.iter().map(|(t, _)| t.spec.is_gated().then_some(true))),
-        lanes(ready),
-        sparse(ready.iter().map(|(t, _)| t.spec.group.as_deref().filter(|_| t.spec.merge_key.is_some()))),
-        sparse(ready.iter().map(|(t, _)| t.spec.merge_key.as_deref())),
-    ));
-}
-
-/// The groups into whose lanes the tasks belong, as far as this transaction can see; a claim asks again.
-fn lanes<'a>(ready: &[(&'a NewTask, Waits)]) -> Vec<Option<&'a str>> {
-    let groups: HashSet<&str> = ready.iter().filter_map(|(t, _)| t.spec.group.as_deref()).collect();
-    let limited = group_settings::limits(groups.into_iter().map(str::to_owned).collect());
-    let lane_of = |t: &'a NewTask| {
-        t.spec.group.as_deref().filter(|group| t.gives_lanes || limited.contains_key(*group))
-    };
-    sparse(ready.iter().map(|(t, _)| lane_of(t)))
+    ready::insert_new(ready.iter().map(|(task, waits)| ready::New {
+        task_no: task.task_no,
+        action_no: task.action_no,
+        gives_lanes: task.gives_lanes,
+        spec: &task.spec,
+        failures: waits.failed,
+        dependencies: waits.all,
+    }));
 }

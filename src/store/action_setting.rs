@@ -53,6 +53,24 @@ pub(crate) fn each_of<'a>(
     });
 }
 
+/// The least number in use that stands for a name; whether its action is set to `notify`, and whether it gives lanes.
+pub(crate) fn in_use(look: &Look, name: &str) -> (Option<i32>, bool, bool) {
+    let number = look.scan(&BY_ACTION_NAME, |actions| {
+        let mut least: Option<i32> = None;
+        actions.start(&[Key::eq(1, name)]);
+        while let Some(action) = actions.next() {
+            if !action.get(action::FORGOTTEN) {
+                let number = action.get(action::ACTION_NO);
+                least = Some(least.map_or(number, |least| least.min(number)));
+            }
+        }
+        least
+    });
+    let set = of_name(look, name, |row| (row.get(NOTIFY), row.get(FAIR) || row.get(MAX_PER_GROUP).is_some()));
+    let (notify, gives_lanes) = set.unwrap_or((false, false));
+    (number, notify, gives_lanes)
+}
+
 /// What is set for a name, if anything is.
 fn of_name<T>(look: &Look, name: &str, read: impl FnOnce(&Row) -> T) -> Option<T> {
     look.first(&SETTINGS, &[Key::eq(1, name)], read)

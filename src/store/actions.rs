@@ -4,6 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::pg::statement::Statement;
+use crate::pg::table::look;
+use crate::store::action_setting;
 use crate::wake;
 
 /// Not in an order: to have one by an index, each action there is would be compared with each of the names.
@@ -18,20 +20,9 @@ pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
     numbers
 }
 
-static LOOK_UP: Statement<&[&str], (String, i32, bool, bool)> = Statement::new(
-    c"SELECT a.name, pg_catalog.min(a.action_no),
-             COALESCE((SELECT s.notify FROM taskq.action_setting s WHERE s.name = a.name), false),
-             COALESCE((SELECT s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s
-                        WHERE s.name = a.name), false)
-        FROM taskq.action a WHERE a.name = ANY ($1) AND NOT a.forgotten GROUP BY a.name",
-);
 static INTERN: Statement<&str, i32> = Statement::new(
     c"INSERT INTO taskq.action (action_no, name)
       VALUES (pg_catalog.nextval('taskq.action_no_seq'::pg_catalog.regclass), $1) RETURNING action_no",
-);
-
-static SETTINGS: Statement<&str, (bool, bool)> = Statement::new(
-    c"SELECT s.notify, s.fair OR s.max_per_group IS NOT NULL FROM taskq.action_setting s WHERE s.name = $1",
 );
 
 /// A number that stands for a name.
@@ -49,20 +40,15 @@ pub(crate) struct Interned {
 /// Takes no lock and waits for nobody: a name that another transaction is inserting gets a second number.
 pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String, Interned> {
     let names: BTreeSet<&str> = names.collect();
-    let wanted: Vec<&str> = names.iter().copied().collect();
-    let mut numbers: HashMap<String, Interned> = LOOK_UP
-        .map(wanted, |(name, action_no, notify, gives_lanes)| {
-            (name, Interned { action_no, notify, gives_lanes })
-        })
-        .into_iter()
-        .collect();
-    for name in names {
-        if !numbers.contains_key(name) {
-            if let Some(action_no) = INTERN.first(name) {
-                let (notify, gives_lanes) = SETTINGS.first(name).unwrap_or((false, false));
-                numbers.insert(name.to_owned(), Interned { action_no, notify, gives_lanes });
-            }
+    let mut numbers: HashMap<String, Interned> = HashMap::with_capacity(names.len());
+    let known: Vec<_> = look(|look| names.iter().map(|name| action_setting::in_use(look, name)).collect());
+    for (name, (mut found, notify, gives_lanes)) in names.into_iter().zip(known) {
+        if found.is_none() {
+            found = INTERN.first(name);
             wake::new_number(name);
+        }
+        if let Some(action_no) = found {
+            numbers.insert(name.to_owned(), Interned { action_no, notify, gives_lanes });
         }
     }
     numbers

@@ -5,7 +5,8 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Change, Index, Key, Row, Scan, Wait, look, table};
+use crate::pg::table::{self, Change, Index, Key, Row, Scan, Wait, look, table};
+use crate::store::task;
 use crate::store::touched::{self, Touch};
 
 table!(c"blocked":
@@ -112,14 +113,43 @@ pub(crate) static RAISE: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
        WHERE b.task_no = ANY ($1)",
 );
 
-/// The action is looked up where it is not known.
-pub(crate) static INSERT: Statement<(&[TaskNo], &[i32], &[i32], &[i32], &[i32], &[Time], &[i32])> = Statement::new(
-    c"INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, not_before, action_no)
-      SELECT u.task_no, u.remaining, u.failures, u.dependencies, u.tries, u.not_before,
-             COALESCE(u.action_no, (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no))
-        FROM unnest($1, $2, $3, $4, $5, $6, $7)
-             AS u(task_no, remaining, failures, dependencies, tries, not_before, action_no)",
-);
+/// A task that is to wait.
+pub(crate) struct New {
+    pub(crate) task_no: i64,
+    /// The task's; `None`: to be looked up.
+    pub(crate) action_no: Option<i32>,
+    pub(crate) remaining: i32,
+    pub(crate) failures: i32,
+    pub(crate) dependencies: i32,
+    pub(crate) tries: i32,
+    /// Not before this time, whatever the task itself says.
+    pub(crate) not_before: Option<Time>,
+}
+
+/// Inserts counters of tasks that have none.
+pub(crate) fn insert(rows: impl Iterator<Item = New>) {
+    look(|look| {
+        look.scan(&task::BY_NUMBER, |tasks| {
+            table::insert(&TABLE, |into| {
+                for row in rows {
+                    check_for_interrupts();
+                    let action_no = row.action_no.unwrap_or_else(|| task::action_no(tasks, row.task_no));
+                    into.row(|| {
+                        [
+                            TASK_NO.to(row.task_no),
+                            REMAINING.to(row.remaining),
+                            FAILURES.to(row.failures),
+                            DEPENDENCIES.to(row.dependencies),
+                            TRIES.to(row.tries),
+                            NOT_BEFORE.to(row.not_before),
+                            ACTION_NO.to(action_no),
+                        ]
+                    });
+                }
+            });
+        });
+    });
+}
 
 pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b

@@ -1,8 +1,8 @@
 //! The table `dependency`: which task runs after which.
 
-use crate::number::TaskNo;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Index, Key, look, table};
+use crate::pg::table::{self, Index, Key, look, table};
 use crate::state::Condition;
 
 table!(c"dependency":
@@ -34,9 +34,15 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition
     })
 }
 
-pub(crate) static INSERT: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Statement::new(
-    c"INSERT INTO taskq.dependency (after_no, run_no, condition) SELECT * FROM unnest($1, $2, $3)",
-);
+/// Inserts edges that are not there: the task after which, the one that runs, and for what it waits.
+pub(crate) fn insert(edges: impl Iterator<Item = (i64, i64, Condition)>) {
+    table::insert(&TABLE, |into| {
+        for (after, run, condition) in edges {
+            check_for_interrupts();
+            into.row(|| [AFTER_NO.to(after), RUN_NO.to(run), CONDITION.to(condition.stored())]);
+        }
+    });
+}
 
 pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",

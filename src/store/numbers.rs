@@ -6,16 +6,11 @@ use super::{decided, run};
 use crate::error::{Refusal, Result};
 use crate::number::{Position, TaskNo};
 use crate::pg::named::Named;
-use crate::pg::session::assign_transaction_id;
+use crate::pg::session::{assign_transaction_id, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Look};
 use crate::pg::{clock, sequence};
 use crate::token;
-
-static TAKE: Statement<i32, TaskNo> = Statement::new(
-    c"SELECT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
-        FROM pg_catalog.generate_series(1, $1)",
-);
 
 /// `count` new numbers for tasks, ascending. The transaction has its id before it takes them.
 pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
@@ -23,7 +18,11 @@ pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
         return Ok(Vec::new());
     }
     assign_transaction_id();
-    let numbers = TAKE.query(count as i32);
+    let mut numbers = Vec::with_capacity(count);
+    for _ in 0..count {
+        check_for_interrupts();
+        numbers.push(sequence::next(&POSITIONS));
+    }
     match numbers.last() {
         Some(last) if !token::is_for_tasks(last.0) => Err(Refusal::no_more_numbers(token::shard_of(last.0))),
         _ => Ok(numbers),

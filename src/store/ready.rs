@@ -6,12 +6,12 @@ use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::digest::hash;
 use crate::pg::sequence;
-use crate::pg::session::{assign_transaction_id, check_for_interrupts};
-use crate::pg::statement::{Record, Statement};
-use crate::pg::table::{Look, Row, insert, look};
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::Record;
+use crate::pg::table::{Look, Row, look};
+use crate::spec::TaskSpec;
 use crate::store::notify::notify_ready;
-use crate::store::{action_setting, numbers, run, task, task_group};
-use crate::token::Nonce;
+use crate::store::{action_setting, numbers, run, scheduled, task, task_group};
 use crate::wake;
 
 /// A task that nothing blocks, and what it brings along.
@@ -34,23 +34,6 @@ impl Record for Freed {
     }
 }
 
-/// The columns of several [`Freed`], for `unnest`.
-struct Columns {
-    task_nos: Vec<TaskNo>,
-    tries: Vec<i32>,
-    failures: Vec<i32>,
-    dependencies: Vec<i32>,
-}
-
-fn columns(freed: &[Freed]) -> Columns {
-    Columns {
-        task_nos: freed.iter().map(|f| f.task_no).collect(),
-        tries: freed.iter().map(|f| f.tries).collect(),
-        failures: freed.iter().map(|f| f.failures).collect(),
-        dependencies: freed.iter().map(|f| f.dependencies).collect(),
-    }
-}
-
 /// Makes the tasks ready, in the order given, whatever their `not_before` says: new rows at the end of their priority.
 pub(crate) fn make_ready(freed: &[Freed]) {
     if freed.is_empty() {
@@ -61,38 +44,61 @@ pub(crate) fn make_ready(freed: &[Freed]) {
     let action_nos: Vec<i32> = look(|look| {
         let tasks = task::placed(look, freed.iter().map(|f| f.task_no));
         let mut lanes = Lanes::default();
-        insert(&run::TABLE, |into| {
-            for (freed, task) in freed.iter().zip(&tasks) {
-                check_for_interrupts();
-                let lane =
-                    task.group.as_deref().map_or(Lane::NONE, |group| lanes.of(look, task.action_no, group));
-                let key = task.merge_key.as_deref();
-                into.row(|| {
-                    [
-                        run::TASK_NO.to(freed.task_no),
-                        run::POSITION.to(Position(sequence::next(&numbers::POSITIONS))),
-                        run::NONCE.to(Nonce::NONE),
-                        run::PREV_NONCE.to(Nonce::NONE),
-                        run::DEADLINE.to(Time::INFINITY),
-                        run::ACTION_NO.to(task.action_no),
-                        run::PRIORITY.to(task.priority),
-                        run::LANE.to(lane),
-                        run::TRIES.to(freed.tries),
-                        run::FAILURES.to(freed.failures),
-                        run::DEPENDENCIES.to(freed.dependencies),
-                        run::GRANTABLE.to(true),
-                        run::LIMITED.to(false),
-                        run::GATED.to(task.gated),
-                        run::KEYED.to(false),
-                        run::MAX_DURATION.to(task.max_duration),
-                        run::KEY_HASH.to(key.map(|key| key_hash(task.group.as_deref(), key))),
-                    ]
-                });
-            }
-        });
+        run::insert(freed.iter().zip(&tasks).map(|(freed, task)| run::Entry {
+            task_no: freed.task_no,
+            position: sequence::next(&numbers::POSITIONS),
+            action_no: task.action_no,
+            priority: task.priority,
+            lane: task.group.as_deref().map_or(0, |group| lanes.of(look, task.action_no, group)),
+            tries: freed.tries,
+            failures: freed.failures,
+            dependencies: freed.dependencies,
+            gated: task.gated,
+            max_duration: task.max_duration,
+            key_hash: key_hash(task.group.as_deref(), task.merge_key.as_deref()),
+        }));
         tasks.iter().map(|task| task.action_no).collect()
     });
     announce(&action_nos);
+}
+
+/// A new task that nothing blocks.
+pub(crate) struct New<'a> {
+    pub(crate) task_no: i64,
+    pub(crate) action_no: i32,
+    /// Every task of its action that has a group belongs into the lane of that.
+    pub(crate) gives_lanes: bool,
+    pub(crate) spec: &'a TaskSpec,
+    pub(crate) failures: i32,
+    pub(crate) dependencies: i32,
+}
+
+/// Makes new tasks ready. Their positions are their numbers: both come from the same sequence, and the numbers were taken in
+/// this call after the transaction had its id.
+pub(crate) fn insert_new<'a>(tasks: impl Iterator<Item = New<'a>>) {
+    look(|look| {
+        let mut lanes = Lanes::default();
+        run::insert(tasks.map(|task| {
+            let group = task.spec.group.as_deref();
+            let lane = |group| match task.gives_lanes || lanes.is_limited(look, group) {
+                true => lane(group),
+                false => 0,
+            };
+            run::Entry {
+                task_no: task.task_no,
+                position: task.task_no,
+                action_no: task.action_no,
+                priority: task.spec.priority,
+                lane: group.map_or(0, lane),
+                tries: 0,
+                failures: task.failures,
+                dependencies: task.dependencies,
+                gated: task.spec.is_gated(),
+                max_duration: task.spec.max_duration,
+                key_hash: key_hash(group, task.spec.merge_key.as_deref()),
+            }
+        }));
+    });
 }
 
 /// Into which lanes tasks belong. It is asked only of those that have a group; a claim asks again.
@@ -109,11 +115,19 @@ impl Lanes {
                 |row: &Row| row.get(action_setting::FAIR) || row.get(action_setting::MAX_PER_GROUP).is_some();
             action_setting::of_number(look, action_no, gives).unwrap_or(false)
         });
-        let mut limited = || {
-            let limited = self.limited.entry(group.to_owned());
-            *limited.or_insert_with(|| task_group::has_limit(look, group))
-        };
-        if given || limited() { lane(group) } else { Lane::NONE }
+        if given || self.is_limited(look, group) { lane(group) } else { 0 }
+    }
+
+    /// Whether the group has a limit of its own.
+    fn is_limited(&mut self, look: &Look, group: &str) -> bool {
+        match self.limited.get(group) {
+            Some(limited) => *limited,
+            None => {
+                let limited = task_group::has_limit(look, group);
+                self.limited.insert(group.to_owned(), limited);
+                limited
+            }
+        }
     }
 }
 
@@ -126,8 +140,8 @@ fn lane(group: &str) -> Lane {
 }
 
 /// As `taskq._key_hash`.
-fn key_hash(group: Option<&str>, key: &str) -> i64 {
-    hash(key, hash(group.unwrap_or_default(), 0))
+fn key_hash(group: Option<&str>, key: Option<&str>) -> Option<i64> {
+    key.map(|key| hash(key, hash(group.unwrap_or_default(), 0)))
 }
 
 /// Has waiters for tasks of these actions woken at commit, one for each, and listeners notified.
@@ -147,16 +161,6 @@ pub(crate) fn announce(action_nos: &[i32]) {
     }
 }
 
-static TO_SCHEDULED: Statement<(&[TaskNo], &[Time], &[i32], &[i32], &[i32], bool), (i32, Time)> =
-    Statement::new(
-        c"INSERT INTO taskq.scheduled (task_no, due, action_no, tries, failures, dependencies,
-                                   held_back)
-      SELECT u.task_no, u.due, t.action_no, u.tries, u.failures, u.dependencies, $6
-        FROM unnest($1, $2, $3, $4, $5) AS u(task_no, due, tries, failures, dependencies)
-       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
-      RETURNING action_no, due",
-    );
-
 /// Sets the tasks aside until they are due.
 pub(crate) fn schedule(freed: &[(Freed, Time)]) {
     set_aside(freed, false);
@@ -171,18 +175,13 @@ fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
     if freed.is_empty() {
         return;
     }
-    let c = columns(&freed.iter().map(|(f, _)| *f).collect::<Vec<_>>());
-    let due: Vec<Time> = freed.iter().map(|(_, due)| *due).collect();
-    let added: Vec<(i32, Time)> = TO_SCHEDULED
-        .map((c.task_nos, due, c.tries, c.failures, c.dependencies, held_back), |(action_no, due)| {
-            (action_no, due)
-        });
+    let action_nos = scheduled::insert(freed, held_back);
     if let Some(first) = freed.iter().map(|(_, due)| *due).min() {
         wake::due(first);
     }
-    for (action_no, due) in added {
+    for ((_, due), action_no) in freed.iter().zip(action_nos) {
         // One waiter for this action has to learn of the new due time.
-        wake::ready_later(action_no, due);
+        wake::ready_later(action_no, *due);
     }
 }
 

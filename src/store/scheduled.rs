@@ -2,9 +2,11 @@
 
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Index, Key, Look, table};
+use crate::pg::table::{self, Index, Key, Look, look, table};
 use crate::store::ready::Freed;
+use crate::store::task;
 
 table!(c"scheduled":
     TASK_NO: TaskNo,
@@ -27,6 +29,32 @@ pub(crate) fn first_due(look: &Look, of: impl Iterator<Item = (i32, Time)>, now:
             rows.first(&keys, |row| row.get(DUE))
         })
         .collect()
+    })
+}
+
+/// Sets tasks aside until they are due; returns the action of each. `held_back`: because of their workgroups.
+pub(crate) fn insert(tasks: &[(Freed, Time)], held_back: bool) -> Vec<i32> {
+    look(|look| {
+        let action_nos: Vec<i32> = look.scan(&task::BY_NUMBER, |rows| {
+            tasks.iter().map(|(freed, _)| task::action_no(rows, freed.task_no)).collect()
+        });
+        table::insert(&TABLE, |into| {
+            for ((freed, due), action_no) in tasks.iter().zip(&action_nos) {
+                check_for_interrupts();
+                into.row(|| {
+                    [
+                        TASK_NO.to(freed.task_no),
+                        DUE.to(*due),
+                        ACTION_NO.to(*action_no),
+                        TRIES.to(freed.tries),
+                        FAILURES.to(freed.failures),
+                        DEPENDENCIES.to(freed.dependencies),
+                        HELD_BACK.to(held_back),
+                    ]
+                });
+            }
+        });
+        action_nos
     })
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::number::TaskNo;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::spec::{TaskSpec, Unique};
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::{slot, tally, unique_key};
@@ -11,7 +12,7 @@ use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::table::{Index, Key, Look, Row, look, table};
+use crate::pg::table::{Index, Key, Look, Row, Scan, Set, insert_unless_there, look, table};
 
 table!(c"task":
     TASK_NO: TaskNo,
@@ -40,6 +41,9 @@ table!(c"task":
 
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"task_pkey");
+/// By id, which is unique.
+static BY_ID: Index = Index::new(&TABLE, c"task_id_key");
+
 /// Whether each of the tasks is there, and has this id.
 pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (TaskNo, &'a str)>) -> Vec<bool> {
     look.scan(&BY_NUMBER, |rows| {
@@ -47,6 +51,13 @@ pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (TaskNo, &'a
             .map(|(task_no, id)| rows.first(&[Key::eq(1, task_no)], |row| row.get(ID) == id) == Some(true))
             .collect()
     })
+}
+
+/// The action of a task that is there. `tasks` goes by [`BY_NUMBER`].
+pub(super) fn action_no(tasks: &mut Scan, task_no: i64) -> i32 {
+    tasks
+        .first(&[Key::eq(1, task_no)], |row| row.get(ACTION_NO))
+        .unwrap_or_else(|| pgrx::error!("a task that is to wait is gone"))
 }
 
 /// What the end of a task depends on.
@@ -121,39 +132,68 @@ pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec
     })
 }
 
-/// The columns of the tasks, in the order of $1 to $17, when they are inserted, and $19 to $22.
-#[rustfmt::skip]
-pub(crate) type Columns = (
-    &'static [TaskNo], &'static [i32], &'static [i32], &'static [i32], // number, action, priority, max_tries
-    &'static [bool], &'static [bool], &'static [Time], // spontaneous, post_result, not_before
-    &'static [Interval], &'static [Interval], &'static [JsonText], // max_duration, retention, backoff
-    &'static [&'static str], &'static [&'static str], &'static [&'static str], // id, group, body
-    &'static [JsonText], &'static [&'static str], &'static [&'static str], // metadata, workgroup, merge_key
-    &'static [bool], Time, &'static [&'static str], &'static [Time], // seed, now, unique_key, unique_until
-    &'static [i16], &'static [Interval], // unique_states, retention_aborted
-);
+/// A task that is to be inserted.
+pub(crate) struct New<'a> {
+    pub(crate) task_no: i64,
+    pub(crate) action_no: i32,
+    pub(crate) id: &'a str,
+    /// Nobody else can have its id: it was made in this call.
+    pub(crate) id_is_new: bool,
+    pub(crate) spec: &'a TaskSpec,
+}
 
-/// Columns that no task of the call uses come as empty arrays, see [`sparse`].
+/// Inserts tasks, in the order given; returns the places of those whose ids belong to others.
 ///
-/// An id that exists, or that another transaction has inserted and then commits, is passed over: the
-/// unique index makes us wait for that transaction's end.
-pub(crate) static INSERT: Statement<Columns> = Statement::new(
-    c"INSERT INTO taskq.task (task_no, action_no, priority, max_tries, spontaneous, post_result, inserted_at,
-                              not_before, max_duration, retention, backoff, id, group_id, body, metadata, workgroup,
-                              merge_key, seed, unique_key, unique_until, unique_states,
-                              retention_aborted)
-      SELECT u.task_no, u.action_no, COALESCE(u.priority, 0), u.max_tries, COALESCE(u.spontaneous, false),
-             COALESCE(u.post_result, false), $18, u.not_before,
-             u.max_duration, u.retention, u.backoff, u.id, u.group_id, u.body, u.metadata,
-             u.workgroup, u.merge_key, COALESCE(u.seed, false), u.unique_key, u.unique_until, u.unique_states,
-             u.retention_aborted
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                    $15, $16, $17, $19, $20, $21, $22)
-             AS u(task_no, action_no, priority, max_tries, spontaneous, post_result, not_before,
-                  max_duration, retention, backoff, id, group_id, body, metadata,
-                  workgroup, merge_key, seed, unique_key, unique_until, unique_states, retention_aborted)
-      ON CONFLICT (id) DO NOTHING",
-);
+/// Waits for whoever is inserting the same id, or removing it.
+pub(crate) fn insert<'a>(tasks: impl Iterator<Item = New<'a>>, now: Time) -> Vec<usize> {
+    let mut refused = Vec::new();
+    insert_unless_there(&BY_ID, |into| {
+        for (at, task) in tasks.enumerate() {
+            check_for_interrupts();
+            let row = || columns(&task, now);
+            if task.id_is_new {
+                into.row(row);
+            } else if !into.row_unless_there(row) {
+                refused.push(at);
+            }
+        }
+    });
+    refused
+}
+
+fn columns(task: &New, now: Time) -> [Set; 22] {
+    let spec = task.spec;
+    let unique = spec.unique.as_deref();
+    [
+        TASK_NO.to(task.task_no),
+        ACTION_NO.to(task.action_no),
+        PRIORITY.to(spec.priority),
+        MAX_TRIES.to(spec.max_tries),
+        SPONTANEOUS.to(spec.spontaneous),
+        POST_RESULT.to(spec.post_result),
+        INSERTED_AT.to(now),
+        NOT_BEFORE.to(spec.not_before),
+        MAX_DURATION.to(spec.max_duration),
+        RETENTION.to(spec.retention),
+        RETENTION_ABORTED.to(spec.retention_aborted),
+        BACKOFF.to(spec.backoff.clone()),
+        SEED.to(spec.seed),
+        ID.to(task.id),
+        GROUP_ID.to(spec.group.as_deref()),
+        WORKGROUP.to(spec.workgroup.as_deref()),
+        MERGE_KEY.to(spec.merge_key.as_deref()),
+        UNIQUE_KEY.to(unique.map(|unique| unique.key.as_str())),
+        UNIQUE_UNTIL.to(unique.and_then(|unique| unique_until(spec, unique, now))),
+        UNIQUE_STATES.to(unique.map(|unique| unique.states)),
+        BODY.to(spec.body.as_deref()),
+        METADATA.to(spec.metadata.clone()),
+    ]
+}
+
+/// The end of a unique task's period, which begins when it may first be owned.
+fn unique_until(spec: &TaskSpec, unique: &Unique, now: Time) -> Option<Time> {
+    Some(spec.not_before.map_or(now, |time| time.max(now)).plus(unique.period?))
+}
 
 /// The only statement that changes rows of `task`. The live rows of these tasks are ours, so nobody else reads them to
 /// put the tasks anywhere.

@@ -64,13 +64,6 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// A column for `unnest`: the values, or none at all where all of them are NULL. It fills up shorter arrays with
-/// NULLs, which costs nothing; each NULL of an array is stored, and read again.
-pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
-    let values: Vec<Option<T>> = values.collect();
-    if values.iter().any(Option::is_some) { values } else { Vec::new() }
-}
-
 /// A statement that takes `P` and returns rows of `R`, with its plan once it has one.
 pub(crate) struct Statement<P, R = ()> {
     prepared: Prepared,
@@ -309,16 +302,4 @@ pub(crate) struct Row<'r> {
     tuple: pg_sys::HeapTuple,
     tupdesc: pg_sys::TupleDesc,
     _result: PhantomData<&'r ()>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::sparse;
-
-    #[test]
-    fn a_column_without_values_is_empty_and_any_other_is_whole() {
-        assert_eq!(sparse([None::<i32>, None].into_iter()), []);
-        assert_eq!(sparse([None, Some(1), None].into_iter()), [None, Some(1), None]);
-        assert_eq!(sparse([Some(1), None].into_iter()), [Some(1), None]);
-    }
 }

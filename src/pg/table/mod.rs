@@ -30,8 +30,8 @@ use super::named::Named;
 use super::session;
 
 pub(crate) use change::{Change, Wait};
-pub(crate) use columns::{Column, table};
-pub(crate) use insert::insert;
+pub(crate) use columns::{Column, Set, table};
+pub(crate) use insert::{insert, insert_unless_there};
 pub(crate) use scan::{Key, Row, Scan};
 
 /// A table of the queue's schema.

@@ -125,23 +125,3 @@ pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval), i32> = Statement:
         FROM gone AS g
       RETURNING action_no",
 );
-
-/// Number, action, priority, failures, dependencies, max_duration, gated; group of the lane, group and key of the merge key.
-#[rustfmt::skip]
-pub(crate) type Ready = (
-    &'static [TaskNo], &'static [i32], &'static [i32], &'static [i32], &'static [i32], &'static [Interval], &'static [bool],
-    &'static [&'static str], &'static [&'static str], &'static [&'static str],
-);
-
-/// A new task's position is its number: both come from the same sequence, taken in this call after the
-/// transaction had its id.
-pub(crate) static INSERT_READY: Statement<Ready> = Statement::new(
-    c"INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash)
-      SELECT u.task_no, u.task_no, 0, 0, 'infinity', u.action_no, COALESCE(u.priority, 0), 0, COALESCE(u.failures, 0),
-             COALESCE(u.dependencies, 0), true, false, COALESCE(u.gated, false), false, u.max_duration,
-             CASE WHEN u.lane_of IS NULL THEN 0 ELSE taskq._lane(u.lane_of) END,
-             CASE WHEN u.key IS NOT NULL THEN taskq._key_hash(u.key_group, u.key) END
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             AS u(task_no, action_no, priority, failures, dependencies, max_duration, gated, lane_of, key_group, key)",
-);

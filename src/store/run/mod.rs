@@ -7,7 +7,7 @@ use pgrx::datum::Interval;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{Change, Index, Key, Look, Row, Scan, Wait, look, table};
+use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Wait, look, table};
 use crate::pg::throw;
 use crate::store::live::Live;
 use crate::token::Nonce;
@@ -62,6 +62,51 @@ pub(crate) fn first_grantable(
         })
         .collect()
     })
+}
+
+/// A task that nothing blocks, as it begins here.
+pub(crate) struct Entry {
+    pub(crate) task_no: i64,
+    pub(crate) position: i64,
+    pub(crate) action_no: i32,
+    pub(crate) priority: i32,
+    pub(crate) lane: i64,
+    pub(crate) tries: i32,
+    pub(crate) failures: i32,
+    pub(crate) dependencies: i32,
+    pub(crate) gated: bool,
+    pub(crate) max_duration: Option<Interval>,
+    pub(crate) key_hash: Option<i64>,
+}
+
+/// Inserts entries that may be granted.
+pub(crate) fn insert(entries: impl Iterator<Item = Entry>) {
+    table::insert(&TABLE, |into| {
+        for entry in entries {
+            check_for_interrupts();
+            into.row(|| {
+                [
+                    TASK_NO.to(entry.task_no),
+                    POSITION.to(entry.position),
+                    NONCE.to(0_i64),
+                    PREV_NONCE.to(0_i64),
+                    DEADLINE.to(Time::INFINITY),
+                    ACTION_NO.to(entry.action_no),
+                    PRIORITY.to(entry.priority),
+                    LANE.to(entry.lane),
+                    TRIES.to(entry.tries),
+                    FAILURES.to(entry.failures),
+                    DEPENDENCIES.to(entry.dependencies),
+                    GRANTABLE.to(true),
+                    LIMITED.to(false),
+                    GATED.to(entry.gated),
+                    KEYED.to(false),
+                    MAX_DURATION.to(entry.max_duration),
+                    KEY_HASH.to(entry.key_hash),
+                ]
+            });
+        }
+    });
 }
 
 /// What a grant makes of an entry.
