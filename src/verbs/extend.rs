@@ -15,9 +15,9 @@ use crate::pg::statement::{Statement, record};
 use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
-use crate::store::lease::{self, Left};
+use crate::store::lease;
 use crate::store::merge_key::{self, MergeKey};
-use crate::store::run::changes;
+use crate::store::run::{self, changes};
 use crate::store::slot::{self, Ask, Limit, Seat};
 use crate::token::{Base, Nonce, Token, in_pieces};
 
@@ -31,13 +31,6 @@ fn taskq_extend_tasks_ownership(
 ) -> Rows<(Option<String>, bool)> {
     Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration)))
 }
-
-/// Locks the rows in the order of task numbers, all before those are told apart that are extended and those
-/// whose deadline has passed.
-static LOCK: Statement<(&[TaskNo], &[Nonce])> = Statement::new(
-    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)
-       ORDER BY r.task_no FOR NO KEY UPDATE",
-);
 
 fn extend(
     actor_id: Option<&str>,
@@ -58,19 +51,7 @@ fn extend(
     let mut extended: HashMap<TaskNo, Nonce> = if held.is_empty() {
         HashMap::new()
     } else {
-        let pieces = in_pieces(held.values().map(|token| token.pair()));
-        if held.len() > 1 {
-            for (task_nos, nonces) in &pieces {
-                LOCK.execute((task_nos.as_slice(), nonces.as_slice()));
-            }
-        }
-        let extend =
-            |(task_nos, nonces)| {
-                changes::EXTEND.map((task_nos, nonces, deadline, actor_id), |(task_no, nonce, deadline)| {
-                    Left { task_no, nonce, deadline }
-                })
-            };
-        let left: Vec<Left> = pieces.into_iter().flat_map(extend).collect();
+        let left = run::extend(held.values().map(|token| token.pair()).collect(), deadline, actor_id);
         lease::leave(&left);
         left.into_iter().map(|l| (l.task_no, l.nonce)).collect()
     };

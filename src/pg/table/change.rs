@@ -172,11 +172,25 @@ impl Row<'_> {
     /// Locks the newest version of the row, which may be this one, against everybody, and hands it to `see`. `None` if it
     /// is gone, or somebody else's for whom we are not to wait.
     pub(crate) fn newest<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Option<T> {
+        self.lock_newest(LockTupleMode::LockTupleExclusive, wait, see)
+    }
+
+    /// The same against those who change it: who only refers to the row is not in the way.
+    pub(crate) fn newest_to_update<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Option<T> {
+        self.lock_newest(LockTupleMode::LockTupleNoKeyExclusive, wait, see)
+    }
+
+    fn lock_newest<T>(
+        &self,
+        mode: LockTupleMode::Type,
+        wait: Wait,
+        see: impl FnOnce(&Row) -> T,
+    ) -> Option<T> {
         self.scan.check_access();
         refuse_if_read_only(c"SELECT FOR UPDATE");
         let slot = self.scratch();
         // SAFETY: the slot is one of the table's.
-        let locked = unsafe { self.lock(LockTupleMode::LockTupleExclusive, wait, Version::Newest, slot) };
+        let locked = unsafe { self.lock(mode, wait, Version::Newest, slot) };
         (locked == Change::Done).then(|| see(&Row { scan: self.scan, slot }))
     }
 

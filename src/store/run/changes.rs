@@ -98,18 +98,7 @@ pub(crate) static REQUEUE: Statement<&[TaskNo], i32> = Statement::new(
       RETURNING r.action_no",
 );
 
-/// With the deadlines that were: a look at the rows, which locks them, has these.
-pub(crate) static EXTEND: Statement<(&[TaskNo], &[Nonce], Time, &str), (TaskNo, Nonce, Time)> =
-    Statement::new(
-        c"UPDATE taskq.run r SET deadline = $3, actor_id = $4
-        FROM (SELECT o.task_no, o.deadline FROM taskq.run o
-               WHERE o.task_no = ANY ($1) AND o.nonce = ANY ($2) AND NOT o.grantable AND o.aside IS NULL
-                 FOR NO KEY UPDATE) AS o
-       WHERE r.task_no = o.task_no AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL
-      RETURNING r.task_no, r.nonce, o.deadline",
-    );
-
-pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement::new(
+pub(crate) static HOLD_AGAIN: Statement<(i64, Time, &str, bool)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
        WHERE r.task_no = $1",
 );

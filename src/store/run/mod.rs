@@ -7,8 +7,9 @@ use pgrx::datum::Interval;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Wait, look, table};
+use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Set, Wait, look, table};
 use crate::pg::throw;
+use crate::store::lease::Left;
 use crate::store::live::Live;
 use crate::token::Nonce;
 
@@ -181,6 +182,62 @@ fn remove_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce) -> Option<Live> {
             .flatten()
         }
     }
+}
+
+/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`; returns
+/// them with the deadlines that they had. Locks those whose deadlines have passed as well. Waits for whoever holds one of
+/// them, in the order of the numbers.
+///
+/// A token is trusted as in [`remove`].
+pub(crate) fn extend(mut performances: Vec<(i64, i64)>, deadline: Time, actor_id: &str) -> Vec<Left> {
+    performances.sort_unstable();
+    performances.dedup();
+    let values = || [DEADLINE.to(deadline), ACTOR_ID.to(Some(actor_id))];
+    look(|look| {
+        look.changing(&BY_NUMBER, |rows| {
+            performances
+                .iter()
+                .filter_map(|(task_no, nonce)| {
+                    check_for_interrupts();
+                    extend_one(rows, *task_no, *nonce, values)
+                })
+                .collect()
+        })
+    })
+}
+
+fn extend_one(rows: &mut Scan, task_no: i64, nonce: i64, values: impl Fn() -> [Set; 2]) -> Option<Left> {
+    rows.start(&[Key::eq(1, task_no)]);
+    let row = rows.next()?;
+    if row.get(NONCE) != nonce {
+        return None;
+    }
+    let extend = |row: &Row| {
+        let held = row.get(NONCE) == nonce && !row.get(GRANTABLE) && row.get(ASIDE).is_none();
+        let had = row.get(DEADLINE);
+        let change = if held { row.update(&values()) } else { Change::Busy };
+        (change, Left { task_no, nonce, deadline: had })
+    };
+    let (change, left) = extend(&row);
+    match change {
+        Change::Done => Some(left),
+        Change::Gone => None,
+        Change::Busy | Change::Newer => row
+            .newest_to_update(Wait::Yes, |newest| {
+                if !session::is_read_committed() && !same_place(&row, newest) {
+                    throw::serialization_failure();
+                }
+                let (change, left) = extend(newest);
+                (change == Change::Done).then_some(left)
+            })
+            .flatten(),
+    }
+}
+
+fn same_place(one: &Row, other: &Row) -> bool {
+    let (one, other) = (one.place(), other.place());
+    (one.ip_blkid.bi_hi, one.ip_blkid.bi_lo, one.ip_posid)
+        == (other.ip_blkid.bi_hi, other.ip_blkid.bi_lo, other.ip_posid)
 }
 
 /// A row of the table, locked or removed.
