@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::state::{Condition, Outcome};
 use crate::store::blocked;
 use crate::store::dependency;

@@ -287,7 +287,7 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
 ///
 /// Who inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
 /// taken like a new one; and once the first is taken, this call waits for no other, whatever their order.
-fn insert_the_new(tasks: &[NewTask], old: &HashSet<&str>, now: Time) -> HashSet<i64> {
+fn insert_the_new(tasks: &[NewTask], old: &HashSet<&str>, now: Time) -> HashSet<TaskNo> {
     let new: Vec<&NewTask> = tasks.iter().filter(|task| !old.contains(task.id.as_str())).collect();
     if new.is_empty() || new.len() == tasks.len() {
         return HashSet::new();

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Condition, Outcome, Signal};

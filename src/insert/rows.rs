@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::NewTask;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::store::order::{self, Rank};
 use crate::store::task;
@@ -25,6 +26,6 @@ pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
     if refused.is_empty() {
         return Vec::new();
     }
-    let refused: HashSet<i64> = refused.into_iter().map(|at| tasks[at].task_no).collect();
+    let refused: HashSet<TaskNo> = refused.into_iter().map(|at| tasks[at].task_no).collect();
     in_call_order.iter().filter(|t| refused.contains(&t.task_no)).map(|t| t.id.clone()).collect()
 }

@@ -115,7 +115,7 @@ pub(crate) static RAISE: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
 
 /// A task that is to wait.
 pub(crate) struct New {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     /// The task's; `None`: to be looked up.
     pub(crate) action_no: Option<i32>,
     pub(crate) remaining: i32,

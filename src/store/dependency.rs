@@ -1,5 +1,6 @@
 //! The table `dependency`: which task runs after which.
 
+use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Index, Key, look, table};
@@ -35,7 +36,7 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition
 }
 
 /// Inserts edges that are not there: the task after which, the one that runs, and for what it waits.
-pub(crate) fn insert(edges: impl Iterator<Item = (i64, i64, Condition)>) {
+pub(crate) fn insert(edges: impl Iterator<Item = (TaskNo, TaskNo, Condition)>) {
     table::insert(&TABLE, |into| {
         for (after, run, condition) in edges {
             check_for_interrupts();

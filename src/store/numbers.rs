@@ -21,7 +21,7 @@ pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
     let mut numbers = Vec::with_capacity(count);
     for _ in 0..count {
         check_for_interrupts();
-        numbers.push(sequence::next(&POSITIONS));
+        numbers.push(TaskNo(sequence::next(&POSITIONS)));
     }
     match numbers.last() {
         Some(last) if !token::is_for_tasks(last.0) => Err(Refusal::no_more_numbers(token::shard_of(last.0))),

@@ -46,10 +46,10 @@ pub(crate) fn make_ready(freed: &[Freed]) {
         let mut lanes = Lanes::default();
         run::insert(freed.iter().zip(&tasks).map(|(freed, task)| run::Entry {
             task_no: freed.task_no,
-            position: sequence::next(&numbers::POSITIONS),
+            position: Position(sequence::next(&numbers::POSITIONS)),
             action_no: task.action_no,
             priority: task.priority,
-            lane: task.group.as_deref().map_or(0, |group| lanes.of(look, task.action_no, group)),
+            lane: task.group.as_deref().map_or(Lane::NONE, |group| lanes.of(look, task.action_no, group)),
             tries: freed.tries,
             failures: freed.failures,
             dependencies: freed.dependencies,
@@ -64,7 +64,7 @@ pub(crate) fn make_ready(freed: &[Freed]) {
 
 /// A new task that nothing blocks.
 pub(crate) struct New<'a> {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) action_no: i32,
     /// Every task of its action that has a group belongs into the lane of that.
     pub(crate) gives_lanes: bool,
@@ -82,14 +82,14 @@ pub(crate) fn insert_new<'a>(tasks: impl Iterator<Item = New<'a>>) {
             let group = task.spec.group.as_deref();
             let lane = |group| match task.gives_lanes || lanes.is_limited(look, group) {
                 true => lane(group),
-                false => 0,
+                false => Lane::NONE,
             };
             run::Entry {
                 task_no: task.task_no,
-                position: task.task_no,
+                position: Position(task.task_no.0),
                 action_no: task.action_no,
                 priority: task.spec.priority,
-                lane: group.map_or(0, lane),
+                lane: group.map_or(Lane::NONE, lane),
                 tries: 0,
                 failures: task.failures,
                 dependencies: task.dependencies,
@@ -115,7 +115,7 @@ impl Lanes {
                 |row: &Row| row.get(action_setting::FAIR) || row.get(action_setting::MAX_PER_GROUP).is_some();
             action_setting::of_number(look, action_no, gives).unwrap_or(false)
         });
-        if given || self.is_limited(look, group) { lane(group) } else { 0 }
+        if given || self.is_limited(look, group) { lane(group) } else { Lane::NONE }
     }
 
     /// Whether the group has a limit of its own.

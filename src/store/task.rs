@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::spec::{TaskSpec, Unique};
@@ -54,7 +55,7 @@ pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (TaskNo, &'a
 }
 
 /// The action of a task that is there. `tasks` goes by [`BY_NUMBER`].
-pub(super) fn action_no(tasks: &mut Scan, task_no: i64) -> i32 {
+pub(super) fn action_no(tasks: &mut Scan, task_no: TaskNo) -> i32 {
     tasks
         .first(&[Key::eq(1, task_no)], |row| row.get(ACTION_NO))
         .unwrap_or_else(|| pgrx::error!("a task that is to wait is gone"))
@@ -134,7 +135,7 @@ pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec
 
 /// A task that is to be inserted.
 pub(crate) struct New<'a> {
-    pub(crate) task_no: i64,
+    pub(crate) task_no: TaskNo,
     pub(crate) action_no: i32,
     pub(crate) id: &'a str,
     /// Nobody else can have its id: it was made in this call.

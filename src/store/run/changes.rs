@@ -4,7 +4,6 @@ use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::ready::Freed;
-use crate::token::Nonce;
 use pgrx::datum::Interval;
 
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
@@ -98,7 +97,7 @@ pub(crate) static REQUEUE: Statement<&[TaskNo], i32> = Statement::new(
       RETURNING r.action_no",
 );
 
-pub(crate) static HOLD_AGAIN: Statement<(i64, Time, &str, bool)> = Statement::new(
+pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
        WHERE r.task_no = $1",
 );

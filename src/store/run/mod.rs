@@ -67,11 +67,11 @@ pub(crate) fn first_grantable(
 
 /// A task that nothing blocks, as it begins here.
 pub(crate) struct Entry {
-    pub(crate) task_no: i64,
-    pub(crate) position: i64,
+    pub(crate) task_no: TaskNo,
+    pub(crate) position: Position,
     pub(crate) action_no: i32,
     pub(crate) priority: i32,
-    pub(crate) lane: i64,
+    pub(crate) lane: Lane,
     pub(crate) tries: i32,
     pub(crate) failures: i32,
     pub(crate) dependencies: i32,
@@ -89,8 +89,8 @@ pub(crate) fn insert(entries: impl Iterator<Item = Entry>) {
                 [
                     TASK_NO.to(entry.task_no),
                     POSITION.to(entry.position),
-                    NONCE.to(0_i64),
-                    PREV_NONCE.to(0_i64),
+                    NONCE.to(Nonce::NONE),
+                    PREV_NONCE.to(Nonce::NONE),
                     DEADLINE.to(Time::INFINITY),
                     ACTION_NO.to(entry.action_no),
                     PRIORITY.to(entry.priority),
@@ -189,7 +189,7 @@ fn remove_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce) -> Option<Live> {
 /// them, in the order of the numbers.
 ///
 /// A token is trusted as in [`remove`].
-pub(crate) fn extend(mut performances: Vec<(i64, i64)>, deadline: Time, actor_id: &str) -> Vec<Left> {
+pub(crate) fn extend(mut performances: Vec<(TaskNo, Nonce)>, deadline: Time, actor_id: &str) -> Vec<Left> {
     performances.sort_unstable();
     performances.dedup();
     let values = || [DEADLINE.to(deadline), ACTOR_ID.to(Some(actor_id))];
@@ -206,7 +206,7 @@ pub(crate) fn extend(mut performances: Vec<(i64, i64)>, deadline: Time, actor_id
     })
 }
 
-fn extend_one(rows: &mut Scan, task_no: i64, nonce: i64, values: impl Fn() -> [Set; 2]) -> Option<Left> {
+fn extend_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce, values: impl Fn() -> [Set; 2]) -> Option<Left> {
     rows.start(&[Key::eq(1, task_no)]);
     let row = rows.next()?;
     if row.get(NONCE) != nonce {
