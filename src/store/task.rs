@@ -151,7 +151,7 @@ pub(crate) fn insert<'a>(tasks: impl Iterator<Item = New<'a>>, now: Time) -> Vec
     insert_unless_there(&BY_ID, |into| {
         for (at, task) in tasks.enumerate() {
             check_for_interrupts();
-            let row = || columns(&task, now);
+            let row = || values(&task, now);
             if task.id_is_new {
                 into.row(row);
             } else if !into.row_unless_there(row) {
@@ -162,7 +162,7 @@ pub(crate) fn insert<'a>(tasks: impl Iterator<Item = New<'a>>, now: Time) -> Vec
     refused
 }
 
-fn columns(task: &New, now: Time) -> [Set; 22] {
+fn values(task: &New, now: Time) -> [Set; 22] {
     let spec = task.spec;
     let unique = spec.unique.as_deref();
     [
