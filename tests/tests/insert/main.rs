@@ -2,6 +2,7 @@
 
 mod bulk;
 mod dependencies;
+mod direct;
 mod json_bodies;
 mod many;
 mod modes;

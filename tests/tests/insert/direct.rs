@@ -1,0 +1,223 @@
+//! What `INSERT … ON CONFLICT DO NOTHING` gave for free where tasks are inserted through the table access method itself: on
+//! trial in the unique index of ids, and many rows at once where the ids are the call's own.
+//!
+//! On wrong code an id is inserted twice or by nobody, two calls are each other's victims, a trial that came to nothing leaves
+//! a row, an index entry or a lock behind, or a row is not there, or not whole, because more came than are written at once.
+
+use serde_json::{Value, json};
+use taskq_tests::random::Random;
+use taskq_tests::{Db, Progress, Session, sqlstate};
+
+/// Indexes, tables and what is stored out of line agree, and the queue is sound.
+fn sound(session: &mut Session) {
+    session.run("CREATE EXTENSION IF NOT EXISTS amcheck");
+    session.run(
+        "SELECT bt_index_check(i.indexrelid, true) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+          WHERE c.relnamespace = 'taskq'::regnamespace",
+    );
+    let torn: Vec<String> = session.all(
+        "SELECT c.relname || ': ' || v.msg FROM pg_class AS c, verify_heapam(c.oid, check_toast => true) AS v
+          WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r'",
+    );
+    assert_eq!(torn, Vec::<String>::new());
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// Bodies that cannot be compressed, and are stored out of line.
+fn long_body(seed: u64) -> String {
+    let mut random = Random::new(seed);
+    (0..20_000).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
+}
+
+/// Many sessions insert the same ids in orders of their own, and some of them roll back: each id is inserted by exactly one of
+/// those who commit, in full, and nobody is the victim of a deadlock.
+#[test]
+fn each_id_is_inserted_once_whoever_rolls_back() {
+    const IDS: usize = 60;
+    let db = Db::new();
+    let mut watcher = db.connect();
+    let calls: Vec<_> = (0..6)
+        .map(|n| {
+            db.connect().background(move |session| {
+                let mut random = Random::new(n);
+                let mut inserted = 0;
+                for round in 0..15 {
+                    let mut tasks: Vec<Value> = (0..IDS)
+                        .map(|i| json!({"id": format!("{round}-{i}"), "action": "x", "body": long_body(i as u64)}))
+                        .collect();
+                    if random.chance(50) {
+                        tasks.reverse();
+                    }
+                    session.run("BEGIN");
+                    let ids = session.insert_with(json!(tasks), "on_conflict => 'skip'").unwrap();
+                    if random.chance(30) {
+                        session.run("ROLLBACK");
+                    } else {
+                        session.run("COMMIT");
+                        inserted += ids.len();
+                    }
+                }
+                inserted
+            })
+        })
+        .collect();
+    let inserted: usize = calls.into_iter().map(|call| call.join().1).sum();
+    // Rounds of which everybody rolled back are made up for.
+    let rest: usize = (0..15)
+        .map(|round| {
+            let tasks = (0..IDS)
+                .map(|i| json!({"id": format!("{round}-{i}"), "action": "x", "body": long_body(i as u64)}));
+            watcher.insert_with(tasks.collect(), "on_conflict => 'skip'").unwrap().len()
+        })
+        .sum();
+    assert_eq!(inserted + rest, 15 * IDS);
+    let whole: i64 = watcher.one("SELECT count(*) FROM taskq.tasks WHERE length(body) = 20000");
+    assert_eq!(whole as usize, 15 * IDS);
+    sound(&mut watcher);
+}
+
+/// A call that waits for an id gives up: nothing of it is left, and what it had tried before is free at once.
+#[test]
+fn a_call_that_gives_up_waiting_for_an_id_leaves_nothing() {
+    let db = Db::new();
+    let (mut first, mut second, mut third) = (db.connect(), db.connect(), db.connect());
+    first.run("BEGIN");
+    first.insert(json!([{"id": "m", "action": "x"}])).unwrap();
+    let both = json!([{"id": "a", "action": "x", "body": long_body(1)}, {"id": "m", "action": "x", "body": long_body(2)}]);
+    for way in ["SET LOCAL lock_timeout = '50ms'", "SET LOCAL statement_timeout = '50ms'"] {
+        second.run(&format!("BEGIN; {way}; SAVEPOINT s"));
+        let error = second.insert(both.clone()).unwrap_err();
+        assert!(["55P03", "57014"].contains(&sqlstate(&error)), "{error:?}");
+        second.run("ROLLBACK TO s; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0");
+        // While its transaction is still open.
+        third.run("SET statement_timeout = '5s'");
+        assert_eq!(third.insert(json!([{"id": "a", "action": "x"}])).unwrap(), ["a"]);
+        third.delete(&["a"]).unwrap();
+        second.run("COMMIT");
+    }
+    first.run("COMMIT");
+    assert_eq!(third.one::<i64>("SELECT count(*) FROM taskq.tasks"), 1);
+    sound(&mut third);
+}
+
+/// Whoever meets a row that is there on trial waits for its transaction once the trial has succeeded.
+#[test]
+fn the_second_waits_and_sees_what_became_of_the_first() {
+    let db = Db::new();
+    let mut watcher = db.connect();
+    for (end, inserts) in [("COMMIT", 1), ("ROLLBACK", 2), ("ROLLBACK TO s; COMMIT", 2)] {
+        let (mut first, second) = (db.connect(), db.connect());
+        first.run("BEGIN; SAVEPOINT s");
+        first.insert(json!([{"id": "m", "action": "x"}])).unwrap();
+        let call = second.background(|session| {
+            session.insert_with(
+                json!([{"id": "l", "action": "x"}, {"id": "m", "action": "x"}]),
+                "on_conflict => 'skip'",
+            )
+        });
+        assert_eq!(call.settle_down(&mut watcher), Progress::Blocked);
+        first.run(end);
+        assert_eq!(call.join().1.unwrap().len(), inserts, "{end}");
+        watcher.delete(&["l", "m"]).unwrap();
+    }
+    sound(&mut watcher);
+}
+
+/// Under each level of isolation, somebody else has committed the id after this transaction's snapshot.
+#[test]
+fn an_id_that_came_after_the_snapshot() {
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let db = Db::new();
+        let (mut session, mut other) = (db.connect(), db.connect());
+        session.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM taskq.tasks"));
+        other.insert(json!([{"id": "m", "action": "x", "body": "other"}])).unwrap();
+        let skipped =
+            session.insert_with(json!([{"id": "m", "action": "x", "body": "mine"}]), "on_conflict => 'skip'");
+        match skipped {
+            Ok(ids) => assert_eq!(ids, Vec::<String>::new(), "{level}"),
+            Err(error) => assert_eq!(sqlstate(&error), "40001", "{level}"),
+        }
+        session.run("ROLLBACK");
+        session.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM taskq.tasks"));
+        other.insert(json!([{"id": "n", "action": "x", "body": "other"}])).unwrap();
+        let refused = session.insert(json!([{"id": "n", "action": "x", "body": "mine"}])).unwrap_err();
+        assert!(["TQ002", "40001"].contains(&sqlstate(&refused)), "{level}");
+        session.run("ROLLBACK");
+        let bodies: Vec<String> = other.all("SELECT body FROM taskq.tasks");
+        assert_eq!(bodies, ["other", "other"], "{level}");
+        sound(&mut other);
+    }
+}
+
+/// One id in and out within a transaction, in savepoints and in a function's loop.
+#[test]
+fn an_id_that_comes_and_goes_in_one_transaction() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "DO $$ BEGIN
+             FOR n IN 1..20 LOOP
+                 PERFORM taskq.insert_task('m', 'x', body => repeat(md5(n::text), 200));
+                 IF n % 2 = 0 THEN
+                     PERFORM taskq.delete_tasks('{m}');
+                 ELSE
+                     BEGIN
+                         PERFORM taskq.delete_tasks('{m}');
+                         PERFORM taskq.insert_task('m', 'x');
+                         RAISE EXCEPTION 'back';
+                     EXCEPTION WHEN raise_exception THEN
+                     END;
+                     PERFORM taskq.replace_tasks('[{\"id\": \"m\", \"action\": \"x\"}, {\"id\": \"n\", \"action\": \"x\"}]');
+                     PERFORM taskq.delete_tasks('{m,n}');
+                 END IF;
+             END LOOP;
+             PERFORM taskq.insert_task('m', 'x', body => 'last');
+         END $$",
+    );
+    assert_eq!(session.own_one("x").body.as_deref(), Some("last"));
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 1);
+    sound(&mut session);
+}
+
+/// More rows, and larger ones, than are written at once, with ids of the caller and of the call side by side.
+#[test]
+fn more_than_is_written_at_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let body =
+        |n: usize| if n % 400 == 7 { long_body(n as u64) } else { format!("{n} {}", "x".repeat(n % 700)) };
+    let tasks: Value = (0..2_600)
+        .map(|n| {
+            let mut task = json!({"action": if n % 3 == 0 { "x" } else { "y" }, "body": body(n), "group_id": format!("g{}", n % 7)});
+            if n % 2 == 0 {
+                task["id"] = json!(format!("t{n}"));
+            }
+            task
+        })
+        .collect();
+    let ids = session.insert(tasks).unwrap();
+    assert_eq!(ids.len(), 2_600);
+    let bodies: Vec<String> = session
+        .query("SELECT t.body FROM unnest($1::text[]) WITH ORDINALITY AS u(id, n) JOIN taskq.tasks t ON t.id = u.id ORDER BY u.n", &[&ids])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert!(bodies.iter().enumerate().all(|(n, stored)| *stored == body(n)), "each has its own body");
+    let owned: Vec<String> =
+        session.own("w", 2_600, &["x", "y"]).unwrap().into_iter().map(|g| g.task_id).collect();
+    assert_eq!(owned, ids, "first in, first out");
+    sound(&mut session);
+}
+
+#[test]
+fn nothing_is_inserted_in_a_transaction_that_only_reads() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "t", "action": "x"}])).unwrap();
+    session.run("BEGIN READ ONLY");
+    let error = session.insert(json!([{"action": "x"}])).unwrap_err();
+    assert_eq!(sqlstate(&error), "25006");
+    session.run("ROLLBACK");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 1);
+}
