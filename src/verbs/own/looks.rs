@@ -118,7 +118,7 @@ impl Looks {
         });
         looked.unwrap_or_else(|mut look| {
             self.owing |= look.upkeep.changed || look.upkeep.moved;
-            if let Some(grants) = after_a_rollback(request, &look.actions, &self.left_out) {
+            if let Some(grants) = after_a_rollback(request, &self.left_out) {
                 look.grants = grants;
             }
             look
@@ -128,7 +128,7 @@ impl Looks {
 
 /// Signals that came while the look had their counters locked were left to it. If what they free can be owned, that is
 /// what the call comes back with; else they stay for whoever calls next, and the background worker is told.
-fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -> Option<Vec<Grant>> {
+fn after_a_rollback(request: &Request, left_out: &LeftOut) -> Option<Vec<Grant>> {
     if !touched::has_touched() {
         return None;
     }
@@ -137,7 +137,9 @@ fn after_a_rollback(request: &Request, actions: &[Action], left_out: &LeftOut) -
             return Err(false);
         }
         let mut grants = Vec::new();
-        claim(request, actions, clock::now(), left_out, &mut grants);
+        // What was freed may be the first entry in a lane.
+        let actions = actions::for_claim(&request.actions);
+        claim(request, &actions, clock::now(), left_out, &mut grants);
         if grants.is_empty() { Err(true) } else { Ok(grants) }
     });
     if looked.as_ref().is_err_and(|left| *left) {
@@ -217,10 +219,12 @@ pub(super) fn attempt(
         total.changed = true;
         total.moved |= claim(request, actions, clock::now(), left_out, grants);
     }
-    if grants.is_empty() && total.changed {
-        // What upkeep has made, a run of a schedule for instance, may be the first task of its action.
+    if grants.len() < request.max_tasks && total.changed {
+        // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made
+        // ready the first entry in a lane.
         let named = actions::for_claim(&request.actions);
-        if named.len() > actions.len() {
+        let lanes = |of: &[Action]| of.iter().filter(|action| action.has_lanes()).count();
+        if named.len() > actions.len() || lanes(&named) > lanes(actions) {
             *actions = named;
             total.moved |= claim(request, actions, clock::now(), left_out, grants);
         }

@@ -13,6 +13,7 @@ mod groups;
 mod groups_races;
 mod limits;
 mod limits_concurrent;
+mod limits_due;
 mod limits_old_snapshot;
 mod limits_order;
 mod merge;
