@@ -1,0 +1,157 @@
+//! Lanes: the entries of groups whose turn or whose limit has to be looked at before one of them is taken.
+//!
+//! An entry of a group is in the lane of that group (`run.lane`) if its action is fair or has a limit per group, or if
+//! the group has a limit of its own; all others are in lane 0. Each lane is a range of `run_lane_idx`. **A lane that is
+//! full costs nothing but a jump over it**, however many entries wait in it; and full lanes are no more than there are
+//! performances in progress.
+//!
+//! Nothing here locks. What is found is a candidate, to be claimed by number, which passes over what has changed.
+
+mod level;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use super::candidates::{Candidate, Source};
+use super::lane_marks;
+use super::turns;
+use crate::flow::actions::Action;
+use crate::number::{Lane, Position, TaskNo};
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::{Looked, Statement};
+use crate::store::known_lanes::{self, Known};
+use crate::store::run::changes;
+use crate::store::slot::full_lanes;
+use crate::wake;
+use level::Level;
+
+/// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
+/// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts, $5 to $8 what is known
+/// ([`known_lanes`]).
+static TOP: Statement<(i32, &[Lane], i64, bool, Position, &[i32], &[Lane], &[Position]), Option<i32>> =
+    Statement::new(
+        c"WITH RECURSIVE lanes(priority, lane) AS (
+        (SELECT r.priority, r.lane FROM taskq.run r
+          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3 AND r.position >= $5
+          ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
+        UNION ALL
+        SELECT n.priority, n.lane FROM lanes
+         CROSS JOIN LATERAL (
+               (SELECT r.priority, r.lane FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority = lanes.priority
+                   AND r.lane > lanes.lane AND r.position >= $5
+                 ORDER BY r.lane, r.position LIMIT 1)
+               UNION ALL
+               (SELECT r.priority, r.lane FROM taskq.run r
+                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < lanes.priority
+                   AND r.position >= $5
+                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
+               LIMIT 1) AS n)
+      SELECT GREATEST(
+             (SELECT l.priority FROM lanes AS l WHERE l.lane <> ALL ($2) LIMIT 1),
+             (SELECT k.priority FROM unnest($6, $7, $8) AS k(priority, lane, start)
+               WHERE k.priority < $3 AND k.lane <> ALL ($2)
+                 AND EXISTS (SELECT FROM taskq.run r
+                              WHERE r.action_no = $1 AND r.priority = k.priority AND r.lane = k.lane
+                                AND r.lane <> 0 AND r.grantable AND r.position >= k.start OFFSET 0)
+               LIMIT 1),
+             (SELECT r.priority FROM taskq.run r
+               WHERE $4 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $3
+               ORDER BY r.priority DESC, r.position LIMIT 1))",
+    );
+
+/// The next candidates of an action that has lanes: `wanted` of them, if there are so many that are not in `passed`.
+/// Higher priorities first; within one of them in the order of positions or, if the action is fair, by turns.
+pub(super) fn next(
+    source: &Source,
+    wanted: usize,
+    passed: &HashMap<TaskNo, Lane>,
+    lane_zero: bool,
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let mut turn = turns::current(source.action.action_no);
+    let mut below = i64::from(i32::MAX) + 1;
+    let action_no = source.action.action_no;
+    let known = known_lanes::known(action_no);
+    let cost = Cost::default();
+    while found.len() < wanted {
+        let (priority, looked) = top(action_no, &known, source.full_lanes(), below, lane_zero);
+        cost.add(&looked);
+        let Some(priority) = priority else { break };
+        let wanted = wanted - found.len();
+        let level = Level { source, priority, wanted, passed, lane_zero, known: &known, cost: &cost };
+        if source.action.gives_lanes() {
+            found.extend(level.by_turns(&mut turn));
+        } else {
+            found.extend(level.by_position());
+        }
+        below = i64::from(priority);
+    }
+    cost.tell(action_no, source.full.len());
+    found
+}
+
+/// The highest priority below another one that has an entry in a lane that is not full.
+fn top(action_no: i32, known: &Known, full: Vec<Lane>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
+    let (rest, priorities, lanes, starts) = known.columns();
+    let (rows, looked) = TOP.look((action_no, full, below, lane_zero, rest, priorities, lanes, starts));
+    (rows.into_iter().next().flatten(), looked)
+}
+
+/// What it has cost to find some entries.
+#[derive(Default)]
+struct Cost {
+    pages: Cell<u64>,
+    met: Cell<usize>,
+}
+
+impl Cost {
+    fn add(&self, looked: &Looked) {
+        self.pages.set(self.pages.get() + looked.pages);
+    }
+
+    /// An entry takes some thirty pages at most, with its lane, its task and its group; a lane that is jumped over half of
+    /// that.
+    fn tell(&self, action_no: i32, jumped_over: usize) {
+        lane_marks::has_cost(action_no, self.pages.get(), 32 * self.met.get() + 16 * jumped_over);
+    }
+}
+
+/// What stands for "all of them" in a LIMIT.
+const MOST: i32 = i32::MAX / 4;
+
+fn as_limit(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(MOST).min(MOST)
+}
+
+/// Moves up to `most` entries of an action into the lanes of their groups; returns how many.
+pub(super) fn move_in(action: &Action, most: usize) -> usize {
+    assign_transaction_id();
+    let moved =
+        changes::MOVE_INTO_LANES.execute((action.action_no, as_limit(most), action.gives_lanes())) as usize;
+    if moved > 0 {
+        // Others have passed over them meanwhile.
+        wake::ready_for_all(action.action_no);
+    }
+    moved
+}
+
+/// Which of the actions have an entry in a lane that is not full, as far as this transaction can see.
+pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec<i32> {
+    let laned: Vec<&Action> = actions.filter(|a| a.has_lanes()).collect();
+    if laned.is_empty() {
+        return Vec::new();
+    }
+    let full = full_lanes(laned.iter().map(|a| a.name.clone()));
+    let below = i64::from(i32::MAX) + 1;
+    let has_entry = |action: &Action| {
+        let known = known_lanes::known(action.action_no);
+        top(action.action_no, &known, full_in(action, &full), below, false).0.is_some()
+    };
+    laned.into_iter().filter(|a| has_entry(a)).map(|a| a.action_no).collect()
+}
+
+/// The lanes that are full for an action.
+pub(super) fn full_in(action: &Action, full: &[(String, Lane)]) -> Vec<Lane> {
+    full.iter().filter(|(name, _)| name.is_empty() || *name == action.name).map(|(_, lane)| *lane).collect()
+}
