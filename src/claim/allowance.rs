@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Claim;
+use super::call::Call;
 use crate::flow::actions::Action;
 use crate::flow::rates::Bucket;
 use crate::number::{Position, TaskNo};
@@ -97,7 +97,7 @@ impl Allowances {
         &mut self,
         action: &Action,
         limits: &[Limit],
-        claim: &Claim,
+        call: &Call,
     ) -> Result<Reserved, Full> {
         for limit in limits {
             if self.free.get(limit).is_none_or(Vec::is_empty) {
@@ -106,7 +106,7 @@ impl Allowances {
         }
         if let Some((most, period)) = action.rate {
             let rate = self.rates.entry(action.name.clone()).or_insert_with(|| Rate {
-                bucket: Bucket::lock(&action.name, most, period, claim.now),
+                bucket: Bucket::lock(&action.name, most, period, call.now),
                 granted: 0,
                 reserved: 0,
             });

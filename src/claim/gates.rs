@@ -16,8 +16,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use super::call::{Call, Grant};
+use super::merge;
 use super::sweep::{Found, Stretch};
-use super::{Claim, Grant, HasSlot, merge};
 use crate::flow::actions::Action;
 use crate::number::{Lane, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
@@ -57,8 +58,23 @@ static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
 static LOCK: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
-/// Those of the entries that may run now.
-pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> Vec<Grant> {
+/// Whether a task was given a slot of a limit.
+pub(super) type HasSlot<'a> = &'a dyn Fn(TaskNo, &Limit) -> bool;
+
+/// What becomes of entries that were taken.
+pub(super) struct Admitted {
+    /// Those that may run now.
+    pub(super) grants: Vec<Grant>,
+    /// How many were moved out of the way.
+    pub(super) moved: usize,
+    /// What keeps these back, and where they were met.
+    pub(super) found: Found,
+    /// Those that are in lanes now, with their actions.
+    pub(super) to_lanes: Vec<(TaskNo, i32)>,
+}
+
+/// Tells which of the entries may run now, and moves the others out of the way.
+pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitted {
     let names = |of: fn(&Grant) -> Option<&String>| -> Vec<String> {
         taken.iter().filter_map(of).collect::<HashSet<_>>().into_iter().cloned().collect()
     };
@@ -68,12 +84,9 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
     let held_back: HashMap<String, Time> = if workgroups.is_empty() {
         HashMap::new()
     } else {
-        HELD_BACK.query((workgroups, claim.now)).into_iter().collect()
+        HELD_BACK.query((workgroups, call.now)).into_iter().collect()
     };
-    let soon = claim.now + AGAIN;
-    claim.found.paused.extend(paused.iter().cloned());
-    claim.found.changing.extend(changing.iter().map(|group| (group.clone(), soon)));
-    claim.found.held_back.extend(held_back.iter().map(|(w, due)| (w.clone(), *due)));
+    let soon = call.now + AGAIN;
 
     let (mut admitted, mut turned_away) = (Vec::with_capacity(taken.len()), Vec::new());
     for grant in taken {
@@ -87,15 +100,22 @@ pub(super) fn admit(claim: &mut Claim, taken: Vec<Grant>, has_slot: HasSlot) -> 
         } else if let Some((name, due)) = grant.workgroup.as_ref().and_then(|w| held_back.get_key_value(w)) {
             let reason = aside::workgroup(name);
             turned_away.push((grant, Way::Schedule(reason, *due)));
-        } else if group.is_some_and(|g| belongs_into_lane(claim, &grant, g, limited.contains(g), has_slot)) {
+        } else if group.is_some_and(|g| belongs_into_lane(call, &grant, g, limited.contains(g), has_slot)) {
             turned_away.push((grant, Way::Lane));
         } else {
             admitted.push(grant);
         }
     }
-    let admitted = by_key(claim, admitted, &mut turned_away);
-    turn_away(claim, turned_away);
-    admitted
+    let grants = by_key(call, admitted, &mut turned_away);
+    let mut found = Found {
+        changing: changing.into_iter().map(|group| (group, soon)).collect(),
+        paused,
+        held_back,
+        ..Found::default()
+    };
+    found.note(&turned_away);
+    let moved = turned_away.len();
+    Admitted { grants, moved, found, to_lanes: turn_away(turned_away, call.now) }
 }
 
 /// What is set for groups of entries.
@@ -137,8 +157,8 @@ impl Groups {
 }
 
 /// Whether an entry was taken as if nothing were asked of its group, and something is.
-fn belongs_into_lane(claim: &Claim, grant: &Grant, group: &str, limited: bool, has_slot: HasSlot) -> bool {
-    let action = claim.action(grant.action_no);
+fn belongs_into_lane(call: &Call, grant: &Grant, group: &str, limited: bool, has_slot: HasSlot) -> bool {
+    let action = call.action(grant.action_no);
     let per_group = action.is_some_and(|a| a.max_per_group.is_some());
     (limited && !has_slot(grant.task_no, &Limit::of_group(group)))
         || (per_group && !has_slot(grant.task_no, &Limit::per_group(&grant.action, group)))
@@ -146,7 +166,7 @@ fn belongs_into_lane(claim: &Claim, grant: &Grant, group: &str, limited: bool, h
 }
 
 /// Of the entries with a merge key, those that are the first with their key.
-fn by_key(claim: &Claim, mut taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Way)>) -> Vec<Grant> {
+fn by_key(call: &Call, mut taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Way)>) -> Vec<Grant> {
     if taken.iter().all(|g| g.merge_key.is_none()) {
         return taken;
     }
@@ -158,7 +178,7 @@ fn by_key(claim: &Claim, mut taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Wa
             first.entry(key).or_insert(grant.task_no);
         }
     }
-    let leaders = merge::lead(&first, claim.now);
+    let leaders = merge::lead(&first, call.now);
     let mut admitted = Vec::with_capacity(taken.len());
     for grant in taken {
         match key(&grant) {
@@ -191,17 +211,15 @@ impl Found {
     }
 }
 
-/// Moves entries out of the way, as if they had not been taken.
-fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
+/// Moves entries out of the way, as if they had not been taken; returns those that are in lanes now, with their actions.
+fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32)> {
     if turned_away.is_empty() {
-        return;
+        return Vec::new();
     }
     assign_transaction_id();
-    claim.moves += turned_away.len();
-    claim.found.note(&turned_away);
     let (to_lanes, turned_away): (Vec<_>, Vec<_>) =
         turned_away.into_iter().partition(|(_, way)| matches!(way, Way::Lane));
-    give_to_lanes(claim, to_lanes.into_iter().map(|(grant, _)| grant).collect());
+    let to_lanes = give_to_lanes(to_lanes.into_iter().map(|(grant, _)| grant).collect());
     let (staying, turned_away) = remove(turned_away);
     set_aside(staying);
     let (mut parked, mut riders, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
@@ -223,8 +241,9 @@ fn turn_away(claim: &mut Claim, turned_away: Vec<(Grant, Way)>) {
         }
     }
     parked::park(&parked);
-    riders::park(riders, claim.now);
+    riders::park(riders, now);
     ready::hold_back(&scheduled);
+    to_lanes
 }
 
 /// What cannot leave `run` is set aside there.
@@ -257,15 +276,13 @@ fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way
     (staying, gone)
 }
 
-/// Puts entries into the lanes of their groups, in their order.
-fn give_to_lanes(claim: &mut Claim, mut grants: Vec<Grant>) {
+/// Puts entries into the lanes of their groups, in their order; returns them, with their actions.
+fn give_to_lanes(mut grants: Vec<Grant>) -> Vec<(TaskNo, i32)> {
     if grants.is_empty() {
-        return;
+        return Vec::new();
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
-    let task_nos: Vec<TaskNo> = grants.iter().map(|g| g.task_no).collect();
-    changes::GIVE_TO_LANES.execute(task_nos.as_slice());
+    changes::GIVE_TO_LANES.execute(grants.iter().map(|g| g.task_no).collect::<Vec<_>>());
     ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
-    claim.to_lanes.extend(grants.iter().map(|g| g.action_no));
-    claim.moved_into_lanes.extend(task_nos);
+    grants.into_iter().map(|g| (g.task_no, g.action_no)).collect()
 }

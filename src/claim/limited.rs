@@ -12,9 +12,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::allowance::{Allowances, Full, Reserved};
+use super::call::{Call, Grant};
 use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
-use super::{Claim, Grant, MOST_MOVES, lanes, sweep, take, turns};
+use super::under_way::Claim;
+use super::{lanes, take, turns};
 use crate::flow::actions::Action;
 use crate::flow::group_settings;
 use crate::number::{Lane, TaskNo};
@@ -32,7 +34,7 @@ const MOST_IN_A_ROUND: usize = 10_000;
 
 /// Grants as many as there is room for, within the limits.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, grants: &mut Vec<Grant>) {
-    let mut sources = sources(actions, &claim.to_lanes);
+    let mut sources = sources(actions, claim.lanes_met());
     let mut allowances = Allowances::default();
     // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need not
     // be tried.
@@ -41,17 +43,17 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
-    while grants.len() < claim.request.max_tasks && claim.moves < 2 * MOST_MOVES && !sources.is_empty() {
+    while grants.len() < claim.call.request.max_tasks && !claim.is_over() && !sources.is_empty() {
         check_for_interrupts();
-        let room = (claim.request.max_tasks - grants.len()).min(MOST_IN_A_ROUND);
+        let room = (claim.call.request.max_tasks - grants.len()).min(MOST_IN_A_ROUND);
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
-        let lane_zero = claim.moves < MOST_MOVES;
+        let lane_zero = claim.may_move();
         let wanted = window.max(room);
         let next = candidates::next(&sources, wanted, &passed, lane_zero);
         if next.is_empty() {
             break;
         }
-        let round = choose(claim, &next, room, &sources, &mut allowances);
+        let round = choose(&claim.call, &next, room, &sources, &mut allowances);
         let chosen = round.chosen.len();
         let before = grants.len();
         let in_vain = take(claim, round.chosen, &sources, &mut allowances, grants);
@@ -59,7 +61,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
             wake::passed_over();
         }
         passed.extend(in_vain);
-        sweep::sweep(claim);
+        claim.sweep();
         close(&mut sources, &round.refused, &allowances);
         if chosen == 0 && round.refused.is_empty() {
             break;
@@ -69,7 +71,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
             to_move *= 2;
         }
     }
-    if !claim.request.trial || grants.is_empty() {
+    if !claim.call.request.trial || grants.is_empty() {
         allowances.settle(actions);
     }
 }
@@ -101,7 +103,7 @@ struct Round {
 
 /// The first of the entries that their limits allow, up to `room`.
 fn choose(
-    claim: &Claim,
+    call: &Call,
     next: &[Candidate],
     room: usize,
     sources: &[Source],
@@ -123,7 +125,7 @@ fn choose(
             break;
         }
         let limits: Vec<Limit> = limits.into_iter().map(|(limit, _)| limit).collect();
-        match allowances.reserve(source(sources, candidate).action, &limits, claim) {
+        match allowances.reserve(source(sources, candidate).action, &limits, call) {
             Ok(reserved) => round.chosen.push((candidate.clone(), reserved)),
             Err(full) => round.refused.push((candidate.clone(), full)),
         }
@@ -166,7 +168,7 @@ fn take(
         return Vec::new();
     }
     for (candidate, _) in &chosen {
-        if let Some(turn) = candidate.turn.filter(|_| !claim.request.trial) {
+        if let Some(turn) = candidate.turn.filter(|_| !claim.call.request.trial) {
             turns::remember(candidate.action_no, turn);
         }
     }
@@ -175,10 +177,10 @@ fn take(
         let numbers: Vec<TaskNo> =
             chosen.iter().filter(|(_, r)| r.is_seated() == seated).map(|(c, _)| c.task_no).collect();
         if !numbers.is_empty() {
-            taken.extend(take::these(claim, &numbers, seated));
+            taken.extend(take::these(&claim.call, &numbers, seated));
         }
     }
-    if !claim.request.trial {
+    if !claim.call.request.trial {
         wake::taken(taken.iter().map(|g| g.action_no));
     }
     let reserved: HashMap<TaskNo, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
@@ -228,23 +230,21 @@ fn move_into_lanes(
     passed: &mut HashMap<TaskNo, Lane>,
     to_move: usize,
 ) -> bool {
-    if claim.to_lanes.is_empty() {
+    if !claim.has_met_lanes() {
         return false;
     }
-    for task_no in claim.moved_into_lanes.drain(..) {
+    let (action_nos, moved) = claim.take_lanes_met();
+    for task_no in moved {
         passed.remove(&task_no);
     }
-    for action_no in std::mem::take(&mut claim.to_lanes) {
+    for action_no in action_nos {
         let Some(source) = sources.iter_mut().find(|s| s.action.action_no == action_no) else { continue };
         if !source.laned {
             source.laned = true;
             let full = full_lanes([source.action.name.clone()].into_iter());
             source.full.extend(lanes::full_in(source.action, &full));
         }
-        let left = MOST_MOVES.saturating_sub(claim.moves).min(to_move);
-        if left > 0 {
-            claim.moves += lanes::move_in(source.action, left);
-        }
+        claim.move_into_lanes(source.action, to_move);
     }
     true
 }

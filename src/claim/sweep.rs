@@ -9,7 +9,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Claim, MOST_MOVES};
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
@@ -44,7 +43,6 @@ pub(super) struct Found {
     pub(super) busy: HashSet<MergeKey>,
     /// Where such entries were met since the last look ahead.
     pub(super) met: HashSet<Stretch>,
-    looks: u32,
 }
 
 record! {
@@ -83,23 +81,13 @@ static LOCK: Statement<&[TaskNo], (TaskNo, Position, i32, i32, i32)> = Statement
          FOR UPDATE SKIP LOCKED",
 );
 
-/// Moves what stands behind the entries that were turned away since the last time and is kept back as they are.
-pub(super) fn sweep(claim: &mut Claim) {
-    if claim.found.met.is_empty() {
-        return;
-    }
-    let most = FIRST.saturating_mul(1 << claim.found.looks.min(16));
-    claim.found.looks += 1;
-    for stretch in std::mem::take(&mut claim.found.met) {
-        let left = MOST_MOVES.saturating_sub(claim.moves).min(most);
-        if left > 0 {
-            let action = claim.action(stretch.action_no).map_or("", |a| a.name.as_str());
-            claim.moves += move_all(&claim.found, stretch, action, left);
-        }
-    }
+/// How many entries a look ahead sees, after so many others.
+pub(super) fn depth(looks: u32) -> usize {
+    FIRST.saturating_mul(1 << looks.min(16))
 }
 
-fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
+/// Moves what stands in a stretch and is kept back by what was found; how many entries, of those that come first.
+pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
     let ahead = if stretch.lane == Lane::NONE { &AHEAD } else { &AHEAD_IN_LANE };
     let ways: HashMap<TaskNo, Way> = ahead
         .map((stretch.action_no, stretch.priority, stretch.lane, most as i32), |entry| {
@@ -149,6 +137,15 @@ enum Way {
 }
 
 impl Found {
+    /// Adds what was found since.
+    pub(super) fn add(&mut self, since: Found) {
+        self.paused.extend(since.paused);
+        self.changing.extend(since.changing);
+        self.held_back.extend(since.held_back);
+        self.busy.extend(since.busy);
+        self.met.extend(since.met);
+    }
+
     /// What keeps an entry back, if one of the reasons found does; in the order in which the gates ask.
     fn way(&self, entry: &Ahead, action: &str) -> Option<Way> {
         let group = entry.group.as_ref();

@@ -13,8 +13,9 @@ use std::cmp::Reverse;
 
 use pgrx::pg_sys::ItemPointerData;
 
+use super::call::{Call, Grant};
 use super::marks::{Ranges, Stretch};
-use super::{Claim, Grant, merge};
+use super::merge;
 use crate::guc;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
@@ -32,41 +33,41 @@ pub(super) struct Taken {
 }
 
 /// Takes up to `room` entries of these actions that are in no lane, in their order.
-pub(super) fn in_order(claim: &Claim, ranges: &Ranges, room: usize, depth: usize) -> Taken {
+pub(super) fn in_order(call: &Call, ranges: &Ranges, room: usize, depth: usize) -> Taken {
     let mut held = Vec::new();
     let more = look(|look| {
         look.changing(&run::IN_ORDER, |entries| match ranges.single() {
-            true => walk(claim, entries, ranges, room, &mut held),
-            false => merged(claim, entries, ranges, room, depth, &mut held),
+            true => walk(call, entries, ranges, room, &mut held),
+            false => merged(call, entries, ranges, room, depth, &mut held),
         })
     });
-    Taken { grants: grants(claim, held), more }
+    Taken { grants: grants(call, held), more }
 }
 
 /// Takes those of the entries with these numbers that nobody else holds. `seated` if they take slots.
-pub(super) fn these(claim: &Claim, task_nos: &[TaskNo], seated: bool) -> Vec<Grant> {
+pub(super) fn these(call: &Call, task_nos: &[TaskNo], seated: bool) -> Vec<Grant> {
     let mut held = Vec::new();
     look(|look| {
         look.changing(&run::BY_NUMBER, |entries| {
             for task_no in task_nos {
                 entries.start(&[Key::eq(1, *task_no)]);
                 if let Some(entry) = entries.next() {
-                    take(claim, &entry, seated, &mut held);
+                    take(call, &entry, seated, &mut held);
                 }
             }
         });
     });
-    grants(claim, held)
+    grants(call, held)
 }
 
 /// The entries of one action, stretch by stretch.
-fn walk(claim: &Claim, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
+fn walk(call: &Call, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
     let mut more = false;
     for stretch in ranges.each() {
         entries.start(&keys(&stretch));
         while held.len() < room {
             let Some(entry) = entries.next() else { break };
-            more |= take(claim, &entry, false, held);
+            more |= take(call, &entry, false, held);
         }
         if held.len() == room {
             return true;
@@ -84,7 +85,7 @@ struct Seen {
 
 /// The entries of several actions: the first `depth` of each are merged, and the best of all taken.
 fn merged(
-    claim: &Claim,
+    call: &Call,
     entries: &mut Scan,
     ranges: &Ranges,
     room: usize,
@@ -117,7 +118,7 @@ fn merged(
             return true;
         }
         if let Some(entry) = entries.at(entry.place) {
-            more |= take(claim, &entry, false, held);
+            more |= take(call, &entry, false, held);
         }
     }
     more
@@ -150,7 +151,7 @@ struct Held {
 
 /// Takes an entry, if it may be taken and nobody else has it. Tells whether somebody has changed it since the look: a
 /// newer version of it may be there to be had.
-fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool {
+fn take(call: &Call, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool {
     if !entry.get(run::GRANTABLE) {
         return false;
     }
@@ -161,13 +162,13 @@ fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool 
         return false;
     }
     let tries = entry.get(run::TRIES) + 1;
-    let deadline = deadline(claim, entry);
+    let deadline = deadline(call, entry);
     let grant = run::Grant {
-        nonce: claim.base.nonce(task_no),
+        nonce: call.base.nonce(task_no),
         tries,
-        granted_at: claim.now,
+        granted_at: call.now,
         deadline,
-        actor_id: &claim.request.actor_id,
+        actor_id: &call.request.actor_id,
         seated,
     };
     let changed = run::grant(entry, &grant);
@@ -190,19 +191,18 @@ fn take(claim: &Claim, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool 
 }
 
 /// As the call says, else the task, else its action, else the setting.
-fn deadline(claim: &Claim, entry: &Row) -> Time {
-    claim
-        .request
+fn deadline(call: &Call, entry: &Row) -> Time {
+    call.request
         .max_duration
         .or_else(|| entry.get(run::MAX_DURATION))
-        .or_else(|| claim.action(entry.get(run::ACTION_NO)).and_then(|action| action.max_duration))
+        .or_else(|| call.action(entry.get(run::ACTION_NO)).and_then(|action| action.max_duration))
         .or_else(guc::max_duration)
-        .map_or(Time::INFINITY, |duration| claim.now.plus(duration))
+        .map_or(Time::INFINITY, |duration| call.now.plus(duration))
 }
 
 /// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry first,
 /// so what he has written is seen, or comes after us.
-fn grants(claim: &Claim, held: Vec<Held>) -> Vec<Grant> {
+fn grants(call: &Call, held: Vec<Held>) -> Vec<Grant> {
     if held.is_empty() {
         return Vec::new();
     }
@@ -213,14 +213,14 @@ fn grants(claim: &Claim, held: Vec<Held>) -> Vec<Grant> {
                 let checkpoint = checkpoints.next().flatten();
                 tasks.first(&[Key::eq(1, h.task_no)], |task| Grant {
                     task_no: h.task_no,
-                    nonce: claim.base.nonce(h.task_no),
+                    nonce: call.base.nonce(h.task_no),
                     tries: h.tries,
                     failures: h.failures,
                     deadline: h.deadline,
                     priority: h.priority,
                     position: h.position,
                     id: task.get(task::ID),
-                    action: claim.action(h.action_no).map(|a| a.name.clone()).unwrap_or_default(),
+                    action: call.action(h.action_no).map(|a| a.name.clone()).unwrap_or_default(),
                     body: task.get(task::BODY),
                     metadata: task.get(task::METADATA),
                     checkpoint,

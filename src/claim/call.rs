@@ -1,0 +1,62 @@
+//! What a call asks for, and what it is granted.
+
+use pgrx::datum::Interval;
+
+use crate::flow::actions::Action;
+use crate::number::{Lane, Position, TaskNo};
+use crate::pg::clock::Time;
+use crate::pg::json::JsonText;
+use crate::token::{Base, Nonce};
+
+/// What a call asks for.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) actor_id: String,
+    pub(crate) max_tasks: usize,
+    pub(crate) actions: Vec<String>,
+    pub(crate) max_duration: Option<Interval>,
+    /// Whether it only wants to know: what it is granted is rolled back, and nothing is to be left of it.
+    pub(crate) trial: bool,
+}
+
+/// A task that a call is granted.
+pub(crate) struct Grant {
+    pub(crate) task_no: TaskNo,
+    pub(crate) nonce: Nonce,
+    pub(crate) id: String,
+    pub(crate) action: String,
+    pub(crate) body: Option<String>,
+    pub(crate) metadata: Option<JsonText>,
+    pub(crate) checkpoint: Option<JsonText>,
+    pub(crate) results: Option<JsonText>,
+    pub(crate) tries: i32,
+    pub(crate) failures: i32,
+    pub(crate) deadline: Time,
+    pub(crate) priority: i32,
+    pub(crate) position: Position,
+    pub(super) action_no: i32,
+    pub(super) lane: Lane,
+    pub(super) dependencies: i32,
+    pub(super) gated: bool,
+    /// Its deadline had passed, and the actor that had it may still return it.
+    pub(super) overdue: bool,
+    pub(super) group_id: Option<String>,
+    pub(super) workgroup: Option<String>,
+    pub(super) merge_key: Option<String>,
+}
+
+/// A call that claims: what it asks for, and by what it goes. Nobody changes it.
+pub(super) struct Call<'a> {
+    pub(super) request: &'a Request,
+    /// In ascending order of their numbers.
+    pub(super) actions: &'a [Action],
+    pub(super) base: Base,
+    pub(super) now: Time,
+}
+
+impl Call<'_> {
+    pub(super) fn action(&self, action_no: i32) -> Option<&Action> {
+        let at = self.actions.binary_search_by_key(&action_no, |a| a.action_no).ok()?;
+        Some(&self.actions[at])
+    }
+}

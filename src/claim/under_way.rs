@@ -1,0 +1,112 @@
+//! A claim under way: what it has moved out of its way, and why.
+
+use std::collections::HashSet;
+
+use super::call::{Call, Grant};
+use super::gates::{Admitted, HasSlot};
+use super::sweep::Found;
+use super::{gates, lanes, merge, sweep};
+use crate::flow::actions::Action;
+use crate::number::TaskNo;
+
+/// When a call has moved so many entries out of its way it moves no more, and ends with what it has: twice as many at most, since
+/// what it moves at a time grows.
+const MOST_MOVES: usize = 20_000;
+
+/// The call, and the books that are kept of it. They are written here only.
+pub(super) struct Claim<'a> {
+    pub(super) call: Call<'a>,
+    /// How many entries it has moved out of its way.
+    moves: usize,
+    /// What keeps entries back, and where such were met.
+    found: Found,
+    /// How often it has looked ahead for others like them.
+    sweeps: u32,
+    /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
+    to_lanes: HashSet<i32>,
+    moved_into_lanes: Vec<TaskNo>,
+}
+
+impl<'a> Claim<'a> {
+    pub(super) fn new(call: Call<'a>) -> Self {
+        Claim {
+            call,
+            moves: 0,
+            found: Found::default(),
+            sweeps: 0,
+            to_lanes: HashSet::new(),
+            moved_into_lanes: Vec::new(),
+        }
+    }
+
+    /// Those of the entries that may run; the others are moved out of the way.
+    pub(super) fn admit(&mut self, taken: Vec<Grant>, has_slot: HasSlot) -> Vec<Grant> {
+        if !taken.iter().any(|g| g.gated) {
+            return taken;
+        }
+        merge::taken(&taken);
+        let Admitted { grants, moved, found, to_lanes } = gates::admit(&self.call, taken, has_slot);
+        self.moves += moved;
+        self.found.add(found);
+        self.to_lanes.extend(to_lanes.iter().map(|(_, action_no)| *action_no));
+        self.moved_into_lanes.extend(to_lanes.iter().map(|(task_no, _)| *task_no));
+        grants
+    }
+
+    /// Moves what stands behind the entries that were turned away since the last time and is kept back as they are.
+    pub(super) fn sweep(&mut self) {
+        let met = std::mem::take(&mut self.found.met);
+        if met.is_empty() {
+            return;
+        }
+        let most = sweep::depth(self.sweeps);
+        self.sweeps += 1;
+        for stretch in met {
+            let room = self.room_to_move(most);
+            if room > 0 {
+                let action = self.call.action(stretch.action_no).map_or("", |a| a.name.as_str());
+                self.moves += sweep::move_all(&self.found, stretch, action, room);
+            }
+        }
+    }
+
+    /// Moves entries of an action that belong into lanes there, up to so many.
+    pub(super) fn move_into_lanes(&mut self, action: &Action, most: usize) {
+        let room = self.room_to_move(most);
+        if room > 0 {
+            self.moves += lanes::move_in(action, room);
+        }
+    }
+
+    /// Actions of which entries were met that belong into lanes.
+    pub(super) fn lanes_met(&self) -> &HashSet<i32> {
+        &self.to_lanes
+    }
+
+    pub(super) fn has_met_lanes(&self) -> bool {
+        !self.to_lanes.is_empty()
+    }
+
+    /// The same, and those of their entries that are in lanes now, since the last time.
+    pub(super) fn take_lanes_met(&mut self) -> (HashSet<i32>, Vec<TaskNo>) {
+        (std::mem::take(&mut self.to_lanes), std::mem::take(&mut self.moved_into_lanes))
+    }
+
+    pub(super) fn has_moved(&self) -> bool {
+        self.moves > 0
+    }
+
+    /// Whether it moves more out of its way.
+    pub(super) fn may_move(&self) -> bool {
+        self.moves < MOST_MOVES
+    }
+
+    /// It has moved so much that it ends with what it has.
+    pub(super) fn is_over(&self) -> bool {
+        self.moves >= 2 * MOST_MOVES
+    }
+
+    fn room_to_move(&self, most: usize) -> usize {
+        MOST_MOVES.saturating_sub(self.moves).min(most)
+    }
+}
