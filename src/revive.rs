@@ -25,7 +25,7 @@ use crate::store::dependency;
 use crate::store::guard::guard;
 use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
-use crate::store::ready::{self, Freed};
+use crate::store::ready;
 use crate::store::settled;
 use crate::store::tally;
 
@@ -281,18 +281,9 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
             let status = condition.lost_status(numbers::ids(&[*after]).get(after).map_or("", String::as_str));
             endings.push(Ending::abort(&row, Cause::Dependency, Some(status)));
         } else if spontaneous.contains(task_no) {
-            endings.push(Ending {
-                outcome: Outcome::Completed,
-                ..Ending::abort(&row, Cause::Spontaneous, None)
-            });
+            endings.push(Ending::of(&row, Outcome::Completed, Cause::Spontaneous, None));
         } else {
-            freed.push(Freed {
-                task_no: *task_no,
-                tries: 0,
-                failures: wait.failed,
-                dependencies: wait.all,
-                not_before: None,
-            });
+            freed.push(row.freed());
         }
     }
     block_new(&blocked);

@@ -75,8 +75,8 @@ static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32), Ahead> = Statement::new(
 );
 /// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
 /// still return, and those that somebody attaches a dependency to, are set aside where they are.
-static LOCK: Statement<&[TaskNo], (TaskNo, Position, i32, i32, i32)> = Statement::new(
-    c"SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
+static LOCK: Statement<&[TaskNo], (Position, Freed)> = Statement::new(
+    c"SELECT r.position, r.task_no, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
 );
@@ -102,8 +102,7 @@ pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usiz
     assign_transaction_id();
     let task_nos: Vec<TaskNo> = ways.keys().copied().collect();
     let (mut parked, mut scheduled) = (Vec::new(), Vec::new());
-    let locked = LOCK.map(task_nos, |(task_no, position, tries, failures, dependencies)| {
-        let freed = Freed { task_no, tries, failures, dependencies, not_before: None };
+    let locked = LOCK.map(task_nos, |(position, freed)| {
         match &ways[&freed.task_no] {
             Way::Park(reason) => {
                 parked.push(Parked { freed, position, reason: reason.clone() });

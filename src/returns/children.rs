@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
 
-use super::{Codes, Entry, Return, take};
+use super::{Code, End, Returned, take};
 use crate::error::Result;
 use crate::insert::{OnConflict, Options, insert, lock_for_change};
 use crate::number::TaskNo;
@@ -12,11 +12,10 @@ use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::settle::{Ending, deltas, propagate_deltas, store_all};
 use crate::spec::{Reference, TaskSpec, check_interval};
-use crate::state::{Cause, Condition};
+use crate::state::Condition;
 use crate::store::blocked;
 use crate::store::live::{Live, Place};
 use crate::store::numbers;
-use crate::token::Token;
 
 /// What a return brings along for those that come after.
 #[derive(Clone, Debug)]
@@ -41,7 +40,6 @@ impl Children {
         Ok(any.then_some(Children { tasks, block, delay }))
     }
 
-    /// The tasks.
     pub(super) fn tasks(&self) -> &[TaskSpec] {
         &self.tasks
     }
@@ -59,16 +57,15 @@ static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
 ///
 /// The dependents that are to wait for the children are locked after the parents, and what the children name
 /// after that: the caller is restartable.
-pub(super) fn settle_with(
-    settling: &[(usize, Token)],
-    returns: &[Entry],
-    now: Time,
-    codes: &mut Codes,
-) -> Result<()> {
+pub(super) fn settle_with(settling: &[Returned<(&End, &Children)>], now: Time) -> Result<Vec<Code>> {
     if settling.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let parents = end(settling, returns, codes);
+    let gone = take(settling);
+    let good: Vec<(&Returned<(&End, &Children)>, &Live)> =
+        settling.iter().filter_map(|one| Some((one, gone.of(one)?))).collect();
+    let parents: Vec<(Ending, &Children)> =
+        good.iter().map(|(one, live)| (one.how.0.of(live), one.how.1)).collect();
     // Signals go to the dependents there are now: a child that depends on its parent finds it settled.
     let signals =
         deltas(&store_all(&parents.iter().map(|(ending, _)| ending.clone()).collect::<Vec<_>>(), now));
@@ -95,34 +92,7 @@ pub(super) fn settle_with(
     }
     insert(tasks, Options { on_conflict: OnConflict::Error, ignore_missing: false })?;
     propagate_deltas(signals, now);
-    Ok(())
-}
-
-/// Removes the rows of those whose tokens are good; how they end, and what they bring.
-fn end<'a>(
-    settling: &[(usize, Token)],
-    returns: &'a [Entry],
-    codes: &mut Codes,
-) -> Vec<(Ending, &'a Children)> {
-    let gone = take(settling);
-    let mut parents = Vec::with_capacity(gone.len());
-    for (i, token) in settling {
-        let Return::Settle { outcome, status, result, children: Some(children) } = &returns[*i].2 else {
-            continue;
-        };
-        let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce })
-        else {
-            continue;
-        };
-        codes.insert(*i, outcome.name());
-        let ending = Ending {
-            outcome: *outcome,
-            result: result.clone(),
-            ..Ending::abort(live, Cause::Worker, status.clone())
-        };
-        parents.push((ending, children.as_ref()));
-    }
-    parents
+    Ok(good.iter().map(|(one, _)| (one.at, one.how.0.outcome.name())).collect())
 }
 
 /// The blocked dependents of each of the tasks, locked, with their conditions.

@@ -22,10 +22,10 @@ use crate::insert::unique;
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
-use crate::spec::{TaskSpec, check_interval};
+use crate::spec::check_interval;
 use crate::state::Outcome;
 use crate::store::guard::guard;
-use crate::store::live::{self, Firmness, Live};
+use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::order::restartable;
 use crate::store::{lease, numbers, run, slot};
 use crate::token::Token;
@@ -34,21 +34,42 @@ use crate::words::word;
 /// A task, the token it is returned with, and how.
 pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);
 
-/// What became of each entry so far: the code by its place in the call.
-type Codes = HashMap<usize, &'static str>;
+/// What became of an entry: its place in the call, and the code.
+type Code = (usize, &'static str);
 
 /// How a performance ends.
 #[derive(Clone, Debug)]
 pub(crate) enum Return {
     /// For good.
-    Settle {
-        outcome: Outcome,
-        status: Option<String>,
-        result: Option<JsonText>,
-        children: Option<Box<Children>>,
-    },
-    /// For another try, not before the interval is over.
-    GiveBack { status: Option<String>, retry_after: Option<Interval> },
+    Settle(End),
+    /// For good, with tasks that are born of it, or a delay for those that wait for it.
+    SettleWith(End, Box<Children>),
+    /// For another try.
+    GiveBack(GivenBack),
+}
+
+/// The end of a task that is returned.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    outcome: Outcome,
+    status: Option<String>,
+    result: Option<JsonText>,
+}
+
+/// What is said of a task that is given back.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenBack {
+    status: Option<String>,
+    /// The next try is not before this is over; `None` for the back-off.
+    retry_after: Option<Interval>,
+}
+
+/// A performance that is returned: one that the call names by an id and a token that belong together.
+struct Returned<T> {
+    /// Its place in the call.
+    at: usize,
+    token: Token,
+    how: T,
 }
 
 /// What became of one return.
@@ -80,17 +101,26 @@ impl Return {
                     "Return the task as completed or as aborted, or leave these arguments out.",
                 ));
             }
-            "pending" => return Ok(Return::GiveBack { status, retry_after }),
+            "pending" => return Ok(Return::GiveBack(GivenBack { status, retry_after })),
             _ => return Err(Refusal::no_end()),
         };
-        Ok(Return::Settle { outcome, status, result, children: children.map(Box::new) })
+        let end = End { outcome, status, result };
+        Ok(match children {
+            None => Return::Settle(end),
+            Some(children) => Return::SettleWith(end, Box::new(children)),
+        })
     }
 
-    /// Tasks that are to be inserted with the end.
-    fn children(&self) -> &[TaskSpec] {
+    /// Completed, and no more to say.
+    pub(crate) fn completed() -> Self {
+        Return::Settle(End { outcome: Outcome::Completed, status: None, result: None })
+    }
+
+    /// What comes with the end.
+    fn children(&self) -> Option<&Children> {
         match self {
-            Return::Settle { children: Some(children), .. } => children.tasks(),
-            _ => &[],
+            Return::SettleWith(_, children) => Some(children),
+            Return::Settle(_) | Return::GiveBack(_) => None,
         }
     }
 }
@@ -100,19 +130,14 @@ impl Return {
 /// The rows of all that is returned in one of the three ways are removed in the order of their numbers; children make the call
 /// a restartable one (see `store::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
-    let children = || {
-        returns.iter().filter_map(|(.., ending)| match ending {
-            Return::Settle { children, .. } => children.as_deref(),
-            Return::GiveBack { .. } => None,
-        })
-    };
+    let children = || returns.iter().filter_map(|(.., ending)| ending.children());
     let tokens = returns.iter().filter_map(|(_, token, _)| Token::from_uuid(token.as_ref()?));
     rights::check_tasks(Doing::Work, tokens.map(|token| token.task_no))?;
     let codes = if children().next().is_none() {
         return_once(&returns)?
     } else {
         // The keys of unique children come first in the global order.
-        let keys = unique::lock_keys(returns.iter().flat_map(|(.., ending)| ending.children()), clock::now());
+        let keys = unique::lock_keys(children().flat_map(Children::tasks), clock::now());
         let codes = restartable(|| {
             if children().any(Children::needs_guard) {
                 // First in the global order.
@@ -126,35 +151,40 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     Ok(given(returns, &codes))
 }
 
-fn return_once(returns: &[Entry]) -> Result<Codes> {
+/// The codes of those whose tokens are good.
+fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
     let now = clock::now();
     let tokens = {
         let pairs: Vec<(Option<String>, Option<Uuid>)> =
             returns.iter().map(|(id, token, _)| (id.clone(), *token)).collect();
         first_of_each(valid(&pairs))
     };
-    let mut codes: Codes = HashMap::with_capacity(tokens.len());
-
     let (mut settling, mut with_children, mut giving) = (vec![], vec![], vec![]);
-    for (i, token) in tokens {
-        match &returns[i].2 {
-            Return::Settle { children: None, .. } => settling.push((i, token)),
-            Return::Settle { .. } => with_children.push((i, token)),
-            Return::GiveBack { .. } => giving.push((i, token)),
+    for (at, token) in tokens {
+        match &returns[at].2 {
+            Return::Settle(how) => settling.push(Returned { at, token, how }),
+            Return::SettleWith(end, children) => {
+                with_children.push(Returned { at, token, how: (end, children.as_ref()) });
+            }
+            Return::GiveBack(how) => giving.push(Returned { at, token, how }),
         }
     }
-    let ways = [&settling, &with_children, &giving].iter().filter(|ways| !ways.is_empty()).count();
+    let of_each = [numbers_of(&settling), numbers_of(&with_children), numbers_of(&giving)];
+    let ways = of_each.iter().filter(|of_one| !of_one.is_empty()).count();
     if ways > 1 || !with_children.is_empty() {
-        let all = settling.iter().chain(&with_children).chain(&giving);
-        live::lock(&all.map(|(_, token)| token.task_no).collect::<Vec<_>>(), Firmness::Change);
+        live::lock(&of_each.concat(), Firmness::Change);
     }
-    settling::settle_each(&settling, returns, now, &mut codes);
-    children::settle_with(&with_children, returns, now, &mut codes)?;
-    give_back::give_back(&giving, returns, now, &mut codes);
-    Ok(codes)
+    let mut codes = settling::settle_each(&settling, now);
+    codes.extend(children::settle_with(&with_children, now)?);
+    codes.extend(give_back::give_back(&giving, now));
+    Ok(codes.into_iter().collect())
 }
 
-fn given(returns: Vec<Entry>, codes: &Codes) -> Vec<Given> {
+fn numbers_of<T>(returned: &[Returned<T>]) -> Vec<TaskNo> {
+    returned.iter().map(|one| one.token.task_no).collect()
+}
+
+fn given(returns: Vec<Entry>, codes: &HashMap<usize, &'static str>) -> Vec<Given> {
     let failed = returns.len() > codes.len();
     let (known, shard): (HashSet<String>, i32) = if failed {
         let ids: Vec<&str> = returns.iter().filter_map(|(id, ..)| id.as_deref()).collect();
@@ -187,10 +217,21 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
     tokens
 }
 
+/// Rows of performances that have ended.
+struct Taken(HashMap<TaskNo, Live>);
+
 /// Removes the rows of performances that end now.
-fn take(tokens: &[(usize, Token)]) -> HashMap<TaskNo, Live> {
-    let rows = run::remove(tokens.iter().map(|(_, token)| token.pair()).collect());
+fn take<T>(returned: &[Returned<T>]) -> Taken {
+    let rows = run::remove(returned.iter().map(|one| one.token.pair()).collect());
     lease::leave_removed(&rows);
     slot::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
-    rows.into_iter().map(|live| (live.task_no, live)).collect()
+    Taken(rows.into_iter().map(|live| (live.task_no, live)).collect())
+}
+
+impl Taken {
+    /// The row of a performance; `None` if its token was not good any more.
+    fn of<T>(&self, one: &Returned<T>) -> Option<&Live> {
+        let its = Place::Run { nonce: one.token.nonce };
+        self.0.get(&one.token.task_no).filter(|live| live.place == its)
+    }
 }

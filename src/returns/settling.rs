@@ -1,30 +1,29 @@
 //! Returns that settle their tasks and bring nothing else along.
 
-use super::{Codes, Entry, Return, take};
+use super::{Code, End, Returned, take};
 use crate::pg::clock::Time;
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
-use crate::store::live::Place;
-use crate::token::Token;
+use crate::store::live::Live;
 
 /// Settles tasks, each in its own way.
-pub(super) fn settle_each(settling: &[(usize, Token)], returns: &[Entry], now: Time, codes: &mut Codes) {
+pub(super) fn settle_each(settling: &[Returned<&End>], now: Time) -> Vec<Code> {
     if settling.is_empty() {
-        return;
+        return Vec::new();
     }
     let gone = take(settling);
-    let mut endings = Vec::with_capacity(gone.len());
-    for (i, token) in settling {
-        let Return::Settle { outcome, status, result, .. } = &returns[*i].2 else { continue };
-        if let Some(live) = gone.get(&token.task_no).filter(|l| l.place == Place::Run { nonce: token.nonce })
-        {
-            codes.insert(*i, outcome.name());
-            endings.push(Ending {
-                outcome: *outcome,
-                result: result.clone(),
-                ..Ending::abort(live, Cause::Worker, status.clone())
-            });
-        }
-    }
+    let (codes, endings): (Vec<Code>, Vec<Ending>) = settling
+        .iter()
+        .filter_map(|one| Some(((one.at, one.how.outcome.name()), one.how.of(gone.of(one)?))))
+        .unzip();
     settle(endings, now);
+    codes
+}
+
+impl End {
+    /// The end of the task that was in progress like this.
+    pub(super) fn of(&self, live: &Live) -> Ending {
+        let result = self.result.clone();
+        Ending { result, ..Ending::of(live, self.outcome, Cause::Worker, self.status.clone()) }
+    }
 }

@@ -46,21 +46,8 @@ pub(crate) fn park(riders: Vec<Parked>, now: Time) {
 }
 
 fn used_up(freed: &Freed) -> Ending {
-    Ending {
-        task_no: freed.task_no,
-        outcome: Outcome::Aborted,
-        cause: Cause::Deadline,
-        status: Some(format!("the deadline passed on try {}, and there is no other", freed.tries)),
-        result: None,
-        granted_at: None,
-        actor_id: None,
-        tries: freed.tries,
-        failures: freed.failures,
-        dependencies: freed.dependencies,
-        signals: freed.dependencies,
-        keyed: false,
-        leader: None,
-    }
+    let status = format!("the deadline passed on try {}, and there is no other", freed.tries);
+    Ending::of_freed(freed, Outcome::Aborted, Cause::Deadline, Some(status))
 }
 
 /// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.
@@ -73,17 +60,9 @@ pub(crate) fn settled(holders: &[Ending]) -> Vec<Ending> {
         let parked = parked::release(&Reason::Rides(holder.task_no));
         for rider in parked.into_iter().chain(aside.remove(&holder.task_no).unwrap_or_default()) {
             endings.push(Ending {
-                task_no: rider.task_no,
-                cause: Cause::Merged,
-                granted_at: None,
-                actor_id: None,
-                tries: rider.tries,
-                failures: rider.failures,
-                dependencies: rider.dependencies,
-                signals: rider.dependencies,
-                keyed: false,
+                result: holder.result.clone(),
                 leader: Some(holder.task_no),
-                ..holder.clone()
+                ..Ending::of_freed(&rider, holder.outcome, Cause::Merged, holder.status.clone())
             });
         }
     }

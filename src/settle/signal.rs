@@ -140,23 +140,14 @@ pub(crate) fn release_or_complete(done: Vec<Live>, now: Time) -> Vec<Ending> {
         released
             .iter()
             .map(|c| Freed {
-                task_no: c.task_no,
-                tries: c.tries,
-                failures: c.failures,
-                dependencies: c.dependencies,
                 not_before: match c.place {
                     Place::Blocked { not_before, .. } => not_before,
                     _ => None,
                 },
+                ..c.freed()
             })
             .collect(),
         now,
     );
-    complete
-        .iter()
-        .map(|counter| Ending {
-            outcome: Outcome::Completed,
-            ..Ending::abort(counter, Cause::Spontaneous, None)
-        })
-        .collect()
+    complete.iter().map(|counter| Ending::of(counter, Outcome::Completed, Cause::Spontaneous, None)).collect()
 }

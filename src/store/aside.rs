@@ -193,7 +193,7 @@ pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
 }
 
 /// Riders are removed once their leader has settled. What somebody holds is not waited for: it is ready again.
-static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, TaskNo, i32, i32, i32)> = Statement::new(
+static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)
       DELETE FROM taskq.run r USING free AS f WHERE r.task_no = f.task_no
@@ -207,8 +207,7 @@ pub(crate) fn riders(leaders: &[TaskNo]) -> HashMap<TaskNo, Vec<Freed>> {
     if THERE.execute(reasons.as_slice()) == 0 {
         return riders;
     }
-    REMOVE_RIDERS.map(reasons.as_slice(), |(aside, task_no, tries, failures, dependencies)| {
-        let freed = Freed { task_no, tries, failures, dependencies, not_before: None };
+    REMOVE_RIDERS.map(reasons.as_slice(), |(aside, freed)| {
         riders.entry(TaskNo(-aside.0)).or_default().push(freed);
     });
     release(&reasons);

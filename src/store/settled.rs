@@ -13,6 +13,7 @@ use crate::pg::table::{self, Index, Key, Look, table};
 use crate::state::{Cause, Outcome};
 use crate::store::ends::uncounted;
 use crate::store::live::Live;
+use crate::store::ready::Freed;
 use crate::store::task::AtTheEnd;
 
 table!(c"settled":
@@ -59,9 +60,14 @@ pub(crate) struct Ending {
 impl Ending {
     /// The abort of a live task.
     pub(crate) fn abort(live: &Live, cause: Cause, status: Option<String>) -> Self {
+        Ending::of(live, Outcome::Aborted, cause, status)
+    }
+
+    /// The end of a live task.
+    pub(crate) fn of(live: &Live, outcome: Outcome, cause: Cause, status: Option<String>) -> Self {
         Ending {
             task_no: live.task_no,
-            outcome: Outcome::Aborted,
+            outcome,
             cause,
             status,
             result: None,
@@ -72,6 +78,25 @@ impl Ending {
             dependencies: live.dependencies,
             signals: live.signals(),
             keyed: live.keyed,
+            leader: None,
+        }
+    }
+
+    /// The end of a task that nobody performs, and that waits for nothing.
+    pub(crate) fn of_freed(freed: &Freed, outcome: Outcome, cause: Cause, status: Option<String>) -> Self {
+        Ending {
+            task_no: freed.task_no,
+            outcome,
+            cause,
+            status,
+            result: None,
+            granted_at: None,
+            actor_id: None,
+            tries: freed.tries,
+            failures: freed.failures,
+            dependencies: freed.dependencies,
+            signals: freed.dependencies,
+            keyed: false,
             leader: None,
         }
     }

@@ -46,8 +46,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
         );
     }
     live::remove([row]);
-    let ending =
-        Ending { outcome: Outcome::Completed, result, ..Ending::abort(row, Cause::Operator, status) };
+    let ending = Ending { result, ..Ending::of(row, Outcome::Completed, Cause::Operator, status) };
     settle(vec![ending], clock::now());
     Ok(Outcome::Completed)
 }

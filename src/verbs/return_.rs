@@ -13,7 +13,6 @@ use crate::pg::throw::notice;
 use crate::returns::{Children, Entry, Given, Return, return_all, tokens};
 use crate::rights;
 use crate::spec::{self, ReturnSpec, check_interval};
-use crate::state::Outcome;
 use crate::token::Token;
 use crate::verbs::insert::json;
 
@@ -133,9 +132,7 @@ impl Returning {
 
     /// All of them completed.
     pub(super) fn completed(pairs: Vec<(Option<String>, Option<Uuid>)>) -> Self {
-        let completed =
-            Return::Settle { outcome: Outcome::Completed, status: None, result: None, children: None };
-        let returns = pairs.into_iter().map(|(id, token)| (id, token, completed.clone())).collect();
+        let returns = pairs.into_iter().map(|(id, token)| (id, token, Return::completed())).collect();
         Returning { returns, delays: Vec::new(), idle: Idle::default() }
     }
 

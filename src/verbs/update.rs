@@ -27,7 +27,7 @@ use crate::store::live::{self, Firmness, Live, Place};
 use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::store::parked;
-use crate::store::ready::{self, Freed};
+use crate::store::ready;
 use crate::store::run::changes;
 use crate::store::task;
 use crate::wake;
@@ -210,13 +210,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     stand_behind(&parked);
     keep_place(&staying, change.max_duration);
     live::remove(leaving.iter().copied());
-    let freed = leaving.iter().map(|row| Freed {
-        task_no: row.task_no,
-        tries: row.tries,
-        failures: row.failures,
-        dependencies: row.dependencies,
-        not_before: None,
-    });
+    let freed = leaving.iter().map(|row| row.freed());
     match ahead {
         Some(due) => ready::schedule(&freed.map(|freed| (freed, due)).collect::<Vec<_>>()),
         None => ready::make_ready(&freed.collect::<Vec<_>>()),

@@ -3,6 +3,7 @@
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Record;
+use crate::store::ready::Freed;
 use crate::token::Nonce;
 
 /// Where a live task is.
@@ -36,6 +37,17 @@ impl Live {
     /// Whether some actor's token for it is valid.
     pub(crate) fn in_progress(&self) -> bool {
         matches!(self.place, Place::Run { nonce } if nonce != Nonce::NONE)
+    }
+
+    /// What goes along with it where nothing blocks it.
+    pub(crate) fn freed(&self) -> Freed {
+        Freed {
+            task_no: self.task_no,
+            tries: self.tries,
+            failures: self.failures,
+            dependencies: self.dependencies,
+            not_before: None,
+        }
     }
 
     /// How many dependencies have signalled so far.
