@@ -71,13 +71,15 @@ TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 test: ## all of the following four; installs what they need
 	@.ci/test.sh all
 
-lint: ## format, clippy, and pgspot on the install script
+lint: ## format, clippy, pgspot on the install script, and cargo-deny where it is installed
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
 	@.ci/pgspot.sh $(SQL_PARTS)
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
+	 else echo "lint: cargo-deny is not installed, so licences and sources of dependencies are not checked"; fi
 
 unit-test: ## tests of the pure parts, without a server, and of the models of the protocols (TASKQ_MODELS=long: for longer)
 	$(CARGO_ENV) cargo test --release --locked -p taskq --lib $(TEST_FEATURES) -- --skip pg_test::
