@@ -19,7 +19,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::{Ending, fold, settle};
-use crate::state::{Cause, Condition, Outcome, Signal};
+use crate::state::{Cause, Condition, Outcome};
 use crate::store::attempts;
 use crate::store::dependency;
 use crate::store::guard::guard;
@@ -247,14 +247,8 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
         (run_no, Condition::from_stored(condition), code, after_no)
     }) {
         let wait = waits.entry(run).or_default();
-        match code.map(Outcome::from_stored) {
-            None => wait.unsettled += 1,
-            Some(outcome) => {
-                wait.failed += i32::from(outcome == Outcome::Aborted);
-                if condition.signal(outcome) == Signal::Lost {
-                    lost.entry(run).or_insert((after, condition));
-                }
-            }
+        if wait.count(condition, code.map(Outcome::from_stored)) {
+            lost.entry(run).or_insert((after, condition));
         }
     }
     let spontaneous: HashSet<TaskNo> = SPONTANEOUS.query(task_nos).into_iter().collect();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
-use crate::state::{Condition, Outcome};
+use crate::state::{Condition, Outcome, Signal};
 use crate::store::blocked;
 use crate::store::dependency;
 use crate::store::guard::guard;
@@ -247,6 +247,19 @@ pub(crate) struct Waits {
     pub(crate) all: i32,
     /// Settled ones that aborted.
     pub(crate) failed: i32,
+}
+
+impl Waits {
+    /// Counts a dependency on this condition, of those that are there in all: on a task that has ended like this, if it
+    /// has. Tells whether it is lost.
+    pub(crate) fn count(&mut self, condition: Condition, end: Option<Outcome>) -> bool {
+        let Some(outcome) = end else {
+            self.unsettled += 1;
+            return false;
+        };
+        self.failed += i32::from(outcome == Outcome::Aborted);
+        condition.signal(outcome) == Signal::Lost
+    }
 }
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a

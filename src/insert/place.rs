@@ -7,7 +7,7 @@ use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::settle::{Ending, settle};
-use crate::state::{Cause, Condition, Outcome, Signal};
+use crate::state::{Cause, Condition, Outcome};
 use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
 use crate::{store::numbers, wake};
@@ -81,14 +81,8 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<TaskNo, Standing> {
     for edge in &set.edges {
         let standing = standings.entry(edge.run).or_default();
         standing.waits.all += 1;
-        match stored.outcomes.get(&edge.after) {
-            None => standing.waits.unsettled += 1,
-            Some(outcome) => {
-                standing.waits.failed += i32::from(*outcome == Outcome::Aborted);
-                if edge.condition.signal(*outcome) == Signal::Lost {
-                    standing.lost.get_or_insert((edge.after, edge.condition));
-                }
-            }
+        if standing.waits.count(edge.condition, stored.outcomes.get(&edge.after).copied()) {
+            standing.lost.get_or_insert((edge.after, edge.condition));
         }
     }
     standings

@@ -4,10 +4,10 @@
 //! and neither the session's user nor the role of SET ROLE is who calls where another such function lies in between. So
 //! those that have to know run with the caller's rights, and switch themselves, as Postgres would have.
 
-use std::cell::Cell;
-
 use pgrx::pg_sys;
 use pgrx::pg_sys::SysCacheIdentifier::{AUTHMEMMEMROLE, AUTHOID, NAMESPACEOID, PROCOID};
+
+use super::changes::Changes;
 
 /// A role of the cluster.
 pub(crate) type Role = pg_sys::Oid;
@@ -67,31 +67,11 @@ unsafe fn owner() -> Role {
     }
 }
 
-thread_local! {
-    /// How often rights may have changed since this backend first asked.
-    static CHANGES: Cell<u64> = const { Cell::new(0) };
-    static LISTENING: Cell<bool> = const { Cell::new(false) };
-}
+/// Of the rights on functions, of roles and of who is a member of which.
+static RIGHTS: Changes<3> = Changes::of([PROCOID, AUTHOID, AUTHMEMMEMROLE]);
 
 /// A number that is another one as soon as the rights on a function, a role or a membership have changed, as far as this
 /// backend has heard.
 pub(crate) fn rights_version() -> u64 {
-    if !LISTENING.replace(true) {
-        for cache in [PROCOID, AUTHOID, AUTHMEMMEMROLE] {
-            // SAFETY: once per backend and cache; the callback lives as long as the library, which is never unloaded.
-            unsafe {
-                pg_sys::CacheRegisterSyscacheCallback(
-                    cache as std::ffi::c_int,
-                    Some(rights_changed),
-                    pg_sys::Datum::from(0usize),
-                );
-            }
-        }
-    }
-    CHANGES.get()
-}
-
-/// Runs wherever Postgres takes note of changes: it touches nothing but a number.
-unsafe extern "C-unwind" fn rights_changed(_: pg_sys::Datum, _: std::ffi::c_int, _: pg_sys::uint32) {
-    CHANGES.set(CHANGES.get().wrapping_add(1));
+    RIGHTS.version()
 }

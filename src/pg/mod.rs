@@ -7,6 +7,7 @@
 pub(crate) mod arg;
 pub(crate) mod board;
 pub(crate) mod caller;
+mod changes;
 pub(crate) mod clock;
 mod descriptor;
 pub(crate) mod digest;

@@ -1,11 +1,15 @@
 //! Relations of the queue's schema, found by name.
 
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, RELNAMENSP};
+
+use super::changes::Changes;
+
+/// Of the names of relations and schemas.
+static NAMES: Changes<2> = Changes::of([RELNAMENSP, NAMESPACEOID]);
 
 /// A relation's name, and which one that is.
 pub(crate) struct Named {
@@ -23,7 +27,7 @@ impl Named {
     /// The relation that has the name now, as far as this backend has heard. It is looked up anew once any relation or
     /// schema has been made, renamed or dropped.
     pub(crate) fn oid(&self) -> pg_sys::Oid {
-        let as_of = catalog_version();
+        let as_of = NAMES.version();
         // This backend has one thread.
         if self.as_of.load(Ordering::Relaxed) == as_of {
             return self.oid.load(Ordering::Relaxed).into();
@@ -48,32 +52,4 @@ impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "taskq.{}", self.name.to_string_lossy())
     }
-}
-
-thread_local! {
-    /// How often names may have changed since this backend first asked, and one.
-    static CHANGES: Cell<u64> = const { Cell::new(1) };
-    static LISTENING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// A number that is another one as soon as a relation or a schema has changed, as far as this backend has heard.
-fn catalog_version() -> u64 {
-    if !LISTENING.replace(true) {
-        for cache in [RELNAMENSP, NAMESPACEOID] {
-            // SAFETY: once per backend and cache; the callback lives as long as the library, which is never unloaded.
-            unsafe {
-                pg_sys::CacheRegisterSyscacheCallback(
-                    cache as std::ffi::c_int,
-                    Some(names_changed),
-                    pg_sys::Datum::from(0usize),
-                );
-            }
-        }
-    }
-    CHANGES.get()
-}
-
-/// Runs wherever Postgres takes note of changes: it touches nothing but a number.
-unsafe extern "C-unwind" fn names_changed(_: pg_sys::Datum, _: std::ffi::c_int, _: pg_sys::uint32) {
-    CHANGES.set(CHANGES.get().wrapping_add(1));
 }

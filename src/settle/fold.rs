@@ -46,13 +46,8 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
     let mut looked_at = 0;
     loop {
         let from = AT.get();
-        let waiting = next(from, limit);
+        let waiting = go_on(limit);
         looked_at += waiting.len();
-        AT.set(if waiting.len() < limit as usize {
-            TaskNo::NONE
-        } else {
-            waiting.last().copied().unwrap_or(TaskNo::NONE)
-        });
         if fold(waiting, now) {
             return true;
         }
@@ -84,14 +79,7 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
 /// Of some tasks with deferred signals, folds those of up to `limit` that nothing more has to be sent to; returns
 /// whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
 pub(crate) fn due(limit: usize, now: Time) -> bool {
-    let from = AT.get();
-    let waiting = next(from, FEW);
-    AT.set(if waiting.len() < FEW as usize {
-        TaskNo::NONE
-    } else {
-        waiting.last().copied().unwrap_or(TaskNo::NONE)
-    });
-    let mut due = unsent::look(&waiting).all_sent;
+    let mut due = unsent::look(&go_on(FEW)).all_sent;
     due.truncate(limit);
     fold(due, now)
 }
@@ -103,17 +91,18 @@ static OF_ACTIONS: Statement<(&[TaskNo], &[i32]), TaskNo> = Statement::new(
 /// The same of tasks of these actions. For calls that undo it if they have no use for it: nobody may rely on those to
 /// count for others.
 pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
-    let from = AT.get();
-    let waiting = next(from, FEW);
-    AT.set(if waiting.len() < FEW as usize {
-        TaskNo::NONE
-    } else {
-        waiting.last().copied().unwrap_or(TaskNo::NONE)
-    });
-    let waiting: Vec<TaskNo> = OF_ACTIONS.query((waiting, action_nos));
+    let waiting: Vec<TaskNo> = OF_ACTIONS.query((go_on(FEW), action_nos));
     let mut due = unsent::look(&waiting).all_sent;
     due.truncate(limit);
     fold(due, now)
+}
+
+/// The next of them, from where this backend has come to; after the last comes the first.
+fn go_on(limit: i32) -> Vec<TaskNo> {
+    let waiting = next(AT.get(), limit);
+    let last = waiting.last().copied().filter(|_| waiting.len() >= limit as usize);
+    AT.set(last.unwrap_or(TaskNo::NONE));
+    waiting
 }
 
 fn next(from: TaskNo, limit: i32) -> Vec<TaskNo> {

@@ -17,7 +17,7 @@ use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
-use crate::state::{Cause, Condition, Signal};
+use crate::state::{Cause, Condition};
 use crate::store::guard::guard;
 use crate::store::live::{Firmness, Idle};
 use crate::store::order::restartable;
@@ -134,15 +134,8 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     for edge in &new.edges {
         let wait = waits.entry(edge.run).or_default();
         wait.all += 1;
-        match outcomes.get(&edge.after) {
-            None => wait.unsettled += 1,
-            Some(outcome) => match edge.condition.signal(*outcome) {
-                Signal::Satisfied { failed } => wait.failed += i32::from(failed),
-                Signal::Lost => {
-                    wait.failed += i32::from(edge.condition != Condition::Aborted);
-                    lost.entry(edge.run).or_insert_with(|| edge.condition.lost_status(&names[&edge.after]));
-                }
-            },
+        if wait.count(edge.condition, outcomes.get(&edge.after).copied()) {
+            lost.entry(edge.run).or_insert_with(|| edge.condition.lost_status(&names[&edge.after]));
         }
     }
     add_waits(&waits, &rows);

@@ -30,4 +30,4 @@ pub use cluster::Cluster;
 pub use concurrent::{Background, Progress, until};
 pub use db::Db;
 pub use refusal::{refused, sqlstate, state_of_all};
-pub use session::{Grant, Session, Settled, Task};
+pub use session::{Answer, Grant, Session, Settled, Task};

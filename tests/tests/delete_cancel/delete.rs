@@ -103,16 +103,21 @@ fn one_that_was_already_free_stays_as_it_is() {
     assert_eq!(session.perform("r", "completed"), "ready");
 }
 
-#[test]
-fn a_settled_dependency_deleted_leaves_the_open_one() {
-    let db = Db::new();
-    let mut session = db.connect();
+/// A task that waits for `done`, which is, and for `open`.
+fn insert_child_of_one_that_is_done(session: &mut Session) {
     let tasks = json!([
         {"id": "done", "action": "d"}, {"id": "open", "action": "o"},
         {"id": "child", "action": "x", "depends_on": ["done", "open"]},
     ]);
     session.insert(tasks).unwrap();
     session.perform("d", "completed");
+}
+
+#[test]
+fn a_settled_dependency_deleted_leaves_the_open_one() {
+    let db = Db::new();
+    let mut session = db.connect();
+    insert_child_of_one_that_is_done(&mut session);
     assert_eq!(session.delete(&["done"]).unwrap(), 1);
     assert_eq!(session.state("child"), "blocked");
     session.perform("o", "completed");
@@ -139,12 +144,7 @@ fn what_a_replaced_dependency_left_counts() {
 fn deleting_all_dependencies_at_once_takes_the_dependent_along() {
     let db = Db::new();
     let mut session = db.connect();
-    let tasks = json!([
-        {"id": "done", "action": "d"}, {"id": "open", "action": "o"},
-        {"id": "child", "action": "x", "depends_on": ["done", "open"]},
-    ]);
-    session.insert(tasks).unwrap();
-    session.perform("d", "completed");
+    insert_child_of_one_that_is_done(&mut session);
     assert_eq!(session.delete(&["open", "done"]).unwrap(), 3);
     assert!(left(&mut session).is_empty());
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use taskq_tests::random::Random;
 use taskq_tests::{Db, Progress, Session, until};
 
+use crate::limits_concurrent::late_extensions_keep_a_limit_of_one;
 use crate::{call, owned};
 
 const GROUPS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -194,34 +195,7 @@ fn a_late_extension_against_claims_keeps_the_limit() {
     let db = Db::new();
     let mut main = db.connect();
     call(&mut main, "set_action('x', max_per_group => 1)");
-    main.insert((0..40).map(|i| json!({"id": format!("t{i}"), "action": "x", "group_id": "a"})).collect())
-        .unwrap();
-    let ledger = AtomicI32::new(0);
-    thread::scope(|scope| {
-        for seed in 0..4 {
-            let (mut session, ledger) = (db.connect(), &ledger);
-            scope.spawn(move || {
-                let mut random = Random::new(seed);
-                for _ in 0..60 {
-                    let grants = session.own_with("w", 1, &["x"], "max_duration => '1 millisecond'").unwrap();
-                    let Some(grant) = grants.first() else { continue };
-                    // The deadline passes while others look for work.
-                    session.own("w", 0, &["x"]).unwrap();
-                    if !session.extend("w", &[(&grant.task_id, grant.token)], "1 hour").unwrap()[0].1 {
-                        continue;
-                    }
-                    let now = ledger.fetch_add(1, Ordering::SeqCst) + 1;
-                    assert_eq!(now, 1, "held by two at once");
-                    ledger.fetch_sub(1, Ordering::SeqCst);
-                    let code = if random.chance(50) { "pending" } else { "completed" };
-                    assert!(session.give(&grant.task_id, grant.token, code).is_ok(), "extended, so held");
-                }
-            });
-        }
-    });
-    main.insert(json!([{"id": "last", "action": "x", "group_id": "a", "priority": 9}])).unwrap();
-    let end = until("the place is free", || main.own("end", 1, &["x"]).unwrap().pop());
-    assert_eq!(end.task_id, "last");
+    late_extensions_keep_a_limit_of_one(&db, |id| json!({"id": id, "action": "x", "group_id": "a"}), 60);
 }
 
 #[test]

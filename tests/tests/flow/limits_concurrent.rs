@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use taskq_tests::random::Random;
 use taskq_tests::{Db, Session, sqlstate, until};
 
@@ -148,14 +148,21 @@ fn a_late_extension_against_claims_keeps_the_limit() {
     let db = Db::new();
     let mut main = db.connect();
     call(&mut main, "set_action('x', max_concurrency => 1)");
-    main.insert(tasks("x", 40)).unwrap();
+    late_extensions_keep_a_limit_of_one(&db, |id| json!({"id": id, "action": "x"}), 80);
+}
+
+/// Four sessions let the deadline pass and extend all the same. The limit, of which the tasks are that `task` makes, has to
+/// hold, and its place to be free at the end.
+pub(crate) fn late_extensions_keep_a_limit_of_one(db: &Db, task: impl Fn(&str) -> Value, rounds: usize) {
+    let mut main = db.connect();
+    main.insert((0..40).map(|i| task(&format!("t{i}"))).collect()).unwrap();
     let ledger = AtomicI32::new(0);
     thread::scope(|scope| {
         for seed in 0..4 {
             let (mut session, ledger) = (db.connect(), &ledger);
             scope.spawn(move || {
                 let mut random = Random::new(seed);
-                for _ in 0..80 {
+                for _ in 0..rounds {
                     let grants = session.own_with("w", 1, &["x"], "max_duration => '1 millisecond'").unwrap();
                     let Some(grant) = grants.first() else { continue };
                     // The deadline passes while others look for work.
@@ -178,7 +185,9 @@ fn a_late_extension_against_claims_keeps_the_limit() {
             });
         }
     });
-    main.insert(json!([{"id": "last", "action": "x", "priority": 9}])).unwrap();
+    let mut last = task("last");
+    last["priority"] = json!(9);
+    main.insert(json!([last])).unwrap();
     let end = until("the place is free", || main.own("end", 1, &["x"]).unwrap().pop());
     assert_eq!(end.task_id, "last");
 }

@@ -1,7 +1,8 @@
 //! One task: every code, every optional argument of the core, every wrong token.
 
 use serde_json::json;
-use taskq_tests::{Db, sqlstate};
+use taskq_tests::{Answer, Db, Session, sqlstate};
+use uuid::Uuid;
 
 #[test]
 fn each_code_does_what_it_says() {
@@ -152,9 +153,9 @@ fn a_token_does_not_outlive_a_task_deleted_and_inserted_again() {
     session.complete(&new);
 }
 
-#[test]
-fn two_returns_at_once_cannot_both_succeed() {
-    let db = Db::new();
+/// Two sessions return a task, the first in a transaction that ends like this: what the other is told, and somebody who
+/// looks afterwards, with the token.
+fn two_return(db: &Db, end: &str) -> (Answer<String>, Session, Uuid) {
     let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
     first.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = first.own_one("x");
@@ -163,24 +164,22 @@ fn two_returns_at_once_cannot_both_succeed() {
     let token = grant.token;
     let other = second.background(move |session| session.give("a", token, "aborted"));
     other.settle_down(&mut watcher);
-    first.run("COMMIT");
-    assert_eq!(sqlstate(&other.join().1.unwrap_err()), "TQ001");
+    first.run(end);
+    (other.join().1, watcher, token)
+}
+
+#[test]
+fn two_returns_at_once_cannot_both_succeed() {
+    let db = Db::new();
+    let (answer, mut watcher, _) = two_return(&db, "COMMIT");
+    assert_eq!(sqlstate(&answer.unwrap_err()), "TQ001");
     assert_eq!(watcher.state("a"), "completed");
 }
 
 #[test]
 fn the_second_of_two_returns_succeeds_if_the_first_rolls_back() {
     let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
-    first.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = first.own_one("x");
-    first.run("BEGIN");
-    first.complete(&grant);
-    let token = grant.token;
-    let other = second.background(move |session| session.give("a", token, "aborted"));
-    other.settle_down(&mut watcher);
-    first.run("ROLLBACK");
-    let answer = other.join().1;
+    let (answer, mut watcher, token) = two_return(&db, "ROLLBACK");
     // Whoever did not want to wait may say that the token is not free; then it must work now.
     if let Err(error) = &answer {
         assert!(["TQ001", "55P03"].contains(&sqlstate(error)), "{error:?}");

@@ -1,0 +1,46 @@
+//! Whether anything has changed in the system catalogs since something was looked up there.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+
+/// Some of the system caches.
+pub(crate) struct Changes<const N: usize> {
+    caches: [pg_sys::SysCacheIdentifier::Type; N],
+    listening: AtomicBool,
+    /// How often something in them may have changed since this backend first asked, and one.
+    count: AtomicU64,
+}
+
+impl<const N: usize> Changes<N> {
+    pub(crate) const fn of(caches: [pg_sys::SysCacheIdentifier::Type; N]) -> Self {
+        Changes { caches, listening: AtomicBool::new(false), count: AtomicU64::new(1) }
+    }
+
+    /// A number that is another one as soon as something in the caches has changed, as far as this backend has heard. It is
+    /// never 0.
+    pub(crate) fn version(&'static self) -> u64 {
+        // This backend has one thread.
+        if !self.listening.swap(true, Ordering::Relaxed) {
+            for cache in self.caches {
+                let count: *const AtomicU64 = &self.count;
+                // SAFETY: once per backend and cache; callback and counter live as long as the library, which is never
+                // unloaded.
+                unsafe {
+                    pg_sys::CacheRegisterSyscacheCallback(
+                        cache as std::ffi::c_int,
+                        Some(changed),
+                        pg_sys::Datum::from(count.cast_mut()),
+                    );
+                }
+            }
+        }
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs wherever Postgres takes note of changes: it touches nothing but a number.
+unsafe extern "C-unwind" fn changed(count: pg_sys::Datum, _: std::ffi::c_int, _: pg_sys::uint32) {
+    // SAFETY: registered with a counter in a static.
+    unsafe { &*count.cast_mut_ptr::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
+}
