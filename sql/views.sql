@@ -366,7 +366,7 @@ DECLARE
     known CONSTANT text[] := '{blocked,scheduled,ready,in-progress,completed,aborted}';
 BEGIN
     IF states IS NOT NULL THEN
-        PERFORM taskq._check_words('states', array_remove(states, NULL), known);
+        PERFORM taskq._check_words('states', ARRAY(SELECT u.s FROM unnest(states) AS u(s) WHERE u.s IS NOT NULL), known);
     END IF;
     IF ids IS NULL AND groups IS NULL THEN
         RETURN QUERY

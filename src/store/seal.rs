@@ -29,7 +29,8 @@ const MOST: i32 = 20_000;
 /// How old a mark gets before somebody seals who has other things to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long nothing can be sealed until tallies are folded all the same.
+/// For how long nothing can be sealed until tallies are folded all the same; and for how long nobody has until those do who
+/// may keep others from it.
 const LONG: Duration = Duration::from_secs(60);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -164,12 +165,13 @@ impl State {
 
 /// Seals what may be sealed, in one step; marks have to be so old. Whether there is more.
 ///
-/// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error, nor in a transaction that may
-/// stay open: nobody else could seal meanwhile.
+/// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error. A transaction that may
+/// stay open keeps others from sealing for as long: one of several calls seals only what nobody else has for a while.
 pub(crate) fn step(patience: Duration) -> bool {
-    if !is_read_committed() || in_transaction_block() {
+    if !is_read_committed() {
         return false;
     }
+    let patience = if in_transaction_block() { patience.max(LONG) } else { patience };
     let now = clock::wall();
     let (states, Looked { xmin, .. }) = LOOK.look(());
     let Some(state) = states.into_iter().next() else { return false };

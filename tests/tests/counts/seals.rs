@@ -40,6 +40,28 @@ fn what_is_sealed_is_not_counted_row_by_row() {
     assert!(metrics.contains("taskq_settled_tasks{cause=\"returned\"} 37\n"), "{metrics}");
 }
 
+/// Some drivers open a block for each call. Who is in one keeps others from sealing while it is open, so he does it only where
+/// nobody else has for a minute.
+#[test]
+fn what_only_works_in_transaction_blocks_is_sealed_as_well() {
+    let db = Db::new();
+    let mut session = db.connect();
+    complete(&mut session, "x", 30);
+    session.run("UPDATE taskq.settled SET settled_at = settled_at - interval '10 minutes'");
+    until("all is sealed by calls in blocks", || {
+        session.run("UPDATE taskq.seal SET mark_at = mark_at - interval '5 minutes' WHERE mark_at > now() - interval '2 minutes'");
+        session.run("BEGIN; SELECT taskq.maintain(); COMMIT");
+        (tallied(&mut session, "x") == 30).then_some(())
+    });
+    assert_counted(&mut session, "sealed in a block");
+    // Rolled back, nothing has happened.
+    complete(&mut session, "x", 7);
+    session.run("UPDATE taskq.settled SET settled_at = settled_at - interval '4 minutes'");
+    session.run("UPDATE taskq.seal SET mark_at = mark_at - interval '2 minutes'");
+    session.run("BEGIN; SELECT taskq.maintain(); ROLLBACK");
+    assert_counted(&mut session, "rolled back");
+}
+
 #[test]
 fn nothing_is_sealed_while_an_open_transaction_may_still_settle_in_it() {
     for (begin, end) in [
