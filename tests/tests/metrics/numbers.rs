@@ -66,6 +66,22 @@ fn every_task_is_counted_in_its_state() {
     assert!(!series.contains_key("taskq_oldest_ready_age_seconds{action=\"ü\"}"), "none is ready there");
 }
 
+/// What the view of attempts leaves out is not counted, either.
+#[test]
+fn a_late_return_is_no_earlier_try() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "late", "action": "x"}, {"id": "lost", "action": "x"}])).unwrap();
+    let late = session.own_one_with("x", "max_duration => '0 seconds'");
+    session.own_one_with("x", "max_duration => '0 seconds'");
+    session.run("SELECT pg_sleep(0.01); SELECT taskq.maintain()");
+    session.complete(&late);
+    session.perform("x", "completed");
+    let viewed: i64 = session.one("SELECT count(*) FROM taskq.attempts WHERE outcome = 'timeout'");
+    assert_eq!(viewed, 1);
+    assert_eq!(metrics(&mut session)["taskq_earlier_tries{outcome=\"timeout\"}"], 1.0);
+}
+
 #[test]
 fn settings_schedules_and_a_backlog_of_retention_show() {
     let db = Db::new();
