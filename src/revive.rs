@@ -23,7 +23,7 @@ use crate::state::{Cause, Condition, Outcome};
 use crate::store::attempts;
 use crate::store::dependency;
 use crate::store::guard::guard;
-use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::live::{self, Live, LockStrength, Place};
 use crate::store::numbers;
 use crate::store::ready;
 use crate::store::settled;
@@ -56,7 +56,7 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
     if found.is_empty() {
         return found;
     }
-    let held = live::hold_outcomes(&found, Firmness::Change);
+    let held = live::hold_outcomes(&found, LockStrength::Update);
     let mut still: Vec<TaskNo> = which.query(task_nos);
     still.retain(|task_no| held.contains_key(task_no));
     still

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::{LAUNCHER, WORKER};
 use crate::guc;
-use crate::pg::board::{self, Slot, State};
+use crate::pg::board::{self, WorkerSlot, WorkerState};
 use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Started};
 
@@ -71,14 +71,18 @@ fn live(_: pg_sys::Oid) {
 /// Databases without the extension, or whose setting was off, are looked at again.
 fn forget_absence<'a>(databases: impl Iterator<Item = &'a pg_sys::Oid>) {
     for slot in databases.filter_map(|database| board::slot_of(*database)) {
-        if matches!(slot.state(), State::Absent | State::Off) {
-            slot.set_state(State::Unknown);
+        if matches!(slot.state(), WorkerState::Absent | WorkerState::Off) {
+            slot.set_state(WorkerState::Unknown);
         }
     }
 }
 
 /// Starts a worker for the database if it should have one; returns how soon to look again.
-fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain: &mut bool) -> Duration {
+fn look_after(
+    slot: &WorkerSlot,
+    known: &mut HashMap<pg_sys::Oid, Known>,
+    may_complain: &mut bool,
+) -> Duration {
     let now = clock::wall();
     let database = slot.database();
     let entry = known.entry(database).or_insert(Known {
@@ -89,12 +93,12 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
     });
     if entry.worker.as_ref().is_some_and(Started::has_ended) {
         entry.worker = None;
-        if slot.state() == State::Running && !slot.is_occupied() {
+        if slot.state() == WorkerState::Running && !slot.is_occupied() {
             // It died of an error, and could not say so.
             entry.patience =
                 if entry.started_at.until(now) > ALIVE { SOON } else { (entry.patience * 2).min(LATE) };
             entry.not_before = now + entry.patience;
-            slot.set_state(State::Ended);
+            slot.set_state(WorkerState::Ended);
         }
     }
     if entry.worker.is_some() || slot.is_occupied() {
@@ -102,25 +106,25 @@ fn look_after(slot: &Slot, known: &mut HashMap<pg_sys::Oid, Known>, may_complain
         return LOOK;
     }
     match slot.state() {
-        State::Off => return LOOK,
+        WorkerState::Off => return LOOK,
         // The extension may have come since: by a restore, or without any call of a function of it.
-        State::Absent => {
+        WorkerState::Absent => {
             let again = entry.started_at + LOOK;
             if again > now {
                 return process::until(again);
             }
         }
-        State::Unknown | State::Running | State::Ended => {}
+        WorkerState::Unknown | WorkerState::Running | WorkerState::Ended => {}
     }
     let not_before = entry.not_before.max(slot.away_until());
     if not_before > now {
         return process::until(not_before);
     }
-    slot.set_state(State::Running);
+    slot.set_state(WorkerState::Running);
     entry.started_at = now;
     entry.worker = process::start_worker(WORKER, "taskq_worker_main", database);
     if entry.worker.is_none() {
-        slot.set_state(State::Ended);
+        slot.set_state(WorkerState::Ended);
         entry.not_before = now + LATE;
         if std::mem::take(may_complain) {
             pgrx::log!("{LAUNCHER}: no worker could be started: max_worker_processes may be too low");

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 
 use super::WORKER;
 use crate::guc;
-use crate::pg::board::{self, Slot, State};
+use crate::pg::board::{self, WorkerSlot, WorkerState};
 use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Failure};
 use crate::pg::session::has_silent_commits;
@@ -52,7 +52,7 @@ fn live(database: pg_sys::Oid) {
     process::at_exit(leave);
     process::be_superuser();
     if !guc::background_worker() {
-        end(slot, State::Off);
+        end(slot, WorkerState::Off);
     }
     // Whatever is set for the database or for the user is not meant for this session.
     for (name, value) in [
@@ -88,7 +88,7 @@ fn live(database: pg_sys::Oid) {
 
 /// Waits until [`PAUSE`] is over since then, however often it is woken. What it is woken for is seen by the
 /// look that follows.
-fn pause(slot: &Slot, since: Time) {
+fn pause(slot: &WorkerSlot, since: Time) {
     loop {
         crate::pg::latch::reset();
         leave_if_wanted(slot);
@@ -107,26 +107,26 @@ fn leave() {
     }
 }
 
-fn end(slot: &Slot, state: State) -> ! {
+fn end(slot: &WorkerSlot, state: WorkerState) -> ! {
     slot.set_state(state);
     process::end(0)
 }
 
 /// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, or to
 /// come back with new settings.
-fn leave_if_wanted(slot: &Slot) {
+fn leave_if_wanted(slot: &WorkerSlot) {
     if process::asked_to_end() {
         // That may have been DROP DATABASE … WITH (FORCE).
         slot.stay_away_until(clock::wall() + AGAIN);
-        end(slot, State::Ended);
+        end(slot, WorkerState::Ended);
     }
     if process::settings_changed() || slot.away_until() > clock::wall() {
-        end(slot, State::Ended);
+        end(slot, WorkerState::Ended);
     }
 }
 
 /// Does all that is due of one kind, a transaction for each step.
-fn work_off(kind: &mut Kind, slot: &Slot) {
+fn work_off(kind: &mut Kind, slot: &WorkerSlot) {
     while kind.not_before <= clock::wall() {
         leave_if_wanted(slot);
         match step(kind.name) {
@@ -136,7 +136,7 @@ fn work_off(kind: &mut Kind, slot: &Slot) {
                     return;
                 }
             }
-            Ok(None) => end(slot, State::Absent),
+            Ok(None) => end(slot, WorkerState::Absent),
             Err(failure) => put_off(kind, &failure),
         }
     }
@@ -162,14 +162,14 @@ fn put_off(kind: &mut Kind, failure: &Failure) {
 }
 
 /// When something will be due.
-fn next_due(slot: &Slot, kinds: &[Kind], now: Time) -> Time {
+fn next_due(slot: &WorkerSlot, kinds: &[Kind], now: Time) -> Time {
     let due = process::transaction(c"taskq upkeep", || {
         process::hold_extension()?;
         Some(NEXT.first(()).flatten().unwrap_or(Time::INFINITY))
     });
     let due = match due {
         Ok(Some(due)) => due,
-        Ok(None) => end(slot, State::Absent),
+        Ok(None) => end(slot, WorkerState::Absent),
         Err(_) => now,
     };
     // What is due already is in somebody else's hands, or has failed.

@@ -11,10 +11,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::allowance::{Allowances, Full, Reserved};
 use super::call::{Call, Grant};
 use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
+use super::reservations::{Full, Reservations, Reserved};
 use super::under_way::Claim;
 use super::{lanes, take, turns};
 use crate::flow::actions::Action;
@@ -35,7 +35,7 @@ const MOST_IN_A_ROUND: usize = 10_000;
 /// Grants as many as there is room for, within the limits.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, grants: &mut Vec<Grant>) {
     let mut sources = sources(actions, claim.lanes_met());
-    let mut allowances = Allowances::default();
+    let mut reservations = Reservations::default();
     // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need not
     // be tried.
     let mut passed: HashMap<TaskNo, Lane> = left_out.entries().clone();
@@ -53,16 +53,16 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
         if next.is_empty() {
             break;
         }
-        let round = choose(&claim.call, &next, room, &sources, &mut allowances);
+        let round = choose(&claim.call, &next, room, &sources, &mut reservations);
         let chosen = round.chosen.len();
         let before = grants.len();
-        let in_vain = take(claim, round.chosen, &sources, &mut allowances, grants);
+        let in_vain = take(claim, round.chosen, &sources, &mut reservations, grants);
         if !in_vain.is_empty() {
             wake::passed_over();
         }
         passed.extend(in_vain);
         claim.sweep();
-        close(&mut sources, &round.refused, &allowances);
+        close(&mut sources, &round.refused, &reservations);
         if chosen == 0 && round.refused.is_empty() {
             break;
         }
@@ -72,7 +72,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
         }
     }
     if !claim.call.request.trial || grants.is_empty() {
-        allowances.settle(actions);
+        reservations.settle(actions);
     }
 }
 
@@ -107,7 +107,7 @@ fn choose(
     next: &[Candidate],
     room: usize,
     sources: &[Source],
-    allowances: &mut Allowances,
+    reservations: &mut Reservations,
 ) -> Round {
     let groups: HashSet<&String> = next.iter().filter_map(|c| c.group.as_ref()).collect();
     let own = group_settings::limits(groups.into_iter().cloned().collect());
@@ -118,14 +118,14 @@ fn choose(
         let entry = wanted.entry(limit.clone()).or_insert((*most, 0));
         entry.1 = (entry.1 + 1).min(room);
     }
-    allowances.ask(wanted);
+    reservations.ask(wanted);
     let mut round = Round { chosen: Vec::with_capacity(room.min(next.len())), refused: Vec::new() };
     for (candidate, limits) in next.iter().zip(limits) {
         if round.chosen.len() == room {
             break;
         }
         let limits: Vec<Limit> = limits.into_iter().map(|(limit, _)| limit).collect();
-        match allowances.reserve(source(sources, candidate).action, &limits, call) {
+        match reservations.reserve(source(sources, candidate).action, &limits, call) {
             Ok(reserved) => round.chosen.push((candidate.clone(), reserved)),
             Err(full) => round.refused.push((candidate.clone(), full)),
         }
@@ -161,7 +161,7 @@ fn take(
     claim: &mut Claim,
     chosen: Vec<(Candidate, Reserved)>,
     sources: &[Source],
-    allowances: &mut Allowances,
+    reservations: &mut Reservations,
     grants: &mut Vec<Grant>,
 ) -> Vec<(TaskNo, Lane)> {
     if chosen.is_empty() {
@@ -173,11 +173,11 @@ fn take(
         }
     }
     let mut taken = Vec::new();
-    for seated in [false, true] {
+    for with_slots in [false, true] {
         let numbers: Vec<TaskNo> =
-            chosen.iter().filter(|(_, r)| r.is_seated() == seated).map(|(c, _)| c.task_no).collect();
+            chosen.iter().filter(|(_, r)| r.has_slots() == with_slots).map(|(c, _)| c.task_no).collect();
         if !numbers.is_empty() {
-            taken.extend(take::these(&claim.call, &numbers, seated));
+            taken.extend(take::these(&claim.call, &numbers, with_slots));
         }
     }
     if !claim.call.request.trial {
@@ -191,23 +191,23 @@ fn take(
     for (candidate, reserved) in chosen {
         let action = source(sources, &candidate).action;
         if granted.contains(&candidate.task_no) {
-            allowances.keep(action, reserved, candidate.task_no);
+            reservations.keep(action, reserved, candidate.task_no);
         } else {
-            allowances.give_back(action, reserved);
+            reservations.give_back(action, reserved);
             in_vain.push((candidate.task_no, candidate.lane));
         }
     }
-    allowances.occupy();
+    reservations.occupy();
     in_vain
 }
 
 /// Takes actions and lanes out of the following rounds of which there is nothing left.
-fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], allowances: &Allowances) {
+fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], reservations: &Reservations) {
     for (candidate, full) in refused {
         let Some(at) = sources.iter().position(|s| s.action.action_no == candidate.action_no) else {
             continue;
         };
-        if !allowances.is_used_up(sources[at].action, full) {
+        if !reservations.is_used_up(sources[at].action, full) {
             continue;
         }
         let of_action = Limit::of_action(&sources[at].action.name);
@@ -216,7 +216,7 @@ fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], allowances: &
         } else if !sources[at].full.contains(&candidate.lane) {
             sources[at].full.push(candidate.lane);
             if let Full::Slots(limit) = full {
-                allowances.note_full(limit);
+                reservations.note_full(limit);
             }
         }
     }

@@ -11,7 +11,6 @@
 //! merge key) is looked at once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not
 //! once per call.
 
-mod allowance;
 mod call;
 mod candidates;
 mod gates;
@@ -21,6 +20,7 @@ pub(crate) mod left_out;
 mod limited;
 pub(crate) mod marks;
 mod merge;
+mod reservations;
 mod sweep;
 mod take;
 mod turns;

@@ -44,15 +44,15 @@ pub(super) fn in_order(call: &Call, ranges: &Ranges, room: usize, depth: usize) 
     Taken { grants: grants(call, held), more }
 }
 
-/// Takes those of the entries with these numbers that nobody else holds. `seated` if they take slots.
-pub(super) fn these(call: &Call, task_nos: &[TaskNo], seated: bool) -> Vec<Grant> {
+/// Takes those of the entries with these numbers that nobody else holds. `with_slots` if they take slots.
+pub(super) fn these(call: &Call, task_nos: &[TaskNo], with_slots: bool) -> Vec<Grant> {
     let mut held = Vec::new();
     look(|look| {
         look.changing(&run::BY_NUMBER, |entries| {
             for task_no in task_nos {
                 entries.start(&[Key::eq(1, *task_no)]);
                 if let Some(entry) = entries.next() {
-                    take(call, &entry, seated, &mut held);
+                    take(call, &entry, with_slots, &mut held);
                 }
             }
         });
@@ -151,7 +151,7 @@ struct Held {
 
 /// Takes an entry, if it may be taken and nobody else has it. Tells whether somebody has changed it since the look: a
 /// newer version of it may be there to be had.
-fn take(call: &Call, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool {
+fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> bool {
     if !entry.get(run::GRANTABLE) {
         return false;
     }
@@ -169,7 +169,7 @@ fn take(call: &Call, entry: &Row, seated: bool, held: &mut Vec<Held>) -> bool {
         granted_at: call.now,
         deadline,
         actor_id: &call.request.actor_id,
-        seated,
+        limited: with_slots,
     };
     let changed = run::grant(entry, &grant);
     if changed == Change::Done {

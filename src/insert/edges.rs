@@ -9,7 +9,7 @@ use crate::state::{Condition, Outcome, Signal};
 use crate::store::blocked;
 use crate::store::dependency;
 use crate::store::guard::guard;
-use crate::store::live::{self, Firmness, Idle, Live, Place};
+use crate::store::live::{self, Idle, Live, LockStrength, Place};
 use crate::store::numbers;
 use crate::store::parked;
 use crate::store::run::changes;
@@ -104,29 +104,33 @@ pub(super) fn lock_stored(
         referred: waited_for.union(&signalled).chain(watched).cloned().collect(),
         guarded,
     };
-    let firmness = if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
-        Firmness::Hold
+    let strength = if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
+        LockStrength::KeyShare
     } else {
-        Firmness::Change
+        LockStrength::Update
     };
     // What is replaced goes, also if it is settled.
-    stored.lock(&idle, firmness, if replaced.is_empty() { Firmness::Hold } else { Firmness::Change })?;
+    stored.lock(
+        &idle,
+        strength,
+        if replaced.is_empty() { LockStrength::KeyShare } else { LockStrength::Update },
+    )?;
     Ok(stored)
 }
 
 impl Stored {
-    fn lock(&mut self, idle: &[Idle], firmness: Firmness, of_settled: Firmness) -> Result<()> {
+    fn lock(&mut self, idle: &[Idle], strength: LockStrength, of_settled: LockStrength) -> Result<()> {
         let ids: Vec<String> = self.numbers.keys().cloned().collect();
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, idle, firmness, of_settled)?;
+            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, idle, strength, of_settled)?;
         }
         Ok(())
     }
 
     /// Looks again where the tasks are; their rows, or the rows that took their place, are ours already.
     pub(super) fn refresh(&mut self) -> Result<()> {
-        self.lock(&[], Firmness::Change, Firmness::Hold)
+        self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
     }
 
     /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
@@ -137,7 +141,7 @@ impl Stored {
         }
         self.numbers.extend(numbers::by_id(ids));
         self.referred.extend(ids.iter().map(|id| (*id).to_owned()));
-        self.lock(&[], Firmness::Change, Firmness::Hold)
+        self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
     }
 
     /// The number of a stored task that a dependency names; `None` if it is gone.

@@ -26,7 +26,7 @@ use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::spec::{TaskSpec, Unique};
 use crate::store::actions::{self, Interned};
-use crate::store::live::{self, Firmness};
+use crate::store::live::{self, LockStrength};
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::order::restartable;
 use crate::store::{numbers, tally};
@@ -347,5 +347,5 @@ fn outside_ids(tasks: &[NewTask]) -> Vec<String> {
 
 /// Locks live rows for a change; a thin name for the other verbs.
 pub(crate) fn lock_for_change(task_nos: &[TaskNo]) -> HashMap<TaskNo, live::Live> {
-    live::lock(task_nos, Firmness::Change)
+    live::lock(task_nos, LockStrength::Update)
 }

@@ -9,7 +9,7 @@ use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::dependency;
-use crate::store::live::{self, Firmness, Idle, Live};
+use crate::store::live::{self, Idle, Live, LockStrength};
 use crate::store::settled;
 use crate::store::task;
 use crate::store::{attempts, progress, tally};
@@ -35,7 +35,7 @@ pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result
 /// Removes tasks with these ids that were inserted since the call looked.
 pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
     let idle = Idle { ids: ids.to_vec(), refusal };
-    let (numbers, mut live, _) = live::lock_any(ids, &[idle], Firmness::Change, Firmness::Change)?;
+    let (numbers, mut live, _) = live::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 

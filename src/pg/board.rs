@@ -27,7 +27,7 @@ const AWAKE: i64 = i64::MIN;
 
 /// What is known of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum WorkerState {
     /// Nobody has looked yet, or something has changed since.
     Unknown,
     /// A worker is there, or on its way.
@@ -42,7 +42,7 @@ pub(crate) enum State {
 
 /// A database and its worker. All zero: a free slot.
 #[repr(C)]
-pub(crate) struct Slot {
+pub(crate) struct WorkerSlot {
     database: AtomicU32,
     state: AtomicU32,
     latch: AtomicPtr<pg_sys::Latch>,
@@ -57,7 +57,7 @@ struct Board {
     launcher: AtomicPtr<pg_sys::Latch>,
     /// There are more databases than slots.
     full: AtomicBool,
-    slots: [Slot; MOST_DATABASES],
+    slots: [WorkerSlot; MOST_DATABASES],
 }
 
 /// Set by the postmaster before it forks, so that every backend has it.
@@ -127,12 +127,12 @@ pub(crate) fn request() {
 }
 
 /// The slot of a database, if it has one.
-pub(crate) fn slot_of(database: pg_sys::Oid) -> Option<&'static Slot> {
+pub(crate) fn slot_of(database: pg_sys::Oid) -> Option<&'static WorkerSlot> {
     board()?.slots.iter().find(|slot| slot.database() == database)
 }
 
 /// The slot of the database that this process is connected to.
-pub(crate) fn my_slot() -> Option<&'static Slot> {
+pub(crate) fn my_slot() -> Option<&'static WorkerSlot> {
     // SAFETY: reads a variable.
     slot_of(unsafe { pg_sys::MyDatabaseId })
 }
@@ -143,14 +143,14 @@ pub(crate) fn tell(due: Time) {
     let Some(board) = board() else { return };
     match my_slot() {
         Some(slot) => match slot.state() {
-            State::Running if due != Time::INFINITY => {
+            WorkerState::Running if due != Time::INFINITY => {
                 slot.told.fetch_min(due.0, SeqCst);
                 if due.0 < slot.wakes_at.load(SeqCst) {
                     set(&slot.latch);
                 }
             }
-            State::Absent => {
-                slot.set_state(State::Unknown);
+            WorkerState::Absent => {
+                slot.set_state(WorkerState::Unknown);
                 set(&board.launcher);
             }
             _ => {}
@@ -160,28 +160,28 @@ pub(crate) fn tell(due: Time) {
     }
 }
 
-impl Slot {
+impl WorkerSlot {
     pub(crate) fn database(&self) -> pg_sys::Oid {
         pg_sys::Oid::from(self.database.load(SeqCst))
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> WorkerState {
         match self.state.load(SeqCst) {
-            1 => State::Running,
-            2 => State::Absent,
-            3 => State::Off,
-            4 => State::Ended,
-            _ => State::Unknown,
+            1 => WorkerState::Running,
+            2 => WorkerState::Absent,
+            3 => WorkerState::Off,
+            4 => WorkerState::Ended,
+            _ => WorkerState::Unknown,
         }
     }
 
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: WorkerState) {
         let stored = match state {
-            State::Unknown => 0,
-            State::Running => 1,
-            State::Absent => 2,
-            State::Off => 3,
-            State::Ended => 4,
+            WorkerState::Unknown => 0,
+            WorkerState::Running => 1,
+            WorkerState::Absent => 2,
+            WorkerState::Off => 3,
+            WorkerState::Ended => 4,
         };
         self.state.store(stored, SeqCst);
     }
@@ -249,7 +249,7 @@ pub(crate) fn launcher_is_here() {
 }
 
 /// Gives a slot to each of the databases, and takes it from those that are gone. Only for the launcher.
-pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static Slot> {
+pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static WorkerSlot> {
     let Some(board) = board() else { return Vec::new() };
     for slot in &board.slots {
         if slot.database() != pg_sys::InvalidOid && !databases.contains(&slot.database()) {
@@ -260,7 +260,7 @@ pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static Slot> {
     for database in databases {
         let slot = slot_of(*database).or_else(|| {
             let slot = slot_of(pg_sys::InvalidOid)?;
-            slot.set_state(State::Unknown);
+            slot.set_state(WorkerState::Unknown);
             slot.latch.store(ptr::null_mut(), SeqCst);
             slot.away_until.store(0, SeqCst);
             slot.database.store(database.to_u32(), SeqCst);

@@ -25,7 +25,7 @@ use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::state::Outcome;
 use crate::store::guard::guard;
-use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::live::{self, Live, LockStrength, Place};
 use crate::store::order::restartable;
 use crate::store::{lease, numbers, run, slot};
 use crate::token::Token;
@@ -172,7 +172,7 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
     let of_each = [numbers_of(&settling), numbers_of(&with_children), numbers_of(&giving)];
     let ways = of_each.iter().filter(|of_one| !of_one.is_empty()).count();
     if ways > 1 || !with_children.is_empty() {
-        live::lock(&of_each.concat(), Firmness::Change);
+        live::lock(&of_each.concat(), LockStrength::Update);
     }
     let mut codes = settling::settle_each(&settling, now);
     codes.extend(children::settle_with(&with_children, now)?);

@@ -16,7 +16,7 @@ use crate::rights;
 use crate::settle::cancel_locked;
 use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
-use crate::store::live::{self, Firmness};
+use crate::store::live::{self, LockStrength};
 use crate::store::numbers;
 use crate::store::schedule;
 use crate::store::touched::{self, Touch};
@@ -246,7 +246,7 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
                 }
             }
             "replace" => {
-                replaced = Some(live::lock(&[number], Firmness::Change));
+                replaced = Some(live::lock(&[number], LockStrength::Update));
             }
             _ => return Started::Skipped,
         }

@@ -35,7 +35,7 @@ macro_rules! second {
 pub(crate) use second;
 
 /// CTEs for a statement whose CTE `$gone` returns the `settled_at`, `action_no`, `code` and `cause` of settled rows that it
-/// removes, or makes epitaphs: the corrections. What is sealed for good, in the snapshot of this statement, needs no second.
+/// removes, or makes tombstones: the corrections. What is sealed for good, in the snapshot of this statement, needs no second.
 /// (The caller has locked the rows, and so has a transaction id: what `seal` says of that is needed where all begins anew.)
 macro_rules! uncounted {
     ($gone:literal) => {

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::store::guard::guard;
-use crate::store::live::{self, Firmness};
+use crate::store::live::{self, LockStrength};
 
 /// What is locked, in the order of locking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,16 +101,16 @@ impl Drop for Over {
 }
 
 fn lock_wanted(wanted: &Wanted) {
-    let firmness = |change: bool| if change { Firmness::Change } else { Firmness::Hold };
+    let strength = |change: bool| if change { LockStrength::Update } else { LockStrength::KeyShare };
     if wanted.guard {
         guard();
     }
     if !wanted.live.is_empty() {
-        live::lock(&wanted.live.iter().copied().collect::<Vec<_>>(), firmness(wanted.change_live));
+        live::lock(&wanted.live.iter().copied().collect::<Vec<_>>(), strength(wanted.change_live));
     }
     if !wanted.settled.is_empty() {
         let task_nos: Vec<TaskNo> = wanted.settled.iter().copied().collect();
-        live::hold_outcomes(&task_nos, firmness(wanted.change_settled));
+        live::hold_outcomes(&task_nos, strength(wanted.change_settled));
     }
     if !wanted.edges.is_empty() {
         live::lock_edges(&wanted.edges.iter().copied().collect::<Vec<_>>());
@@ -148,18 +148,18 @@ pub(crate) fn before_guard() {
 }
 
 /// Begins anew, with these live rows.
-pub(crate) fn restart_with_live(task_nos: &[TaskNo], firmness: Firmness) -> ! {
+pub(crate) fn restart_with_live(task_nos: &[TaskNo], strength: LockStrength) -> ! {
     restart(|wanted| {
         wanted.live.extend(task_nos);
-        wanted.change_live |= firmness == Firmness::Change;
+        wanted.change_live |= strength == LockStrength::Update;
     })
 }
 
 /// Begins anew, with these rows of settled tasks.
-pub(crate) fn restart_with_settled(task_nos: &[TaskNo], firmness: Firmness) -> ! {
+pub(crate) fn restart_with_settled(task_nos: &[TaskNo], strength: LockStrength) -> ! {
     restart(|wanted| {
         wanted.settled.extend(task_nos);
-        wanted.change_settled |= firmness == Firmness::Change;
+        wanted.change_settled |= strength == LockStrength::Update;
     })
 }
 

@@ -242,8 +242,8 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
     // The history has the earlier ones; this one makes one more.
     let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
     let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
-    let seated = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
-    slot::release(&seated.collect::<Vec<_>>());
+    let limited = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
+    slot::release(&limited.collect::<Vec<_>>());
     let (mut exhausted, mut left) = (Vec::new(), Vec::new());
     for live in locked {
         let limit = limits.get(&live.task_no).copied().unwrap_or_default();

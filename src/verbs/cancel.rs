@@ -8,7 +8,7 @@ use crate::number::TaskNo;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
-use crate::store::live::{self, Firmness};
+use crate::store::live::{self, LockStrength};
 use crate::store::order::restartable;
 
 /// `taskq.cancel_tasks(task_ids, status, actions, groups, status_like, max_tasks) -> bigint`
@@ -52,7 +52,7 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
         // Also of those that are settled, and before anybody is waited for.
         rights::check_named(Doing::Change, ids.iter().copied())?;
         return restartable(|| {
-            let (_, rows) = live::lock_by_id(&ids, Firmness::Change);
+            let (_, rows) = live::lock_by_id(&ids, LockStrength::Update);
             rights::check_tasks(Doing::Change, rows.keys().copied())?;
             Ok(cancel_locked(&rows, status.clone()))
         });
@@ -60,5 +60,5 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     let Filter { task_ids, actions, groups, status_like, max_tasks, .. } = filter;
     let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
-    restartable(|| Ok(cancel_locked(&live::lock(&task_nos, Firmness::Change), status.clone())))
+    restartable(|| Ok(cancel_locked(&live::lock(&task_nos, LockStrength::Update), status.clone())))
 }

@@ -9,7 +9,7 @@ use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::live::{self, Firmness, Place};
+use crate::store::live::{self, LockStrength, Place};
 use crate::store::numbers;
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
@@ -30,7 +30,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
     if live::in_progress(&[id]).is_some() {
         return in_progress();
     }
-    let (numbers, rows) = live::lock_by_id(&[id], Firmness::Change);
+    let (numbers, rows) = live::lock_by_id(&[id], LockStrength::Update);
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
     rights::check_tasks(Doing::Change, [number])?;
     let Some(row) = rows.get(&number) else {

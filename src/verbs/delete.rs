@@ -13,7 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::remove::delete_locked;
 use crate::rights::{self, Doing};
-use crate::store::live::{self, Firmness, Idle};
+use crate::store::live::{self, Idle, LockStrength};
 use crate::store::numbers;
 use crate::store::order::restartable;
 
@@ -72,9 +72,9 @@ static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_ti
 /// Deletes what a filter has found, but for what has begun, or come back to life, since.
 fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> i64 {
     let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
-    let mut rows = live::lock(&task_nos, Firmness::Change);
+    let mut rows = live::lock(&task_nos, LockStrength::Update);
     let rest: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
-    let ended = live::hold_outcomes(&rest, Firmness::Change);
+    let ended = live::hold_outcomes(&rest, LockStrength::Update);
     // What was replaced has left its end behind, for those who wait for it, and is no task any more.
     let there = numbers::ids(&task_nos);
     let going: Vec<TaskNo> = matching
@@ -97,7 +97,7 @@ fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;
     idle.look()?;
-    let (tasks, rows, _) = live::lock_any(ids, &[idle], Firmness::Change, Firmness::Change)?;
+    let (tasks, rows, _) = live::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
     rights::check_tasks(Doing::Change, tasks.values().copied())?;
     Ok(delete_locked(tasks.into_values().collect(), rows, now))
 }

@@ -19,7 +19,7 @@ use crate::settle::{Ending, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::{Cause, Condition};
 use crate::store::guard::guard;
-use crate::store::live::{Firmness, Idle};
+use crate::store::live::{Idle, LockStrength};
 use crate::store::order::restartable;
 use crate::store::{live, numbers};
 use crate::verbs::insert::json;
@@ -102,7 +102,8 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     idle.look()?;
     guard();
     let now = clock::now();
-    let (numbers, rows, outcomes) = live::lock_any(&ids, &[idle], Firmness::Change, Firmness::Hold)?;
+    let (numbers, rows, outcomes) =
+        live::lock_any(&ids, &[idle], LockStrength::Update, LockStrength::KeyShare)?;
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));

@@ -18,7 +18,7 @@ use crate::spec::check_interval;
 use crate::store::lease;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::run::{self, changes};
-use crate::store::slot::{self, Ask, Limit, Seat};
+use crate::store::slot::{self, Ask, Assignment, Limit};
 use crate::token::{Base, Nonce, Token, in_pieces};
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
@@ -114,14 +114,14 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(TaskNo, N
     rows.iter().flat_map(|late| &late.asks).for_each(|ask| slot::wake(&ask.limit));
     rows.into_iter()
         .filter(|late| {
-            let Some(seats) = late.seats() else { return false };
+            let Some(slots) = late.slots() else { return false };
             if let Some(key) = &late.key
                 && !merge_key::take_alone(key, late.task_no)
             {
                 return false;
             }
-            slot::occupy(&seats);
-            changes::HOLD_AGAIN.execute((late.task_no, deadline, actor_id, !seats.is_empty()));
+            slot::occupy(&slots);
+            changes::HOLD_AGAIN.execute((late.task_no, deadline, actor_id, !slots.is_empty()));
             true
         })
         .map(|late| (late.task_no, late.nonce))
@@ -159,11 +159,11 @@ impl From<InQueue> for Late {
 
 impl Late {
     /// A slot of each of its limits; `None` if one of them is full. Waits for nobody.
-    fn seats(&self) -> Option<Vec<Seat<'_>>> {
+    fn slots(&self) -> Option<Vec<Assignment<'_>>> {
         let free = slot::lock_free(&self.asks).slots;
-        let seats = self.asks.iter().zip(free).map(|(ask, free)| {
-            Some(Seat { limit: &ask.limit, position: *free.first()?, task_no: self.task_no })
+        let slots = self.asks.iter().zip(free).map(|(ask, free)| {
+            Some(Assignment { limit: &ask.limit, position: *free.first()?, task_no: self.task_no })
         });
-        seats.collect()
+        slots.collect()
     }
 }

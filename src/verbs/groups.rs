@@ -17,7 +17,7 @@ use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
 use crate::store::guard::guard;
-use crate::store::live::{self, Firmness, Live};
+use crate::store::live::{self, Live, LockStrength};
 use crate::store::order::restartable;
 use crate::store::progress;
 use crate::store::ready_now;
@@ -146,7 +146,7 @@ fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
         let task_nos = members(group);
         let rows = lock_for_change(&task_nos);
         let ended: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
-        let held = live::hold_outcomes(&ended, Firmness::Change);
+        let held = live::hold_outcomes(&ended, LockStrength::Update);
         if held.len() == ended.len() && members(group) == task_nos {
             return (task_nos, rows);
         }

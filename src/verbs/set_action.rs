@@ -15,7 +15,7 @@ use crate::spec::backoff::Backoff;
 use crate::spec::{check_interval, check_name};
 use crate::store::action_setting;
 use crate::store::actions;
-use crate::store::slot::seats;
+use crate::store::slot::backfill;
 use crate::store::slot::{self, Limit, MOST_SLOTS};
 use crate::wake;
 use crate::words::{given_words, word};
@@ -179,7 +179,7 @@ fn set_action(settings: &Settings) -> Result<()> {
         resize_slots(name, max_concurrency);
     }
     if let (Some(_), Some(most)) = (settings.max_per_group, max_per_group) {
-        seat_groups(name, most);
+        fit_groups(name, most);
     }
     rates::fit(name, rate_limit);
     wake_all(name);
@@ -188,20 +188,21 @@ fn set_action(settings: &Settings) -> Result<()> {
 
 /// Makes the slots fit the limit; performances that began without one get theirs.
 fn resize_slots(name: &str, max_concurrency: Option<i32>) {
-    let standing = if max_concurrency.is_some() { seats::standing_in_action(name, false) } else { vec![] };
-    let held: Vec<TaskNo> = standing.into_iter().map(|(task_no, _)| task_no).collect();
-    seats::fit_action(name, max_concurrency, &held);
+    let without_slot =
+        if max_concurrency.is_some() { backfill::without_slot_in_action(name, false) } else { vec![] };
+    let held: Vec<TaskNo> = without_slot.into_iter().map(|(task_no, _)| task_no).collect();
+    backfill::fit_action(name, max_concurrency, &held);
 }
 
 /// Performances that began before there was a limit per group get the slots of it.
-fn seat_groups(name: &str, most: i32) {
+fn fit_groups(name: &str, most: i32) {
     slot::keep_from_making(&Limit::of_action(name));
     let mut groups: BTreeMap<String, Vec<TaskNo>> = BTreeMap::new();
-    for (task_no, group) in seats::standing_in_action(name, true) {
+    for (task_no, group) in backfill::without_slot_in_action(name, true) {
         groups.entry(group).or_default().push(task_no);
     }
     for (group, held) in groups {
-        seats::seat(&Limit::per_group(name, &group), most, &held);
+        backfill::assign(&Limit::per_group(name, &group), most, &held);
     }
 }
 

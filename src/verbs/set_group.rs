@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, or_throw};
 use crate::number::TaskNo;
 use crate::spec::check_name;
-use crate::store::slot::seats;
+use crate::store::slot::backfill;
 use crate::store::slot::{self, Limit, MOST_SLOTS};
 use crate::store::task_group;
 use crate::wake;
@@ -48,8 +48,8 @@ fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, cle
         // Performances that began without the limit get its slots.
         slot::keep_from_making(&limit);
         let held: Vec<TaskNo> =
-            seats::standing_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
-        seats::seat(&limit, most, &held);
+            backfill::without_slot_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
+        backfill::assign(&limit, most, &held);
     }
     // What was held back by the group may go now, or may not: all who wait for it look again.
     for action_no in slot::concerned(&limit) {

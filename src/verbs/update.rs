@@ -23,7 +23,7 @@ use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::blocked;
-use crate::store::live::{self, Firmness, Live, Place};
+use crate::store::live::{self, Live, LockStrength, Place};
 use crate::store::numbers;
 use crate::store::order::restartable;
 use crate::store::parked;
@@ -112,7 +112,7 @@ fn update(ids: &[&str], change: &Change, now: Time) -> Result<i64> {
     refuse_missing(ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
     refuse_begun(ids, &found)?;
-    let (found, rows) = live::lock_by_id(ids, Firmness::Change);
+    let (found, rows) = live::lock_by_id(ids, LockStrength::Update);
     refuse_missing(ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
     if rows.len() < found.len() || rows.values().any(Live::in_progress) {

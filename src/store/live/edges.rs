@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::forms::{Firmness, Lock, locking};
+use super::forms::{Lock, LockStrength, locking};
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::store::order::{self, Rank};
@@ -40,7 +40,7 @@ static SEEN_EDGES: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
 /// each may be on its way out as well, by somebody who removes its dependencies in another order.
 pub(crate) fn lock_edges_of(task_nos: &[TaskNo]) {
     let waiting = order::may_wait(Rank::Edges);
-    let locked = EDGES.statement(Firmness::Change, waiting).query(task_nos);
+    let locked = EDGES.statement(LockStrength::Update, waiting).query(task_nos);
     if !locked.is_empty() {
         order::holds(Rank::Edges);
     }
@@ -67,7 +67,7 @@ pub(crate) fn try_lock_edges_of(task_nos: &[TaskNo]) -> TriedEdges {
     let mut busy = HashSet::new();
     if !seen.is_empty() {
         let locked: HashSet<(TaskNo, TaskNo)> =
-            EDGES.statement(Firmness::Change, false).query(task_nos).into_iter().collect();
+            EDGES.statement(LockStrength::Update, false).query(task_nos).into_iter().collect();
         busy.extend(
             seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]),
         );

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::courtesy::give_way;
-use super::forms::{Firmness, Lock, locking};
+use super::forms::{Lock, LockStrength, locking};
 use super::in_progress::Idle;
 use super::row::{InBlocked, InRun, Live, Parked, Place, Scheduled};
 use super::settled::hold_outcomes;
@@ -57,27 +57,27 @@ static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// committed by then, since we waited for it or saw its effect.
 ///
 /// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
-pub(crate) fn lock(task_nos: &[TaskNo], firmness: Firmness) -> HashMap<TaskNo, Live> {
-    lock_if(task_nos, firmness, &|_| Ok(())).unwrap_or_default()
+pub(crate) fn lock(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Live> {
+    lock_if(task_nos, strength, &|_| Ok(())).unwrap_or_default()
 }
 
 /// The same; `check` is asked once the rows of `run` are locked, before any other is waited for.
 fn lock_if(
     task_nos: &[TaskNo],
-    firmness: Firmness,
+    strength: LockStrength,
     check: &dyn Fn(&HashMap<TaskNo, Live>) -> Result<()>,
 ) -> Result<HashMap<TaskNo, Live>> {
     let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
     let mut missing: Vec<TaskNo> = task_nos.to_vec();
     missing.sort_unstable();
     missing.dedup();
-    if firmness == Firmness::Hold {
+    if strength == LockStrength::KeyShare {
         give_way(&missing);
     }
     while !missing.is_empty() {
         check_for_interrupts();
         let waiting = order::may_wait(Rank::Live);
-        let how = (firmness, waiting);
+        let how = (strength, waiting);
         from(&RUN, how, &mut missing, &mut found, ready_or_in_progress);
         check(&found)?;
         from(&BLOCKED, how, &mut missing, &mut found, Live::from);
@@ -87,7 +87,7 @@ fn lock_if(
             order::holds(Rank::Live);
         }
         if !missing.is_empty() && !waiting && LIVING.execute(missing.as_slice()) > 0 {
-            order::restart_with_live(task_nos, firmness);
+            order::restart_with_live(task_nos, strength);
         }
         if !missing.is_empty() {
             missing = UNSETTLED.query(missing.as_slice());
@@ -102,7 +102,7 @@ fn lock_if(
 /// Locks what there is in one table.
 fn from<R: FromRow>(
     table: &'static Lock<R>,
-    (firmness, waiting): (Firmness, bool),
+    (strength, waiting): (LockStrength, bool),
     missing: &mut Vec<TaskNo>,
     found: &mut HashMap<TaskNo, Live>,
     read: impl Fn(R) -> Live,
@@ -110,7 +110,7 @@ fn from<R: FromRow>(
     if missing.is_empty() {
         return;
     }
-    found.extend(table.statement(firmness, waiting).map(missing.as_slice(), |row| {
+    found.extend(table.statement(strength, waiting).map(missing.as_slice(), |row| {
         let live = read(row);
         (live.task_no, live)
     }));
@@ -130,15 +130,15 @@ fn ready_or_in_progress((InRun(live), action_no, grantable): (InRun, i32, bool))
 /// task's, and that one is locked as well.
 pub(crate) fn lock_by_id(
     ids: &[&str],
-    firmness: Firmness,
+    strength: LockStrength,
 ) -> (HashMap<String, TaskNo>, HashMap<TaskNo, Live>) {
-    lock_by_id_idle(ids, &[], firmness).unwrap_or_default()
+    lock_by_id_idle(ids, &[], strength).unwrap_or_default()
 }
 
 fn lock_by_id_idle(
     ids: &[&str],
     idle: &[Idle],
-    firmness: Firmness,
+    strength: LockStrength,
 ) -> Result<(HashMap<String, TaskNo>, HashMap<TaskNo, Live>)> {
     let mut found = numbers::by_id(ids);
     loop {
@@ -147,7 +147,7 @@ fn lock_by_id_idle(
             return Ok((found, HashMap::new()));
         }
         let check = |rows: &HashMap<TaskNo, Live>| idle.iter().try_for_each(|idle| idle.check(&found, rows));
-        let rows = lock_if(&task_nos, firmness, &check)?;
+        let rows = lock_if(&task_nos, strength, &check)?;
         let now = numbers::by_id(ids);
         if now == found {
             return Ok((found, rows));
@@ -165,11 +165,11 @@ pub(crate) type Found = (HashMap<String, TaskNo>, HashMap<TaskNo, Live>, HashMap
 pub(crate) fn lock_any(
     ids: &[&str],
     idle: &[Idle],
-    firmness: Firmness,
-    of_settled: Firmness,
+    strength: LockStrength,
+    of_settled: LockStrength,
 ) -> Result<Found> {
     loop {
-        let (found, rows) = lock_by_id_idle(ids, idle, firmness)?;
+        let (found, rows) = lock_by_id_idle(ids, idle, strength)?;
         let rest: Vec<TaskNo> = found.values().copied().filter(|n| !rows.contains_key(n)).collect();
         if rest.is_empty() {
             return Ok((found, rows, HashMap::new()));

@@ -14,11 +14,11 @@ use crate::wake;
 pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     let (mut run, mut blocked, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
     let mut parked = Vec::new();
-    let mut seated = Vec::new();
+    let mut limited = Vec::new();
     let mut performed = Vec::new();
     for row in rows {
         if row.limited {
-            seated.push(row.task_no);
+            limited.push(row.task_no);
         }
         match row.place {
             Place::Run { .. } => {
@@ -42,6 +42,6 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
             statement.execute(task_nos.as_slice());
         }
     }
-    slot::release(&seated);
+    slot::release(&limited);
     lease::leave_removed(performed);
 }

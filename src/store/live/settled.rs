@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::forms::{Firmness, Lock, locking};
+use super::forms::{Lock, LockStrength, locking};
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::state::Outcome;
@@ -15,10 +15,10 @@ static SETTLED: Statement<&[TaskNo], (TaskNo, i8)> =
 
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
-pub(crate) fn hold_outcomes(task_nos: &[TaskNo], firmness: Firmness) -> HashMap<TaskNo, Outcome> {
+pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Outcome> {
     let waiting = order::may_wait(Rank::Settled);
     let held: HashMap<TaskNo, Outcome> = ROWS
-        .statement(firmness, waiting)
+        .statement(strength, waiting)
         .map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code)))
         .into_iter()
         .collect();
@@ -26,7 +26,7 @@ pub(crate) fn hold_outcomes(task_nos: &[TaskNo], firmness: Firmness) -> HashMap<
         order::holds(Rank::Settled);
     }
     if !waiting && outcomes(task_nos).keys().any(|task_no| !held.contains_key(task_no)) {
-        order::restart_with_settled(task_nos, firmness);
+        order::restart_with_settled(task_nos, strength);
     }
     held
 }

@@ -118,7 +118,7 @@ pub(crate) struct Grant<'a> {
     pub(crate) deadline: Time,
     pub(crate) actor_id: &'a str,
     /// It holds slots.
-    pub(crate) seated: bool,
+    pub(crate) limited: bool,
 }
 
 /// Grants an entry, if nobody else has it. What went with the token before is kept while the grant looks whether it may
@@ -137,7 +137,7 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
         GRANTED_AT.to(Some(grant.granted_at)),
         ACTOR_ID.to(Some(grant.actor_id)),
         KEYED.to(false),
-        LIMITED.to(grant.seated),
+        LIMITED.to(grant.limited),
         DEADLINE.to(grant.deadline),
     ])
 }

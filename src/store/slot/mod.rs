@@ -18,12 +18,12 @@
 //! the same, but somebody would have to count them while others make some. To remember where the live versions are
 //! helps whoever was the last to change them, and nobody else.
 
+pub(crate) mod backfill;
 mod concerned;
 mod free;
 mod full_lanes;
 pub(crate) mod known;
 mod limit;
-pub(crate) mod seats;
 
 use crate::number::{Position, TaskNo};
 use crate::pg::session::assign_transaction_id;
@@ -35,7 +35,7 @@ use limit::lockable;
 pub(crate) use limit::{Limit, MOST_SLOTS, keep_from_making};
 
 /// A slot that this transaction has locked, and whose it is to be.
-pub(crate) struct Seat<'a> {
+pub(crate) struct Assignment<'a> {
     pub(crate) limit: &'a Limit,
     /// That of no other slot.
     pub(crate) position: Position,
@@ -58,15 +58,15 @@ static OCCUPY: Statement<(&[&str], &[&str], &[Position], &[TaskNo])> = Statement
 );
 
 /// Gives slots to performances.
-pub(crate) fn occupy(seats: &[Seat]) {
-    if seats.is_empty() {
+pub(crate) fn occupy(assigned: &[Assignment]) {
+    if assigned.is_empty() {
         return;
     }
     OCCUPY.execute((
-        seats.iter().map(|s| s.limit.group.clone()).collect::<Vec<_>>(),
-        seats.iter().map(|s| s.limit.action.clone()).collect::<Vec<_>>(),
-        seats.iter().map(|s| s.position).collect::<Vec<_>>(),
-        seats.iter().map(|s| s.task_no).collect::<Vec<_>>(),
+        assigned.iter().map(|s| s.limit.group.clone()).collect::<Vec<_>>(),
+        assigned.iter().map(|s| s.limit.action.clone()).collect::<Vec<_>>(),
+        assigned.iter().map(|s| s.position).collect::<Vec<_>>(),
+        assigned.iter().map(|s| s.task_no).collect::<Vec<_>>(),
     ));
 }
 

@@ -8,7 +8,7 @@ use crate::flow::rates::Bucket;
 use crate::number::{Position, TaskNo};
 use crate::pg::session::in_transaction_block;
 use crate::store::slot::known;
-use crate::store::slot::{self, Ask, Limit, Seat};
+use crate::store::slot::{self, Ask, Assignment, Limit};
 use crate::wake;
 
 /// A bucket that this call has locked, or that another grant holds.
@@ -34,24 +34,24 @@ pub(super) enum Full {
 
 /// A slot of each limit that an entry is subject to: its position.
 pub(super) struct Reserved {
-    seats: Vec<(Limit, Position)>,
+    slots: Vec<(Limit, Position)>,
     rated: bool,
 }
 
 impl Reserved {
     /// Whether the performance holds slots.
-    pub(super) fn is_seated(&self) -> bool {
-        !self.seats.is_empty()
+    pub(super) fn has_slots(&self) -> bool {
+        !self.slots.is_empty()
     }
 
     pub(super) fn has(&self, limit: &Limit) -> bool {
-        self.seats.iter().any(|(of, _)| of == limit)
+        self.slots.iter().any(|(of, _)| of == limit)
     }
 }
 
 /// What the limits leave to a call.
 #[derive(Default)]
-pub(super) struct Allowances {
+pub(super) struct Reservations {
     /// How many each limit allows that was asked for.
     most: HashMap<Limit, i32>,
     /// Slots that are locked, and free.
@@ -63,7 +63,7 @@ pub(super) struct Allowances {
     rates: HashMap<String, Rate>,
 }
 
-impl Allowances {
+impl Reservations {
     /// Locks slots of these limits, with how many are wanted of each beyond those that are occupied. Few more are locked
     /// than are used in the end: until the commit nobody else can use them.
     pub(super) fn ask(&mut self, wanted: BTreeMap<Limit, (i32, usize)>) {
@@ -115,16 +115,16 @@ impl Allowances {
             }
             rate.reserved += 1;
         }
-        let seats = limits
+        let slots = limits
             .iter()
             .filter_map(|limit| Some((limit.clone(), self.free.get_mut(limit)?.pop()?)))
             .collect();
-        Ok(Reserved { seats, rated: action.rate.is_some() })
+        Ok(Reserved { slots, rated: action.rate.is_some() })
     }
 
     /// The entry was granted.
     pub(super) fn keep(&mut self, action: &Action, reserved: Reserved, task_no: TaskNo) {
-        for (limit, position) in reserved.seats {
+        for (limit, position) in reserved.slots {
             self.used.push((limit, position, task_no));
         }
         if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
@@ -135,7 +135,7 @@ impl Allowances {
 
     /// The entry was not granted.
     pub(super) fn give_back(&mut self, action: &Action, reserved: Reserved) {
-        for (limit, position) in reserved.seats {
+        for (limit, position) in reserved.slots {
             self.free.entry(limit).or_default().push(position);
         }
         if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
@@ -162,12 +162,12 @@ impl Allowances {
     /// Occupies the slots of what was granted. At the end of each round: a slot that is locked and looks free would be
     /// found again by the next.
     pub(super) fn occupy(&mut self) {
-        let seats: Vec<Seat> = self
+        let slots: Vec<Assignment> = self
             .used
             .iter()
-            .map(|(limit, position, task_no)| Seat { limit, position: *position, task_no: *task_no })
+            .map(|(limit, position, task_no)| Assignment { limit, position: *position, task_no: *task_no })
             .collect();
-        slot::occupy(&seats);
+        slot::occupy(&slots);
         self.used.clear();
     }
 

@@ -1,6 +1,6 @@
-//! Seats for performances that began before there was a limit: a limit that is set counts what is in progress.
+//! Slots for performances that began before there was a limit: a limit that is set counts what is in progress.
 
-use super::{Ask, Limit, Seat, lock_free, occupy};
+use super::{Ask, Assignment, Limit, lock_free, occupy};
 use crate::number::TaskNo;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -18,7 +18,7 @@ static DROP: Statement<(&str, i32)> = Statement::new(
 );
 
 /// Makes the slots of an action fit its limit, `None` for no limit; those above it go once they are free. `held` are
-/// performances that began without a slot. They are seated first, above the limit where it is full, so that they count.
+/// performances that began without a slot. They are given slots first, above the limit where it is full, so that they count.
 pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[TaskNo]) {
     let Some(most) = most else {
         DROP.execute((action, 0));
@@ -26,11 +26,11 @@ pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[TaskNo]) {
     };
     assign_transaction_id();
     MAKE_ALL.execute((action, most));
-    seat(&Limit::of_action(action), most, held);
+    assign(&Limit::of_action(action), most, held);
     DROP.execute((action, most));
 }
 
-static SEAT: Statement<(&str, &str, i32, &[TaskNo])> = Statement::new(
+static ADD: Statement<(&str, &str, i32, &[TaskNo])> = Statement::new(
     c"INSERT INTO taskq.slot (group_id, name, slot_no, task_no)
       SELECT $1, $2, GREATEST($3, (SELECT pg_catalog.max(s.slot_no) FROM taskq.slot s
                                     WHERE s.group_id = $1 AND s.name = $2)) + u.n, u.task_no
@@ -41,22 +41,22 @@ static MARK: Statement<&[TaskNo]> =
 
 /// Gives slots to performances that have none of this limit, above it where it is full. The caller has locked their
 /// rows, and for a group [`super::keep_from_making`].
-pub(crate) fn seat(limit: &Limit, most: i32, held: &[TaskNo]) {
+pub(crate) fn assign(limit: &Limit, most: i32, held: &[TaskNo]) {
     if held.is_empty() {
         return;
     }
     let ask = Ask { limit: limit.clone(), most, wanted: held.len() as i32 };
     let free = lock_free(&[ask]).slots.pop().unwrap_or_default();
-    let (seated, standing) = held.split_at(free.len());
-    let seats: Vec<Seat> = free
+    let (some, others) = held.split_at(free.len());
+    let assigned: Vec<Assignment> = free
         .iter()
-        .zip(seated)
-        .map(|(position, n)| Seat { limit, position: *position, task_no: *n })
+        .zip(some)
+        .map(|(position, n)| Assignment { limit, position: *position, task_no: *n })
         .collect();
-    occupy(&seats);
-    if !standing.is_empty() {
+    occupy(&assigned);
+    if !others.is_empty() {
         assign_transaction_id();
-        SEAT.execute((limit.group.clone(), limit.action.clone(), most, standing));
+        ADD.execute((limit.group.clone(), limit.action.clone(), most, others));
     }
     MARK.execute(held);
 }
@@ -94,12 +94,12 @@ static LOCK_HELD: Statement<&[TaskNo]> = Statement::new(
 
 /// Performances of an action that hold no slot of its own limit, or (`by_group`) none of the limit per group; with
 /// their groups. They are locked, in the order of numbers.
-pub(crate) fn standing_in_action(action: &str, by_group: bool) -> Vec<(TaskNo, String)> {
+pub(crate) fn without_slot_in_action(action: &str, by_group: bool) -> Vec<(TaskNo, String)> {
     without_slot(HELD_IN_ACTION.query(action), action, by_group)
 }
 
 /// The same of a group and its own limit.
-pub(crate) fn standing_in_group(group: &str) -> Vec<(TaskNo, String)> {
+pub(crate) fn without_slot_in_group(group: &str) -> Vec<(TaskNo, String)> {
     without_slot(HELD_IN_GROUP.query(group), "", true)
 }
 
