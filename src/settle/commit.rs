@@ -32,7 +32,9 @@
 //!
 //! Should a commit hang (its standby does not answer), who waits for it gives up after [`PATIENCE`], commits, and
 //! wakes somebody who looks. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
-//! rollback cannot look, so it wakes somebody as well. Everybody who calls for work looks, too.
+//! rollback cannot look, so it wakes somebody as well. In case 3 that may be too early: the other is rolled back while we are
+//! on the way to our commit, and whom he wakes does not see what we have left. So our commit wakes somebody, too.
+//! Everybody who calls for work looks as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -57,7 +59,7 @@ fn mode(touch: Touch) -> Mode {
 /// The body of `taskq._before_commit()`.
 pub(crate) fn before_commit() {
     let mut signs = Signs::default();
-    if last_look(&mut signs) == Look::GaveUp {
+    if last_look(&mut signs).leaves {
         let now = clock::now();
         wake::timer(now);
         wake::due(now);
@@ -77,33 +79,33 @@ pub(crate) fn look_now() -> bool {
     let mut signs = Signs::default();
     let look = last_look(&mut signs);
     signs.give_up();
-    look == Look::Changed
+    look.changed
 }
 
 /// What came of a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    Nothing,
-    Changed,
-    /// Somebody else's commit takes too long.
-    GaveUp,
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    changed: bool,
+    /// Something is left to others that they may not do: one who has the counter may be rolled back, and a commit that takes
+    /// too long was not waited for.
+    leaves: bool,
 }
 
 /// Looks until this transaction may commit; the signs are those to commit with.
 fn last_look(signs: &mut Signs) -> Look {
     let mut patience = Patience::new();
-    let mut look = Look::Nothing;
+    let mut look = Look::default();
     let mut steps = Steps::default();
     loop {
         let touched = touched::touched();
         match steps.next(signs, &touched) {
-            Step::Commit => return look,
-            Step::Changed => look = Look::Changed,
+            Step::Commit => return Look { leaves: steps.leaves, ..look },
+            Step::Changed => look.changed = true,
             Step::Again => {}
             Step::Wait => {
                 signs.give_up();
                 if !patience.nap() {
-                    return Look::GaveUp;
+                    return Look { leaves: true, ..look };
                 }
             }
         }
@@ -131,6 +133,8 @@ struct Steps {
     tidied: bool,
     /// The last attempt to count came to nothing.
     counted_all: bool,
+    /// Somebody else has a counter who is to count what this transaction has left.
+    leaves: bool,
     /// Counters of which none may be in the hands of somebody who commits, or which must be ours only. Asked for
     /// before anything else, so that who waits for others is in their way for an instant only.
     left_to_others: Vec<TaskNo>,
@@ -144,6 +148,7 @@ impl Steps {
             return Step::Wait;
         }
         self.left_to_others.clear();
+        self.leaves = false;
         let touched: Vec<TaskNo> = touched.keys().copied().collect();
         let found = unsent::look(&touched);
         if !self.tidied && !found.piled_up.is_empty() {
@@ -162,7 +167,8 @@ impl Steps {
         if changed {
             return Step::Changed;
         }
-        if locked.len() < found.all_sent.len() && !left_to_others {
+        self.leaves = locked.len() < found.all_sent.len();
+        if self.leaves && !left_to_others {
             let ours: BTreeSet<TaskNo> = locked.into_iter().collect();
             self.left_to_others = found.all_sent.into_iter().filter(|n| !ours.contains(n)).collect();
             return Step::Wait;

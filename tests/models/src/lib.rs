@@ -8,9 +8,11 @@
 //! the protocol consists of, and is tried without each of them in turn: the checker has to come up with a schedule that
 //! shows what the clause is for. Clauses that can go without harm are listed as such, with the reason why they are there.
 //!
-//! * [`marks`]: low-water marks.
+//! * [`marks`]: low-water marks
+//! * [`signals`]: deferred signals, and who counts them
 //!
 //! `TASKQ_MODELS=long` tries larger bounds, for minutes.
 
 pub mod check;
 pub mod marks;
+pub mod signals;

@@ -8,6 +8,7 @@ mod milestones;
 mod prepared;
 mod prompt;
 mod repeatable_read;
+mod rolled_back_holder;
 mod savepoints;
 mod shared_children;
 mod starvation;
