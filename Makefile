@@ -21,7 +21,11 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/o
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: help setup build install install-private uninstall package demo test lint unit-test pg-test outside-test test-matrix bench bench-waiting clean
+.PHONY: all help setup build install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test test-matrix bench bench-waiting clean
+
+# What tools that know no more than make expect to find.
+all: build
+.DEFAULT_GOAL := help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -58,6 +62,17 @@ package: build ## a tar archive of the installed files, in target/
 	$(MAKE) install DESTDIR=$(abspath $(TARGET))/package
 	tar -C $(TARGET)/package -czf $(TARGET)/taskq-$(VERSION)-pg$(PG_MAJOR).tar.gz .
 	@echo "$(TARGET)/taskq-$(VERSION)-pg$(PG_MAJOR).tar.gz"
+
+deb: ## a Debian package for the server that PG_CONFIG belongs to, in target/
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh deb
+	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh build
+
+test-deb: ## install the package into a fresh Debian without Rust, use it, and build it twice (root)
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh test-deb
+	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh test
+
+pgxn: ## an archive of the committed sources for PGXN, in target/
+	@.ci/pgxn.sh
 
 demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build

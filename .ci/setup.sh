@@ -4,6 +4,8 @@
 #   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
 #   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo; and
 #                     what the example clients want, see examples/clients/setup.sh
+#   setup.sh deb      what it takes to build, and to make a package
+#   setup.sh test-deb    the same, and what makes a fresh Debian
 #   setup.sh matrix   what it takes to build, and to unpack servers of other versions, see other_server.sh
 #
 # Works as root or through sudo; silent and quick when nothing is missing. With PG_CONFIG set to the pg_config of
@@ -155,9 +157,9 @@ register_server() {
 }
 
 case "${1:-}" in
-    build | test | matrix) ;;
+    build | test | deb | test-deb | matrix) ;;
     *)
-        printf 'usage: %s build|test|matrix\n' "$0" >&2
+        printf 'usage: %s build|test|deb|test-deb|matrix\n' "$0" >&2
         exit 2
         ;;
 esac
@@ -167,6 +169,15 @@ missing_tools
 if [ "$1" = test ] && ! have sudo; then
     # cargo-pgrx puts the server's user in charge of the test cluster by calling sudo, also when run as root.
     need sudo
+fi
+case "$1" in
+    deb | test-deb)
+        have dpkg-shlibdeps || need dpkg-dev
+        have strip || need binutils
+        ;;
+esac
+if [ "$1" = test-deb ]; then
+    have debootstrap || need debootstrap
 fi
 if [ "$1" = matrix ]; then
     have patchelf || need patchelf

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What `make test-deb` runs inside of a fresh Debian: installs the package, uses the queue, removes the package.
+#
+#   deb_install.sh MAJOR PACKAGE VERSION
+set -euo pipefail
+
+major=$1
+file=$2
+version=$3
+export DEBIAN_FRONTEND=noninteractive
+
+die() {
+    printf 'deb_install: %s\n' "$*" >&2
+    exit 1
+}
+
+psql() { su postgres -c "psql -X -q -At -v ON_ERROR_STOP=1 -d ${1:-postgres}"; }
+
+for tool in cargo rustc cc clang; do
+    ! command -v "$tool" >/dev/null || die "this is no machine without Rust: there is $tool"
+done
+
+# Debian's own packages come from the network, this one from the file.
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "$file" >/root/apt.log 2>&1 || { cat /root/apt.log >&2; die "it cannot be installed"; }
+[ -e "/usr/lib/postgresql/$major/lib/taskq.so" ] || die "no library"
+ldd "/usr/lib/postgresql/$major/lib/taskq.so" | grep 'not found' && die "the library misses another"
+dpkg --verify "postgresql-$major-taskq"
+
+pg_lsclusters -h | grep -q "^$major main" || pg_createcluster "$major" main >/dev/null
+printf "shared_preload_libraries = 'taskq'\nlisten_addresses = ''\n" >>"/etc/postgresql/$major/main/postgresql.conf"
+pg_ctlcluster "$major" main start
+
+psql <<'SQL'
+CREATE DATABASE jobs;
+CREATE ROLE web LOGIN;
+CREATE ROLE hands LOGIN;
+SQL
+psql jobs <<'SQL'
+CREATE EXTENSION taskq;
+SELECT taskq.grant_inserter('web');
+SELECT taskq.grant_worker('hands');
+SET ROLE web;
+SELECT taskq.insert_task('build', 'make', body => 'all');
+SELECT taskq.insert_task('test', 'make', depends_on => '{build}');
+SET ROLE hands;
+DO $$
+DECLARE
+    t record;
+BEGIN
+    FOR task IN 1..2 LOOP
+        SELECT * INTO STRICT t FROM taskq.own_tasks('ann', 10, '{make}', '1 minute');
+        ASSERT t.task_id = CASE task WHEN 1 THEN 'build' ELSE 'test' END, t.task_id;
+        ASSERT taskq.return_task(t.task_id, t.token) = 'completed';
+    END LOOP;
+    ASSERT NOT EXISTS (SELECT FROM taskq.own_tasks('ann', 10, '{make}'));
+END
+$$;
+RESET ROLE;
+SELECT * FROM taskq.check();
+SQL
+
+[ "$(psql jobs <<<"SELECT extversion FROM pg_extension WHERE extname = 'taskq'")" = "$version" ] || die "another version"
+[ "$(psql jobs <<<"SELECT count(*) FROM taskq.tasks WHERE state = 'completed'")" = 2 ] || die "two tasks were completed"
+for _ in $(seq 100); do
+    workers=$(psql <<<"SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'taskq%' AND datname = 'jobs'")
+    [ "$workers" = 0 ] || break
+    sleep 0.1
+done
+[ "$workers" = 1 ] || die "$workers background workers"
+
+psql jobs <<<'DROP EXTENSION taskq'
+pg_ctlcluster "$major" main stop -m fast
+apt-get purge -y -qq "postgresql-$major-taskq" >/root/apt.log 2>&1 || { cat /root/apt.log >&2; die "it cannot be removed"; }
+left=$(find / -xdev -path /proc -prune -o -name '*taskq*' ! -path '/root/*' -print)
+[ -z "$left" ] || die "it leaves behind: $left"
+printf 'deb: installed, used and removed on %s, PostgreSQL %s\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" \
+    "$(dpkg-query -W -f '${Version}' "postgresql-$major")"
