@@ -12,6 +12,9 @@ use crate::store::task;
 ///
 /// In the order of ids: two calls that insert the same ids wait for each other in one direction only.
 pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
+    if in_call_order.is_empty() {
+        return Vec::new();
+    }
     let mut tasks = in_call_order.to_vec();
     tasks.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let rows = tasks.iter().map(|t| task::New {

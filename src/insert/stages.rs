@@ -1,0 +1,274 @@
+//! The stages of an insertion, each a type: what one has found out or locked, the next relies on, and none can be left out
+//! or come too early.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::edges::{self, EdgeSet, Stored};
+use super::{
+    Fate, Fates, Inserted, NewTask, OnConflict, Options, cycle, in_the_way, place, replace, rows, unique,
+};
+use crate::clock;
+use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::rights::{self, Doing};
+use crate::spec::TaskSpec;
+use crate::store::actions::{self, Interned};
+use crate::store::merge_key::{self, MergeKey};
+use crate::store::{numbers, tally};
+
+/// The tasks of a call, with what has become of those that are not simply inserted.
+struct Tasks {
+    /// Those that are inserted, in the order of the call.
+    new: Vec<NewTask>,
+    fates: Fates,
+    elements: usize,
+    options: Options,
+    now: Time,
+}
+
+/// Each task has its number and its id. With `on_conflict => 'skip'` those are left out whose ids are there.
+pub(super) struct Numbered(Tasks);
+
+/// What the tasks name is locked: keys, and stored tasks. Of those with a unique key only the ones are left that are
+/// inserted.
+pub(super) struct Locked {
+    tasks: Tasks,
+    keys: unique::Keys,
+    stored: Stored,
+}
+
+/// The rows of the tasks are there, and what they replace has gone.
+pub(super) struct Present {
+    tasks: Tasks,
+    stored: Stored,
+}
+
+/// The edges are stored, and those stored tasks that are to wait for new ones wait.
+pub(super) struct Linked {
+    tasks: Tasks,
+    stored: Stored,
+    edges: EdgeSet,
+}
+
+impl Numbered {
+    pub(super) fn new(specs: Vec<TaskSpec>, options: Options) -> Result<Self> {
+        let (elements, now) = (specs.len(), clock::now());
+        let mut tasks = Tasks { new: Vec::new(), fates: Fates::new(), elements, options, now };
+        if elements > 0 {
+            tasks.number(specs)?;
+        }
+        if options.on_conflict == OnConflict::Skip {
+            // What is there already is named, not inserted; only what appears from now on is found out later.
+            let ids: Vec<&str> = tasks.new.iter().map(|t| t.id.as_str()).collect();
+            let existing = numbers::by_id(&ids);
+            tasks.skip(|id| existing.contains_key(id));
+        }
+        Ok(Numbered(tasks))
+    }
+
+    /// Keys come first in the global order. Then everything stored that the call names is locked in one go, in the global
+    /// order, before anything is changed: see `store::live`.
+    pub(super) fn lock(self) -> Result<Locked> {
+        let Numbered(mut tasks) = self;
+        let mut keys = unique::Keys::default();
+        if tasks.new.iter().any(|t| t.spec.unique.is_some()) {
+            keys = unique::Keys::lock(&tasks.new, tasks.now);
+        }
+        let (new, mut call) = tasks.unique();
+        keys.decide_early(new, &mut call)?;
+        if tasks.new.is_empty() {
+            // Whose keys they are does not matter any more.
+            keys = unique::Keys::default();
+        }
+        let replaced: Vec<&str> = match tasks.replaces() {
+            true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
+            false => Vec::new(),
+        };
+        let stored = edges::lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
+        let (new, mut call) = tasks.unique();
+        keys.decide_late(new, &stored, &mut call)?;
+        Ok(Locked { tasks, keys, stored })
+    }
+}
+
+impl Locked {
+    /// Inserts the rows of the tasks.
+    pub(super) fn insert(self) -> Result<Present> {
+        let Locked { mut tasks, keys, mut stored } = self;
+        let there = make_place(&mut tasks, &keys, &mut stored)?;
+        let skipped = insert_rows(&mut tasks, &there)?;
+        tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
+        if !skipped.is_empty() {
+            // Others of the call may refer to what was skipped: those are stored tasks now.
+            stored.look_up(&skipped.iter().map(String::as_str).collect::<Vec<_>>())?;
+        }
+        // The keys point to the new tasks before the old ones go, which would take the rows along.
+        let replaced = keys.take(&tasks.new);
+        if !replaced.is_empty() {
+            replace::remove_old(&replaced, &mut stored, tasks.now)?;
+            stored.refresh()?;
+        }
+        Ok(Present { tasks, stored })
+    }
+}
+
+impl Present {
+    /// Makes the rows of merge keys, and the edges.
+    pub(super) fn link(self) -> Result<Linked> {
+        let Present { tasks, mut stored } = self;
+        let keys: BTreeSet<MergeKey> = tasks
+            .new
+            .iter()
+            .filter_map(|t| {
+                MergeKey::of(&t.spec.action, t.spec.group.as_deref(), t.spec.merge_key.as_deref())
+            })
+            .collect();
+        if !keys.is_empty() {
+            merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
+        }
+        let edges = edges::resolve(&tasks.new, &mut stored, tasks.options.ignore_missing)?;
+        // Tasks of the queue at either end. (Those of this call have actions that were looked at before.)
+        rights::check_tasks(Doing::Insert, edges.edges.iter().flat_map(|edge| [edge.after, edge.run]))?;
+        cycle::check(&tasks.new, &edges, &stored)?;
+        edges::store(&edges);
+        edges::block_stored_runs(&edges, &tasks.new, &stored);
+        Ok(Linked { tasks, stored, edges })
+    }
+}
+
+impl Linked {
+    /// Puts each task where it belongs, and settles those that are settled from the start.
+    pub(super) fn place(self) -> Result<Inserted> {
+        let Linked { tasks, stored, edges } = self;
+        place::place(&tasks.new, &edges, &stored, tasks.now);
+        Ok(Inserted { tasks: tasks.new, fates: tasks.fates, elements: tasks.elements })
+    }
+}
+
+impl Tasks {
+    /// Gives every task its number and, where it has none, its id. The number that stands for its action is
+    /// looked up once: another may be there the next time one looks.
+    fn number(&mut self, specs: Vec<TaskSpec>) -> Result<()> {
+        let actions = actions::intern(specs.iter().map(|spec| spec.action.as_str()));
+        let numbers = numbers::take(specs.len())?;
+        let mut seen: HashSet<String> = HashSet::with_capacity(specs.len());
+        self.new.reserve(specs.len());
+        for (element, (mut spec, task_no)) in specs.into_iter().zip(numbers).enumerate() {
+            let id_is_new = spec.id.is_none();
+            let id = spec.id.take().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+            if !seen.insert(id.clone()) {
+                if self.options.on_conflict == OnConflict::Skip {
+                    self.fates.insert(element, Fate::Skipped { existing: id });
+                    continue;
+                }
+                return Err(Refusal::repeated(&id));
+            }
+            let Interned { action_no, notify, gives_lanes } = actions[&spec.action];
+            self.new.push(NewTask { task_no, action_no, notify, gives_lanes, id, id_is_new, element, spec });
+        }
+        Ok(())
+    }
+
+    /// Leaves out the tasks whose ids exist.
+    fn skip(&mut self, exists: impl Fn(&str) -> bool) {
+        let fates = &mut self.fates;
+        self.new.retain(|task| {
+            let out = exists(&task.id);
+            if out {
+                fates.insert(task.element, Fate::Skipped { existing: task.id.clone() });
+            }
+            !out
+        });
+    }
+
+    /// Whether tasks with the same ids give way.
+    fn replaces(&self) -> bool {
+        self.options.on_conflict == OnConflict::Replace
+    }
+
+    /// The tasks, and what the decision about their unique keys needs of the call.
+    fn unique(&mut self) -> (&mut Vec<NewTask>, unique::Call<'_>) {
+        let by_id = self.options.on_conflict == OnConflict::Replace;
+        (&mut self.new, unique::Call { now: self.now, by_id, fates: &mut self.fates })
+    }
+}
+
+/// Removes those that are replaced and have the ids of new tasks. Returns the new tasks whose rows had to be inserted before.
+fn make_place(tasks: &mut Tasks, keys: &unique::Keys, stored: &mut Stored) -> Result<HashSet<TaskNo>> {
+    if tasks.replaces() {
+        for task in &tasks.new {
+            if stored.numbers.contains_key(&task.id) {
+                tasks.fates.insert(task.element, Fate::Replaced { existing: task.id.clone() });
+            }
+        }
+        let namesakes: Vec<&str> = tasks.new.iter().map(|t| t.id.as_str()).collect();
+        let there = insert_the_new(tasks, &stored.numbers.keys().map(String::as_str).collect());
+        replace::remove_old(&namesakes, stored, tasks.now)?;
+        // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
+        stored.refresh()?;
+        return Ok(there);
+    }
+    let namesakes = keys.replaced_namesakes(&tasks.new);
+    if namesakes.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let there = insert_the_new(tasks, &namesakes.iter().copied().collect());
+    replace::remove_old(&namesakes, stored, tasks.now)?;
+    Ok(there)
+}
+
+/// Inserts the rows of tasks whose ids are new before old ones are removed to make place for the others; returns the numbers
+/// of those that it has inserted.
+///
+/// Who inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
+/// taken like a new one; and once the first is taken, this call waits for no other, whatever their order.
+fn insert_the_new(tasks: &Tasks, old: &HashSet<&str>) -> HashSet<TaskNo> {
+    let new: Vec<&NewTask> = tasks.new.iter().filter(|task| !old.contains(task.id.as_str())).collect();
+    if new.is_empty() || new.len() == tasks.new.len() {
+        return HashSet::new();
+    }
+    // Those that somebody else has inserted by now are refused once more when the others are inserted.
+    let refused: HashSet<String> = rows::insert(&new, tasks.now).into_iter().collect();
+    new.into_iter().filter(|task| !refused.contains(&task.id)).map(|task| task.task_no).collect()
+}
+
+/// Inserts the rows that are not there yet. Returns the ids that somebody has inserted since the call looked, and that are
+/// skipped for that.
+fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>) -> Result<Vec<String>> {
+    let mut missing: Vec<&NewTask> = tasks.new.iter().filter(|t| !there.contains(&t.task_no)).collect();
+    loop {
+        let refused = rows::insert(&missing, tasks.now);
+        if refused.is_empty() {
+            return Ok(Vec::new());
+        }
+        match tasks.options.on_conflict {
+            OnConflict::Error => return Err(in_the_way::exists(&refused[0], refused.len() - 1)),
+            OnConflict::Skip => {
+                let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
+                tasks.skip(|id| ids.contains(id));
+                return Ok(refused);
+            }
+            OnConflict::Replace => {
+                // Those are replaced as well.
+                let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
+                replace::remove_newcomers(&ids.iter().copied().collect::<Vec<_>>(), tasks.now)?;
+                missing.retain(|task| ids.contains(task.id.as_str()));
+            }
+        }
+    }
+}
+
+/// Ids that the tasks' dependencies name and that are not in the call itself.
+fn outside_ids(tasks: &[NewTask]) -> Vec<String> {
+    let inside: HashSet<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
+    let mut outside: BTreeSet<&str> = BTreeSet::new();
+    for task in tasks {
+        for reference in task.spec.depends_on.iter().chain(&task.spec.to_signal_after) {
+            if !inside.contains(reference.id.as_str()) {
+                outside.insert(&reference.id);
+            }
+        }
+    }
+    outside.into_iter().map(str::to_owned).collect()
+}
