@@ -78,8 +78,13 @@ impl Waiter {
     ///
     /// A client that has vanished is noticed here, since a grant must not go to nobody; not between the look and the
     /// sleep, since the check forgets wake-ups.
+    ///
+    /// A wake-up that is forgotten here counts as one that ended a sleep: it may have been meant for somebody else (see
+    /// [`wake::pass_on`]), who goes on sleeping if this look comes to nothing.
     pub(crate) fn before_look(&mut self) {
+        self.woken |= latch::is_set();
         latch::check_client();
+        self.woken |= latch::is_set();
         latch::reset();
         self.quiet = Quiet::before_look();
         wake::begin_look();
@@ -148,10 +153,11 @@ impl Waiter {
             if self.woken || time != pace || passed_over {
                 return true;
             }
-            // This may forget a wake-up. But then the id that its sender has committed with is seen now, or it was for
-            // something that the last look has seen.
+            // This forgets a wake-up. But then the id that its sender has committed with is seen now, or it was for
+            // something that the last look has seen, and would have been passed on if that was for others.
+            self.woken = latch::is_set();
             latch::check_client();
-            if !self.quiet.still() {
+            if self.woken || !self.quiet.still() {
                 return true;
             }
             self.pace.left_out();

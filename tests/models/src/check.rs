@@ -80,7 +80,7 @@ impl<P: Protocol> Model for Watched<P> {
 const ALWAYS: &str = "it holds";
 
 /// More states than any model has, even in its long form: a mistake in a model must not take all of a machine's memory.
-const MOST_STATES: usize = 20_000_000;
+const MOST_STATES: usize = 100_000_000;
 
 /// Tries everything that may never be.
 pub fn never<P: Protocol>(protocol: &P) -> Result<usize, Failure> {

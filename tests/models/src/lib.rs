@@ -9,10 +9,14 @@
 //! shows what the clause is for. Clauses that can go without harm are listed as such, with the reason why they are there.
 //!
 //! * [`marks`]: low-water marks
-//! * [`signals`]: deferred signals, and who counts them
+//! * [`signals`]: deferred signals, and who counts them.
+//! * [`wake`]: sleeping and waking.
+//! * [`limits`]: slots, and who has them.
 //!
 //! `TASKQ_MODELS=long` tries larger bounds, for minutes.
 
 pub mod check;
+pub mod limits;
 pub mod marks;
 pub mod signals;
+pub mod wake;

@@ -94,7 +94,7 @@ impl Marks {
     pub fn new(without: Option<Clause>) -> Self {
         match long() {
             false => Marks { without, writers: vec![1, 1], calls: 3, granted_to_others: 1, tells: false },
-            true => Marks { without, writers: vec![2, 1], calls: 3, granted_to_others: 2, tells: false },
+            true => Marks { without, writers: vec![1, 1], calls: 3, granted_to_others: 2, tells: false },
         }
     }
 
