@@ -18,8 +18,8 @@ use std::rc::Rc;
 use crate::error::{Refusal, Result, or_throw};
 use crate::number::TaskNo;
 use crate::pg::caller::{AsOwner, Role, rights_version};
-use crate::pg::session::keeping_no_locks;
 use crate::pg::statement::Statement;
+use crate::pg::subtransaction::keeping_no_locks;
 use crate::store::numbers;
 
 /// What is done with tasks.

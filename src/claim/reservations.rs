@@ -6,7 +6,7 @@ use super::call::Call;
 use crate::flow::actions::Action;
 use crate::flow::rates::Bucket;
 use crate::number::{Position, TaskNo};
-use crate::pg::session::in_transaction_block;
+use crate::pg::block::in_transaction_block;
 use crate::store::slot::known;
 use crate::store::slot::{self, Ask, Assignment, Limit};
 use crate::wake;

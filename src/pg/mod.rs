@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod arg;
+pub(crate) mod block;
 pub(crate) mod board;
 pub(crate) mod caller;
 mod changes;
@@ -31,6 +32,7 @@ pub(crate) mod sequence;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod statement;
+pub(crate) mod subtransaction;
 pub(crate) mod table;
 pub(crate) mod throw;
 pub(crate) mod transaction;

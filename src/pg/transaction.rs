@@ -107,7 +107,7 @@ fn without_errors(tell: impl FnOnce()) {
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::LWLockReleaseAll();
         }
-        super::session::forget_error();
+        super::subtransaction::forget_error();
         pgrx::warning!("taskq could not tell others of the end of this transaction");
     }
 }

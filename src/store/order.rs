@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 
 use crate::error::Result;
 use crate::number::TaskNo;
-use crate::pg::session::{self, check_for_interrupts};
+use crate::pg::session::check_for_interrupts;
+use crate::pg::subtransaction;
 use crate::store::guard::guard;
 use crate::store::live::{self, LockStrength};
 
@@ -69,9 +70,9 @@ const MOST_ATTEMPTS: usize = 100;
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///
 /// Each such call is a subtransaction. A transaction that makes many of them stops using them in time, and one with
-/// savepoints has none (see [`session::may_nest`]): their calls wait in the order in which they come.
+/// savepoints has none (see [`subtransaction::may_nest`]): their calls wait in the order in which they come.
 pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
-    if ATTEMPT.with_borrow(Option::is_some) || !session::may_nest() {
+    if ATTEMPT.with_borrow(Option::is_some) || !subtransaction::may_nest() {
         return call();
     }
     let mut wanted = Wanted::default();
@@ -79,7 +80,7 @@ pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
         check_for_interrupts();
         ATTEMPT.set(Some(Attempt { wanted: wanted.clone(), ..Attempt::default() }));
         let _over = Over;
-        let done = session::undoable(|| {
+        let done = subtransaction::undoable(|| {
             lock_wanted(&wanted);
             call()
         });
@@ -170,5 +171,5 @@ pub(crate) fn restart_with_edges(edges: &[(TaskNo, TaskNo)]) -> ! {
 
 fn restart(add: impl FnOnce(&mut Wanted)) -> ! {
     ATTEMPT.with_borrow_mut(|attempt| add(&mut attempt.get_or_insert_default().wanted));
-    session::undo()
+    subtransaction::undo()
 }

@@ -19,8 +19,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use crate::pg::block::in_transaction_block;
 use crate::pg::clock::{self, Time};
-use crate::pg::session::{in_transaction_block, is_own, is_read_committed, next_transaction_id};
+use crate::pg::session::{is_own, is_read_committed, next_transaction_id};
 use crate::pg::statement::{Looked, Statement, record};
 
 /// How many rows a step counts at most, but for a second that has more.

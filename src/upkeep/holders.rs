@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session;
 use crate::pg::statement::Statement;
+use crate::pg::subtransaction;
 use crate::store::live::{InRun, Live};
 use crate::store::merge_key::MergeKey;
 
@@ -47,7 +47,7 @@ pub(super) fn lock(mut task_nos: Vec<TaskNo>, now: Time) -> Vec<Live> {
         if task_nos.is_empty() {
             break;
         }
-        match session::all_or_nothing(|| try_lock(&task_nos, now)) {
+        match subtransaction::all_or_nothing(|| try_lock(&task_nos, now)) {
             Ok(locked) => return locked,
             Err(busy) => task_nos.retain(|task_no| !busy.contains(task_no)),
         }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use super::{STEP, low_ends};
 use crate::clock;
+use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
-use crate::pg::session::in_transaction_block;
 use crate::pg::statement::Statement;
 use crate::state::Outcome;
 use crate::store::dependency;

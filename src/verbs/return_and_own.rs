@@ -14,10 +14,10 @@ use super::return_::Returning;
 use crate::claim::{Grant, Request};
 use crate::error::{Result, required};
 use crate::pg::arg::Arg;
+use crate::pg::block;
 use crate::pg::clock::Time;
 use crate::pg::json::{Json, JsonText};
 use crate::pg::rows::{Columns, Rows};
-use crate::pg::session;
 use crate::returns::Given;
 use crate::rights;
 use crate::verbs::insert::json;
@@ -33,7 +33,7 @@ fn taskq_return_and_own_tasks_json(
     with_results: Option<bool>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<Row> {
-    let _called = session::called(info);
+    let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let returning = Returning::parse(&json("returns", returns)?)?;
         let request = own::request(actor_id, max_tasks, actions, max_duration)?;
@@ -54,7 +54,7 @@ fn taskq_return_and_own_tasks(
     with_results: Option<bool>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<Row> {
-    let _called = session::called(info);
+    let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
         let request = own::request(actor_id, max_tasks, actions, max_duration)?;

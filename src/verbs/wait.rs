@@ -10,12 +10,14 @@ use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::number::TaskNo;
 use crate::pg::arg::Arg;
+use crate::pg::block;
 use crate::pg::clock::{Time, wall};
 use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
 use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::Statement;
+use crate::pg::subtransaction;
 use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
@@ -132,7 +134,7 @@ impl Waiter {
             if left.is_zero() {
                 return false;
             }
-            if !self.slept && session::in_transaction_block() {
+            if !self.slept && block::in_transaction_block() {
                 // The forgotten autocommit of a driver.
                 notice(
                     "this call sleeps inside a transaction block",
@@ -226,12 +228,12 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     let id = required("task_id", task_id)?;
     let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
     let (number, inserter): (TaskNo, i64) =
-        session::keeping_no_locks(|| FIND.first(id)).ok_or_else(|| Refusal::no_such_task(id))?;
-    session::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
+        subtransaction::keeping_no_locks(|| FIND.first(id)).ok_or_else(|| Refusal::no_such_task(id))?;
+    subtransaction::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
     waiter.register(vec![wake::settled_channel(number)]);
     loop {
         waiter.before_look();
-        let (end, exists) = session::keeping_no_locks(|| {
+        let (end, exists) = subtransaction::keeping_no_locks(|| {
             tables::hold();
             let end = look(id, number);
             let exists = end.is_some() || EXISTS.first(number).is_some();

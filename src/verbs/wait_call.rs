@@ -19,6 +19,7 @@ use crate::pg::clock::Time;
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
 use crate::pg::statement::Statement;
+use crate::pg::subtransaction;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::{actions, numbers, tables};
@@ -48,7 +49,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
     call.leave_transaction("wait_for_tasks");
     // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
     // takes an id is not the one that is waited for.
-    let numbers: Vec<TaskNo> = session::keeping_no_locks(|| NUMBERS.query(ids.clone()));
+    let numbers: Vec<TaskNo> = subtransaction::keeping_no_locks(|| NUMBERS.query(ids.clone()));
     // All are waited for: it is enough to be found under a few that are not over yet, and then under the
     // next few. A lock for each of many tasks would fill the server's lock table.
     let mut left = numbers.as_slice();
@@ -73,7 +74,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
 const MOST_CHANNELS: usize = 16;
 
 fn num_over(numbers: &[TaskNo]) -> usize {
-    session::keeping_no_locks(|| LOOK_AT_TASKS.first(numbers)).unwrap_or(0) as usize
+    subtransaction::keeping_no_locks(|| LOOK_AT_TASKS.first(numbers)).unwrap_or(0) as usize
 }
 
 /// `CALL taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean)`
@@ -90,7 +91,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
     loop {
         waiter.before_look();
         // What a look that finds nothing has read is locked no longer than it takes.
-        let looked = session::all_or_nothing(|| {
+        let looked = subtransaction::all_or_nothing(|| {
             let look = look(&mut waiter, &names, look_after);
             if [NOTHING, HELD].contains(&look.found) { Err(look) } else { Ok(look) }
         });
@@ -257,7 +258,7 @@ fn try_to_own(actions: &[Action], now: Time) -> (bool, bool) {
         max_duration: None,
         trial: true,
     };
-    let tried = session::all_or_nothing(|| {
+    let tried = subtransaction::all_or_nothing(|| {
         let mut grants = Vec::new();
         let moved = claim(&request, actions, now, &LeftOut::default(), &mut grants);
         // What a look that comes to nothing has locked it gives up.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::flow::actions::{self, Action};
 use crate::pg::board;
 use crate::pg::clock::{Time, wall};
-use crate::pg::session;
+use crate::pg::subtransaction;
 use crate::settle::commit;
 use crate::store::{tables, touched};
 use crate::upkeep::{self, Due, Upkeep};
@@ -111,7 +111,7 @@ impl Looks {
 
     fn attempt(&mut self, request: &Request, waiter: &mut Waiter, reading: bool) -> Look {
         let left_out = &mut self.left_out;
-        let looked = session::all_or_nothing(|| {
+        let looked = subtransaction::all_or_nothing(|| {
             tables::hold();
             let look = look(request, Some(waiter), left_out, reading);
             if look.grants.is_empty() { Err(look) } else { Ok(look) }
@@ -132,7 +132,7 @@ fn after_a_rollback(request: &Request, left_out: &LeftOut) -> Option<Vec<Grant>>
     if !touched::has_touched() {
         return None;
     }
-    let looked = session::all_or_nothing(|| {
+    let looked = subtransaction::all_or_nothing(|| {
         if !commit::look_now() {
             return Err(false);
         }

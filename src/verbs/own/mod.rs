@@ -15,6 +15,7 @@ use crate::claim::{Grant, Request};
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::flow::actions;
+use crate::pg::block;
 use crate::pg::rows::Rows;
 use crate::pg::session;
 use crate::rights::{self, Doing};
@@ -36,7 +37,7 @@ fn taskq_own_tasks(
     with_results: Option<bool>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<Grant> {
-    let _called = session::called(info);
+    let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let request = request(actor_id, max_tasks, actions, max_duration)?;
         let mut grants = own_tasks(&request, wait)?;

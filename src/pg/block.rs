@@ -1,0 +1,61 @@
+//! Whether the caller's transaction may stay open for long after a call.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys;
+
+thread_local! {
+    /// Inside a subtransaction of ours: the answer from outside of it. It would pass for a transaction block.
+    static IN_BLOCK: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Runs `work`, which raises no error, with this as the answer of [`in_transaction_block`].
+pub(super) fn answering<R>(in_block: bool, work: impl FnOnce() -> R) -> R {
+    let outside = IN_BLOCK.replace(Some(in_block));
+    let result = work();
+    IN_BLOCK.set(outside);
+    result
+}
+
+/// Whether the caller may hold the transaction open beyond this call: it is in a transaction block, or the call is one
+/// of several things that a function, a DO block or a larger statement does ([`called`]).
+pub(crate) fn in_transaction_block() -> bool {
+    // SAFETY: reads a variable.
+    CALLED_WITHIN.get() || IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
+}
+
+thread_local! {
+    /// Whether the call under way is not a query of the client's own.
+    static CALLED_WITHIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Remembers, while it lives, who calls.
+pub(crate) struct Called {
+    before: bool,
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        CALLED_WITHIN.set(self.before);
+    }
+}
+
+/// To be asked at the beginning of a function that has to know [`in_transaction_block`]. What a client sends by itself
+/// is over when its query is, and that is when the call is, if the query does nothing else. What runs within a function, a DO
+/// block, an INSERT or a CREATE TABLE AS goes on, it may be for long; so does a query that works on the rows of its call, or
+/// one that is not the first that a client has sent in a pipeline.
+pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
+    // SAFETY: Postgres passes the call's data, which are whole as long as it lasts. A portal that runs a query has its
+    // executor's state as long as it does so. Functions are looked up when the executor starts, in its memory: that
+    // of the portal's query, if it is this query that calls.
+    let within = unsafe {
+        let portal = pg_sys::ActivePortal;
+        let query = if portal.is_null() { std::ptr::null_mut() } else { (*portal).queryDesc };
+        let state = if query.is_null() { std::ptr::null_mut() } else { (*query).estate };
+        state.is_null()
+            || (*(*info).flinfo).fn_mcxt != (*state).es_query_cxt
+            || pg_sys::MyXactFlags & pg_sys::XACT_FLAGS_PIPELINING as i32 != 0
+            || !super::query::ends_with_its_call(query)
+    };
+    Called { before: CALLED_WITHIN.replace(within) }
+}

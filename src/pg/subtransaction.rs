@@ -1,0 +1,152 @@
+//! Work in a subtransaction, which can be undone.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::prelude::PgSqlErrorCode;
+
+use super::block;
+use super::session::transaction_began;
+
+/// How many subtransactions one transaction begins here at most: with more than 64 ids of subtransactions a
+/// backend's list of them overflows, and every snapshot taken anywhere has to look them up on disk.
+const MOST_NESTED: u32 = 32;
+
+/// Whether this transaction has begun few enough subtransactions for one more; counts that one.
+///
+/// Not below a savepoint of the caller: who waits for a subtransaction that ends well goes on to wait for the whole
+/// transaction. If a savepoint above is then rolled back the row is free, but he still waits, first in its queue,
+/// and the one who rolled back would meet him there when doing the same again.
+pub(crate) fn may_nest() -> bool {
+    thread_local! {
+        /// When the transaction began, which tells it from others well enough for a count, and the count.
+        static NESTED: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
+    }
+    // SAFETY: reads a variable.
+    let (level, began) = (unsafe { pg_sys::GetCurrentTransactionNestLevel() }, transaction_began());
+    if level > 1 {
+        return false;
+    }
+    let count = Some(NESTED.get()).filter(|(of, _)| *of == began).map_or(0, |(_, count)| count);
+    NESTED.set((began, count + 1));
+    count < MOST_NESTED
+}
+
+/// What [`undo`] unwinds with.
+struct Undo;
+
+thread_local! {
+    /// A subtransaction is being rolled back for an error that goes on afterwards.
+    static ERROR_UNDER_WAY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Rolls back the innermost [`undoable`] work.
+pub(crate) fn undo() -> ! {
+    // Not a panic: no hook runs, and nothing is written anywhere.
+    resume_unwind(Box::new(Undo))
+}
+
+/// Runs `work` in a subtransaction. `None` if it called [`undo`]: what it did is undone then, and its locks are
+/// given up. What it did is undone as well if it refuses.
+pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
+    // SAFETY: the subtransaction is ended on every way out; memory context and resource owner are put back as
+    // they were, as PL/pgSQL does. An error of Postgres arrives here as a panic, and goes on as one once the
+    // subtransaction is rolled back: left open it would take the transaction for a savepoint that the client has to roll
+    // back. It stays on Postgres' stack of errors meanwhile, from which it is raised again further out.
+    unsafe {
+        let context = pg_sys::CurrentMemoryContext;
+        let owner = pg_sys::CurrentResourceOwner;
+        let in_block = block::in_transaction_block();
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let result = block::answering(in_block, || catch_unwind(AssertUnwindSafe(work)));
+        pg_sys::MemoryContextSwitchTo(context);
+        if matches!(result, Ok(Ok(_))) {
+            pg_sys::ReleaseCurrentSubTransaction();
+        } else {
+            let failed = result.as_ref().is_err_and(|payload| !payload.is::<Undo>());
+            let before = ERROR_UNDER_WAY.replace(failed);
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            ERROR_UNDER_WAY.set(before);
+        }
+        pg_sys::MemoryContextSwitchTo(context);
+        pg_sys::CurrentResourceOwner = owner;
+        match result {
+            Ok(result) => Some(result),
+            Err(payload) if payload.is::<Undo>() => None,
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+}
+
+/// Runs `work` in a subtransaction: what it changed is undone if it refuses.
+pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    match undoable(work) {
+        Some(result) => result,
+        // It was for a call further out.
+        None => undo(),
+    }
+}
+
+/// Reads something, and gives up at once the locks on tables that reading takes. A transaction keeps them to its end
+/// otherwise, and whoever wants a table for himself waits for it; so does everybody who comes after him.
+pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
+    match all_or_nothing(|| Err::<std::convert::Infallible, T>(read())) {
+        Err(result) => result,
+        Ok(never) => match never {},
+    }
+}
+
+/// Runs `work` in a subtransaction, in which no lock is waited for longer than this; `None` if one was, and what it did is undone
+/// then. What it did is undone as well if it refuses.
+pub(crate) fn within_lock_timeout<T, E>(
+    milliseconds: i32,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Option<Result<T, E>> {
+    /// Puts the caller's setting back, whichever way the work ends.
+    struct Before(std::ffi::c_int);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            // SAFETY: a variable of this backend, which is read whenever a wait for a lock begins.
+            unsafe { pg_sys::LockTimeout = self.0 }
+        }
+    }
+    // SAFETY: as above. It is 0 where the caller waits for ever.
+    let _before = unsafe {
+        let before = Before(pg_sys::LockTimeout);
+        if before.0 == 0 || before.0 > milliseconds {
+            pg_sys::LockTimeout = milliseconds;
+        }
+        before
+    };
+    match catch_unwind(AssertUnwindSafe(|| all_or_nothing(work))) {
+        Ok(result) => Some(result),
+        Err(payload) if is_lock_timeout(payload.as_ref()) => {
+            forget_error();
+            None
+        }
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// To be called by whoever has caught an error of Postgres' and does not pass it on. Postgres keeps what it knows of
+/// errors under way on a stack of five, and ends every session when there is no room for one more. If another error is under
+/// way, whoever ends that clears the stack.
+pub(super) fn forget_error() {
+    if !ERROR_UNDER_WAY.get() {
+        // SAFETY: the error was caught, and what it said was copied by pgrx. None is under way that is still to be raised
+        // again: not one of ours, and Postgres and its languages report or copy theirs before they roll back.
+        unsafe { pg_sys::FlushErrorState() }
+    }
+}
+
+/// Whether this is an error of Postgres' about a lock that was not to be had in time.
+fn is_lock_timeout(payload: &(dyn std::any::Any + Send)) -> bool {
+    let report = match payload.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => report,
+        _ => return false,
+    };
+    report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+}
