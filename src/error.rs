@@ -1,7 +1,7 @@
 //! Every refusal of the queue: its SQLSTATE, its message, the facts and what to do about it.
 //!
-//! Codes are here, but for a few that `pg` and functions in SQL raise themselves. Messages are lower case without a full stop and name the thing,
-//! details and hints are sentences, as in Postgres' own style.
+//! Codes are here, but for a few that `pg` and functions in SQL raise themselves. Messages are lower case without a
+//! full stop and name the thing, details and hints are sentences, as in Postgres' own style.
 
 use std::collections::BTreeSet;
 

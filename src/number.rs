@@ -26,8 +26,8 @@ newtype! {
 }
 
 newtype! {
-    /// A place in an order: that in which tasks of one priority are claimed, or slots are taken. All positions come from one
-    /// sequence, so the later one is the greater.
+    /// A place in an order: that in which tasks of one priority are claimed, or slots are taken. All positions come
+    /// from one sequence, so the later one is the greater.
     #[derive(Default)]
     pub(crate) struct Position(pub(crate) i64);
 }

@@ -203,7 +203,8 @@ static ACTIONS_OF: Statement<&[TaskNo], String> = Statement::new(
        CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a",
 );
 
-/// Refuses tasks of such actions. A number is that of one task for ever: what is locked afterwards is what was asked about.
+/// Refuses tasks of such actions. A number is that of one task for ever: what is locked afterwards is what was asked
+/// about.
 pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
     if allowed(doing).is_none() {
         return Ok(());

@@ -1,13 +1,13 @@
 //! The rules of the house, held by tests: who may use whom, and where a table is written to.
 //!
-//! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so that
-//! a search that finds nothing any more fails as well.
+//! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
+//! that a search that finds nothing any more fails as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules from the bottom up: each may use those before it, and nothing else. docs/architecture.md has the same table
-/// with what lives where.
+/// The modules from the bottom up: each may use those before it, and nothing else. docs/architecture.md has the same
+/// table with what lives where.
 const FLOORS: [&str; 27] = [
     "pg",
     "state",

@@ -5,8 +5,8 @@
 //! number 59..12| 1000   | number 11..0  | 10     | nonce
 //! ```
 //!
-//! Of the number's 60 bits the highest 12 are the shard to which the task belongs, 0 where nobody has set one: a token says
-//! where it is good (`verbs::shard`).
+//! Of the number's 60 bits the highest 12 are the shard to which the task belongs, 0 where nobody has set one: a token
+//! says where it is good (`verbs::shard`).
 //!
 //! The `run` row holds the nonce of its last grant. One call draws one random *base*; the nonce of each
 //! of its tasks is `base # task_no`, so nonces of one call differ from each other, a set of nonces can be
@@ -58,8 +58,8 @@ pub(crate) const MOST_SHARDS: i32 = 1 << 12;
 /// The bits of a number that are the shard's own.
 const OWN_BITS: u32 = 48;
 
-/// The last numbers of a shard, which no task gets: where there are no more for tasks, there are still positions for those
-/// that are there, and the sequence does not come to the numbers of the next shard.
+/// The last numbers of a shard, which no task gets: where there are no more for tasks, there are still positions for
+/// those that are there, and the sequence does not come to the numbers of the next shard.
 const KEPT_BACK: i64 = 1 << 40;
 
 /// The first number of a shard.
@@ -82,8 +82,8 @@ const NONCE_BITS: u128 = (1 << 62) - 1;
 /// How many tokens one statement is given.
 const PIECE: usize = 500;
 
-/// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY ($2)`:
-/// these compare the nonce of each row with all that they are given, so they are given few at a time.
+/// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY
+/// ($2)`: these compare the nonce of each row with all that they are given, so they are given few at a time.
 pub(crate) fn in_pieces(pairs: impl IntoIterator<Item = (TaskNo, Nonce)>) -> Vec<(Vec<TaskNo>, Vec<Nonce>)> {
     let mut pairs: Vec<(TaskNo, Nonce)> = pairs.into_iter().collect();
     pairs.sort_unstable();

@@ -23,10 +23,10 @@ use crate::pg::{board, process, utility};
 const LAUNCHER: &str = "taskq launcher";
 const WORKER: &str = "taskq worker";
 
-/// How long a worker stays away from a database that somebody wants for himself.
+/// How long a worker stays away from a database that a command wants for itself.
 const AWAY: Duration = Duration::from_secs(10);
 
-/// How long somebody waits for it to go. Postgres waits for another five seconds.
+/// How long that command waits for it to go. Postgres waits for another five seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// To be called when the library is loaded.

@@ -3,14 +3,15 @@
 //! costs later claims nothing, and comes back, at a new position, when the reason ends. One that belongs into
 //! the lane of its group goes there, and is never granted without the slots that its limits ask for.
 //!
-//! **Nothing is stranded.** An entry is parked only under a lock on the row that holds the reason (its group,
-//! its key). Whoever ends the reason changes that row first, so he waits for us and then sees what we
-//! parked, or we find the row locked or changed. If it is locked we do not wait: the entry is held back for a second.
+//! **Nothing is stranded.** An entry is parked only under a lock on the row that holds the reason (its group, its key).
+//! The call that resumes the group, and the transaction that settles or gives back the key's holder, change that row
+//! first: either they wait for the claim and then see what it has parked, or the claim finds the row locked or changed.
+//! If it is locked the claim does not wait: the entry is held back for a second.
 //!
 //! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
 //! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
-//! without waiting; where that cannot be had, the entry is set aside in place (see [`crate::store::aside`]), and so is one
-//! that a late actor may still return. **Each entry is met once**, whatever its past.
+//! without waiting; where that cannot be had, the entry is set aside in place (see [`crate::store::aside`]), and so is
+//! one that a late actor may still return. **Each entry is met once**, whatever its past.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

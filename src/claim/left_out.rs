@@ -6,7 +6,7 @@
 //! its looks for as long as their reason lasts. Nothing is written for that and nothing locked. The last look of a call
 //! that comes back with nothing moves them.
 //!
-//! Whoever ends a reason wakes those who may have left out entries for it, as if they had been parked.
+//! The transaction that ends a reason wakes the calls that may have left out entries for it, as if these had been parked.
 
 use std::collections::{HashMap, HashSet};
 
@@ -38,8 +38,9 @@ pub(crate) struct LeftOut {
     reasons: HashSet<Why>,
     /// When the first of the workgroups may go on.
     until: Option<Time>,
-    /// Up to this position nothing is to be had as long as no reason ends: all that stands there is left out. So the looks
-    /// that follow begin behind it, and a wake-up for an entry that may not run costs the same however many there are.
+    /// Up to this position nothing is to be had as long as no reason ends: all that stands there is left out. So the
+    /// looks that follow begin behind it, and a wake-up for an entry that may not run costs the same however many there
+    /// are.
     walked_to: Position,
     /// Entries that stand behind that, with their positions.
     behind: HashMap<TaskNo, Position>,
@@ -106,8 +107,8 @@ impl LeftOut {
         self.until
     }
 
-    /// Walks the entries of these actions in their order, without locks, and notes those that may not run. Tells whether it
-    /// has come to one that may.
+    /// Walks the entries of these actions in their order, without locks, and notes those that may not run. Tells
+    /// whether it has come to one that may.
     pub(crate) fn walk(&mut self, actions: &[&Action], now: Time) -> bool {
         let action_nos: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
         if self.action_nos != action_nos {

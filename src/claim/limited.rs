@@ -36,8 +36,8 @@ const MOST_IN_A_ROUND: usize = 10_000;
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, grants: &mut Vec<Grant>) {
     let mut sources = sources(actions, claim.lanes_met());
     let mut reservations = Reservations::default();
-    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need not
-    // be tried.
+    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need
+    // not be tried.
     let mut passed: HashMap<TaskNo, Lane> = left_out.entries().clone();
     // How many entries a round looks at: more, if those before had no luck.
     let mut window = 0;

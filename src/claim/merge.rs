@@ -1,14 +1,14 @@
 //! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and those that were ready
 //! when it was granted ride on it and share its end.
 //!
-//! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked under the holder, later tasks under
-//! the key; see [`super::gates`] for why none is stranded.
+//! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked under the holder, later tasks
+//! under the key; see [`super::gates`] for why none is stranded.
 //!
 //! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it
-//! ([`has_its_key`]), and passes over the entry if somebody else has the key. So whoever finds a key free and takes it
-//! has all entries with it to himself, but for those that somebody is changing by name: none is in the hands of another
-//! claim at that moment. He lets all of them ride that were ready when he looked, also those whose deadline had passed.
-//! What comes later finds the key taken.
+//! ([`has_its_key`]), and passes over the entry if another transaction has that row locked. So a claim that finds a key
+//! free and takes it has all entries with it to itself, but for those that a call is changing by name: none is in the
+//! hands of another claim at that moment. It lets all of them ride that were ready when it looked, also those whose
+//! deadline had passed. What comes later finds the key taken.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -37,7 +37,7 @@ thread_local! {
     static PASSED: RefCell<HashSet<(i32, i64)>> = RefCell::default();
 }
 
-/// Locks the row of the task's key for this transaction; `false` if somebody else has it locked. Waits for nobody.
+/// Locks the row of the task's key for this transaction; `false` if another one has it locked. Does not wait.
 pub(super) fn has_its_key(task_no: TaskNo, action_no: i32, key_hash: i64) -> bool {
     if PASSED.with_borrow(|passed| passed.contains(&(action_no, key_hash))) {
         return false;

@@ -1,8 +1,8 @@
 //! Claiming: which entries a call is granted.
 //!
 //! **No grant waits, and no task is granted twice.** An entry is changed where the look has found it, or passed over
-//! where somebody else has it or has changed it since ([`take`]). A look may come up short for that although more is there,
-//! and then the loop in [`claim`] tries again.
+//! where somebody else has it or has changed it since ([`take`]). A look may come up short for that although more is
+//! there, and then the loop in [`claim`] tries again.
 //!
 //! A claim begins at its [`marks`], before which there is nothing to be had.
 //!

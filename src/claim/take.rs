@@ -1,12 +1,13 @@
 //! Taking entries: from the order of claiming, which has what is in no lane, or those that were chosen before. This is
 //! where tasks are granted, and the only place.
 //!
-//! **Nothing is locked in vain.** An entry is taken in the version that the look has seen, or not at all: if somebody has
-//! it in hand it is passed over, and if somebody has changed it since, its newest version is not locked to find out that
-//! it is unsuitable. So a call that comes to nothing has no lock, and no transaction id, that anybody waits for.
+//! **Nothing is locked in vain.** An entry is taken in the version that the look has seen, or not at all: if another
+//! transaction is changing it, the claim passes it over; if one has changed it since, the claim does not lock its newest
+//! version to find out that it is unsuitable. So a call that comes to nothing has no lock, and no transaction id, that
+//! another one waits for.
 //!
 //! **Nobody else has it.** The row is changed by the access method under the lock of its page: of two who try the same
-//! version one finds it changed. A row that somebody only refers to (`FOR KEY SHARE`, an edge is being attached) can be
+//! version one finds it changed. A row that an insertion only refers to (`FOR KEY SHARE`, to attach an edge) can be
 //! taken; see [`Row::update`].
 
 use std::cmp::Reverse;
@@ -200,8 +201,8 @@ fn deadline(call: &Call, entry: &Row) -> Time {
         .map_or(Time::INFINITY, |duration| call.now.plus(duration))
 }
 
-/// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry first,
-/// so what he has written is seen, or comes after us.
+/// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry
+/// first, so what he has written is seen, or comes after us.
 fn grants(call: &Call, held: Vec<Held>) -> Vec<Grant> {
     if held.is_empty() {
         return Vec::new();

@@ -9,8 +9,8 @@ use super::{gates, lanes, merge, sweep};
 use crate::flow::actions::Action;
 use crate::number::TaskNo;
 
-/// When a call has moved so many entries out of its way it moves no more, and ends with what it has: twice as many at most, since
-/// what it moves at a time grows.
+/// When a call has moved so many entries out of its way it moves no more, and ends with what it has: twice as many at
+/// most, since what it moves at a time grows.
 const MOST_MOVES: usize = 20_000;
 
 /// The call, and the books that are kept of it. They are written here only.

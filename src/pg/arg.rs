@@ -2,8 +2,8 @@
 
 use pgrx::{IntoDatum, pg_sys};
 
-/// A column of a result, of a row that is stored or of a key that is looked for, with its type. To be used before the memory context goes in
-/// which it was made.
+/// A column of a result, of a row that is stored or of a key that is looked for, with its type. To be used before the
+/// memory context goes in which it was made.
 #[derive(Clone, Copy)]
 pub(crate) struct Arg {
     /// `None` for NULL.

@@ -41,9 +41,9 @@ impl Drop for Called {
 }
 
 /// To be asked at the beginning of a function that has to know [`in_transaction_block`]. What a client sends by itself
-/// is over when its query is, and that is when the call is, if the query does nothing else. What runs within a function, a DO
-/// block, an INSERT or a CREATE TABLE AS goes on, it may be for long; so does a query that works on the rows of its call, or
-/// one that is not the first that a client has sent in a pipeline.
+/// is over when its query is, and that is when the call is, if the query does nothing else. What runs within a
+/// function, a DO block, an INSERT or a CREATE TABLE AS goes on, it may be for long; so does a query that works on the
+/// rows of its call, or one that is not the first that a client has sent in a pipeline.
 pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
     // SAFETY: Postgres passes the call's data, which are whole as long as it lasts. A portal that runs a query has its
     // executor's state as long as it does so. Functions are looked up when the executor starts, in its memory: that

@@ -17,8 +17,8 @@ impl<const N: usize> Changes<N> {
         Changes { caches, listening: AtomicBool::new(false), count: AtomicU64::new(1) }
     }
 
-    /// A number that is another one as soon as something in the caches has changed, as far as this backend has heard. It is
-    /// never 0.
+    /// A number that is another one as soon as something in the caches has changed, as far as this backend has heard.
+    /// It is never 0.
     pub(crate) fn version(&'static self) -> u64 {
         // This backend has one thread.
         if !self.listening.swap(true, Ordering::Relaxed) {

@@ -10,8 +10,8 @@ use pgrx::{IntoDatum, direct_function_call, pg_sys};
 /// Does nothing if there is no such function: the transaction may have dropped the extension.
 pub(crate) fn call(name: &'static CStr) {
     let Some(function) = function(name) else { return };
-    // SAFETY: the transaction is still whole, and a snapshot is pushed for the function. The catalog says that it takes no
-    // arguments and returns void. An error aborts the transaction, as it should.
+    // SAFETY: the transaction is still whole, and a snapshot is pushed for the function. The catalog says that it takes
+    // no arguments and returns void. An error aborts the transaction, as it should.
     unsafe {
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid);
@@ -20,8 +20,8 @@ pub(crate) fn call(name: &'static CStr) {
 }
 
 fn function(name: &'static CStr) -> Option<pg_sys::Oid> {
-    // SAFETY: look-ups in the system caches by keys of their types: a name, the types of no arguments, a schema. The entry
-    // is looked at while it is pinned.
+    // SAFETY: look-ups in the system caches by keys of their types: a name, the types of no arguments, a schema. The
+    // entry is looked at while it is pinned.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), true);
         let no_types = direct_function_call::<pg_sys::Datum>(pg_sys::oidvectorin, &[c"".into_datum()])?;

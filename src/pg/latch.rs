@@ -76,8 +76,8 @@ pub(crate) fn is_set() -> bool {
     is_latch_set(unsafe { pg_sys::MyLatch })
 }
 
-/// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). Cancel, terminate, statement_timeout, shutdown and a
-/// client that has gone end the sleep with an error.
+/// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). Cancel, terminate,
+/// statement_timeout, shutdown and a client that has gone end the sleep with an error.
 pub(crate) fn sleep(time: Duration) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: this backend's own latch; the timeout is not negative. The catalog snapshot is one that

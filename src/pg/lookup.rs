@@ -8,10 +8,10 @@
 //! is a look-up per row, which is linear. (A subquery with `OFFSET 0` is as safe, and can be entered from one side only.)
 //!
 //! What the planner compares before it thinks of joins are the ways to read one table. If it can have the rows from the
-//! whole of an index alone, or from one that a constant condition allows it to ask, it drops look-ups that cost no less,
-//! and all rows are one row where nothing is known. So a view that joins with this operator has for each table a condition
-//! that only the table itself can answer: one that is always true, where it needs none, and a CASE around one that an
-//! index could be asked for.
+//! whole of an index alone, or from one that a constant condition allows it to ask, it drops look-ups that cost no
+//! less, and all rows are one row where nothing is known. So a view that joins with this operator has for each table a
+//! condition that only the table itself can answer: one that is always true, where it needs none, and a CASE around one
+//! that an index could be asked for.
 //!
 //! The planner asks for the condition under which it may look into an index, and is told that of an equality.
 
@@ -49,8 +49,8 @@ unsafe fn index_condition(request: &mut pg_sys::SupportRequestIndexCondition) ->
     if request.indexcol != 0 || request.opfamily != pg_sys::INTEGER_BTREE_FAM_OID {
         return None;
     }
-    // SAFETY: the clause is an operator or a function call, with a list of arguments; that of the index is one of the two.
-    // What is made here lives in the planner's memory.
+    // SAFETY: the clause is an operator or a function call, with a list of arguments; that of the index is one of the
+    // two. What is made here lives in the planner's memory.
     unsafe {
         let arguments = match (*request.node).type_ {
             pg_sys::NodeTag::T_OpExpr => (*request.node.cast::<pg_sys::OpExpr>()).args,

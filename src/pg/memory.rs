@@ -71,9 +71,9 @@ fn end_session(size: usize) {
     // Nothing here may need memory of Rust's: the numbers go into a buffer on the stack.
     let mut detail = [0_u8; 64];
     let detail = write_size(&mut detail, size);
-    // SAFETY: all fields may be zero; the texts end with a NUL and outlive the call. FATAL does not jump: it runs the exit
-    // callbacks, which roll the transaction back, and ends the process. The memory of the error is one that Postgres
-    // has put aside for the case that there is none.
+    // SAFETY: all fields may be zero; the texts end with a NUL and outlive the call. FATAL does not jump: it runs the
+    // exit callbacks, which roll the transaction back, and ends the process. The memory of the error is one that
+    // Postgres has put aside for the case that there is none.
     unsafe {
         let mut data: pg_sys::ErrorData = std::mem::zeroed();
         data.elevel = pg_sys::FATAL as i32;

@@ -1,7 +1,7 @@
 //! Numbers that the compiler tells apart.
 //!
-//! To PostgreSQL a task's number, a position and a nonce are all bigint. Here each is a type of its own, so that one cannot
-//! be given for another; statements and tables take and return it as they do the number.
+//! To PostgreSQL a task's number, a position and a nonce are all bigint. Here each is a type of its own, so that one
+//! cannot be given for another; statements and tables take and return it as they do the number.
 
 /// Declares a type for what is stored as a bigint. It is what it is stored as, and costs nothing.
 macro_rules! newtype {

@@ -47,8 +47,8 @@ impl Call {
 
     /// Argument `n`, counted from 0; `None` for NULL.
     pub(crate) fn argument<T: FromDatum + IntoDatum>(&self, n: usize) -> Option<T> {
-        // SAFETY: Postgres has made as many arguments as it says, and as the slice has. The type of the one that is asked for
-        // is compared with what the call was resolved to.
+        // SAFETY: Postgres has made as many arguments as it says, and as the slice has. The type of the one that is
+        // asked for is compared with what the call was resolved to.
         unsafe {
             let declared = pg_sys::get_fn_expr_argtype((*self.fcinfo).flinfo, n as i32);
             if declared != T::type_oid() {

@@ -12,9 +12,10 @@ pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> 
         return false;
     }
     // SAFETY: the table is opened and closed here, under the lock of a reader, and only a heap is looked into. A block
-    // that the table does not have raises an error, and a line that its block does not have finds nothing. The buffer that a found version is in is pinned
-    // by `heap_fetch` and released here; nothing of it is looked at. A dirty snapshot is a structure that needs no more
-    // than its type; the visibility check tells in it who is changing what it returns.
+    // that the table does not have raises an error, and a line that its block does not have finds nothing. The buffer
+    // that a found version is in is pinned by `heap_fetch` and released here; nothing of it is looked at. A dirty
+    // snapshot is a structure that needs no more than its type; the visibility check tells in it who is changing what
+    // it returns.
     unsafe {
         let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION

@@ -14,7 +14,7 @@ pub(crate) fn reserve_settings(prefix: &'static std::ffi::CStr) {
     }
 }
 
-/// Gives the transaction its id now. Whoever takes a position from the sequence must have one first:
+/// Gives the transaction its id now. A transaction that takes a position from the sequence must have one first:
 /// the low-water mark of claiming relies on every taken position belonging to a transaction that
 /// snapshots can see as running.
 pub(crate) fn assign_transaction_id() {

@@ -99,8 +99,8 @@ pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs `work` in a subtransaction, in which no lock is waited for longer than this; `None` if one was, and what it did is undone
-/// then. What it did is undone as well if it refuses.
+/// Runs `work` in a subtransaction, in which no lock is waited for longer than this; `None` if one was, and what it did
+/// is undone then. What it did is undone as well if it refuses.
 pub(crate) fn within_lock_timeout<T, E>(
     milliseconds: i32,
     work: impl FnOnce() -> Result<T, E>,
@@ -132,8 +132,8 @@ pub(crate) fn within_lock_timeout<T, E>(
 }
 
 /// To be called by whoever has caught an error of Postgres' and does not pass it on. Postgres keeps what it knows of
-/// errors under way on a stack of five, and ends every session when there is no room for one more. If another error is under
-/// way, whoever ends that clears the stack.
+/// errors under way on a stack of five, and ends every session when there is no room for one more. If another error is
+/// under way, whoever ends that clears the stack.
 pub(super) fn forget_error() {
     if !ERROR_UNDER_WAY.get() {
         // SAFETY: the error was caught, and what it said was copied by pgrx. None is under way that is still to be raised

@@ -64,7 +64,8 @@ pub(crate) struct Listener {
     /// often: whoever has nothing to do should find that out fast.
     ///
     /// Postgres tells of the end first and releases the locks of its lock manager (not those on rows, which go with the
-    /// transaction's id) after that. Somebody who is woken in between would find them held, and nobody would wake him again.
+    /// transaction's id) after that. Somebody who is woken in between would find them held, and nobody would wake him
+    /// again.
     pub(crate) unlocked: fn(),
 }
 

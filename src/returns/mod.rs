@@ -127,8 +127,8 @@ impl Return {
 
 /// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
 ///
-/// The rows of all that is returned in one of the three ways are removed in the order of their numbers; children make the call
-/// a restartable one (see `store::order`).
+/// The rows of all that is returned in one of the three ways are removed in the order of their numbers; children make
+/// the call a restartable one (see `store::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let children = || returns.iter().filter_map(|(.., ending)| ending.children());
     let tokens = returns.iter().filter_map(|(_, token, _)| Token::from_uuid(token.as_ref()?));

@@ -29,8 +29,8 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
 const MOST_RUNS: usize = 1000;
 
-/// For how long one call inserts runs. Whoever claims tasks is to claim, not to insert what others have scheduled: what
-/// is left stays due.
+/// For how long one call inserts runs. A worker's call is to claim, not to insert what others have scheduled: what is
+/// left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
 record! {
@@ -48,7 +48,7 @@ record! {
     }
 }
 
-/// A schedule that is being looked after by somebody else is passed over.
+/// A schedule that another transaction has locked is passed over.
 static DUE: Statement<(Time, i32), Due> = Statement::new(
     c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
              s.max_backfill
@@ -71,8 +71,9 @@ pub(crate) fn next_after(time: Time) -> Option<Time> {
     NEXT_AFTER.first(time)
 }
 
-/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on what its author
-/// has asked for (a merge key that somebody is just making, a unique one, an id, the graph): they cannot all be tried first.
+/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on what its
+/// author has asked for (a merge key that somebody is just making, a unique one, an id, the graph): they cannot all be
+/// tried first.
 const PATIENCE: i32 = 10;
 
 /// How soon a schedule is tried again by this backend after it was put off.
@@ -282,7 +283,8 @@ static LOCK: Statement<&str, JsonText> =
 /// before.
 pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
     let task: JsonText = LOCK.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
-    // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands still.
+    // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands
+    // still.
     let mut time = now;
     let mut id = format!("{name}@{}", iso_exactly(time));
     while !numbers::by_id(&[&id]).is_empty() {

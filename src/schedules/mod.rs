@@ -1,6 +1,6 @@
 //! Schedules: tasks that are inserted when a cron expression says so.
 //!
-//! There is no scheduler process. Whoever claims tasks, or calls `maintain`, inserts the runs that are due;
+//! There is no scheduler process. Calls that claim tasks, and `maintain`, insert the runs that are due;
 //! a waiter wakes up for the next one. A run's id is made of the schedule's name and its time, so that none
 //! is inserted twice.
 

@@ -1,4 +1,5 @@
-//! The last look before a transaction commits: it frees, or somebody else will.
+//! The last look before a transaction commits: it frees what nothing blocks any more, or leaves that to one that looks
+//! later.
 //!
 //! Signals of one task may come from several transactions at once. One of them has its counter locked, the others
 //! leave rows in `signal`. When all have come back, the counter must have counted everything, and nobody calls any
@@ -6,29 +7,30 @@
 //! commits, in [`last_look`], and may commit in one of three cases only:
 //!
 //! 1. **Something is still unsent** ([`super::unsent`]): even if all that is open or committing commits, the counter
-//!    does not get to zero. Then somebody sends later, and looks later.
-//! 2. **It has the counter, and nobody else is between his look and the end of his commit.** Then it has counted all
-//!    that is committed, and what is missing comes from somebody who has yet to look.
-//! 3. **Somebody else has the counter who has yet to look.** Everything of ours will be before his eyes.
+//!    does not get to zero. Then another transaction sends later, and looks later.
+//! 2. **It has the counter, and no other is between its look and the end of its commit.** Then it has counted all
+//!    that is committed, and what is missing comes from transactions that have yet to look.
+//! 3. **Another one has the counter, and has yet to look.** It will see all that this one did.
 //!
 //! Who is past his look is told by a lock on a *sign* that stands for the counter (of the lock manager, tried and never
 //! waited for, freed when the commit is visible to everybody). It is taken before the look: in one mode by who only
-//! left a signal ([`Mode::Beside`]), in another by who has the counter locked ([`Mode::Within`]), to commit in case 2 in
-//! one that nobody else may be beside ([`Mode::Only`]). Case 3 is found out by asking for the sign in a mode
-//! ([`Mode::Shared`]) that nobody with the counter may be beside, *then* trying to lock the counter: whoever has it at that moment
-//! looks after the question. A transaction that may not commit yet gives all its signs up, naps for a fraction of a
-//! millisecond and looks again.
+//! left a signal ([`Mode::Beside`]), in another by who has the counter locked ([`Mode::Within`]), to commit in case 2
+//! in one that nobody else may be beside ([`Mode::Only`]). Case 3 is found out by asking for the sign in a mode
+//! ([`Mode::Shared`]) that nobody with the counter may be beside, *then* trying to lock the counter: the transaction
+//! that has it at that moment looks after the question. A transaction that may not commit yet gives all its signs up,
+//! naps for a fraction of a millisecond and looks again.
 //!
 //! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still
 //! has not counted them all. Of the transactions that touched the counter let T be the one that looked last. What the
 //! others did they did before their looks, so T saw all of it, committed or not: nothing was unsent, which excludes
-//! case 1. Whoever makes it case 3 looks later than T, which excludes that. So it was case 2: each of the others was at
-//! its end, T saw their signals as committed, and has counted them all.
+//! case 1. The transaction that would make it case 3 looks later than T, which excludes that. So it was case 2: each of
+//! the others was at its end, T saw their signals as committed, and has counted them all.
 //!
 //! *Why nobody waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
 //! follows it at once: for as long as a commit takes, and never by a transaction that its client leaves open. Nobody
-//! who waits has a sign, so no two wait for each other. Where many parents of one child are returned at the same
-//! time, nobody waits until the last of them has been sent; then whoever has the counter waits for the others.
+//! who waits has a sign, so no two wait for each other. Where many parents of one child are returned at the same time,
+//! none of their transactions waits until the last of them has been sent; then the one that has the counter waits for
+//! the others.
 //!
 //! Should a commit hang (its standby does not answer), who waits for it gives up after [`PATIENCE`], commits, and
 //! wakes somebody who looks. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a

@@ -117,7 +117,7 @@ pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
 
 /// Removes the signals of tasks that do not wait and are about to begin anew: what is due to them is worked out
 /// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
-/// they wait for, and so waited for whoever was sending one.
+/// they wait for, and so waited for the transactions that were sending one.
 pub(crate) fn forget(task_nos: &[TaskNo]) {
     signal::FORGET.execute(task_nos);
 }
@@ -148,7 +148,7 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     if locked.is_empty() {
         return Counted { locked, changed: false };
     }
-    // Whoever sends a signal meanwhile finds the counter locked, and leaves the last look to us.
+    // A transaction that sends a signal meanwhile finds the counter locked, and leaves the last look to this one.
     touched::look_again(&locked, Touch::Locked);
     let mut deltas = Deltas::new();
     for (run_no, signal) in

@@ -1,10 +1,10 @@
 //! Counting down the tasks that wait.
 //!
 //! **No signaller ever waits for another.** It locks the counters it needs with SKIP LOCKED, in the order
-//! of task numbers; for a counter that somebody else holds it appends a row to `signal` instead. Those
+//! of task numbers; for a counter that another transaction has locked it appends a row to `signal` instead. Those
 //! rows are folded into the counter later (see [`super::fold`]), by a transaction that has locked the
 //! counter *first* and then deletes them with a newer snapshot: whichever of the two commits first, each
-//! signal is counted by exactly one transaction, the one that updates the counter and commits. That somebody does
+//! signal is counted by exactly one transaction, the one that updates the counter and commits. That one does so
 //! as soon as it matters is the concern of [`super::commit`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -104,7 +104,7 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
     endings
 }
 
-/// Appends the signals of tasks whose counters somebody else holds. A task that has no counter any more
+/// Appends the signals of tasks whose counters other transactions have locked. A task that has no counter any more
 /// (it was cancelled, or aborted by an earlier signal) needs none.
 fn defer(deltas: &Deltas, not_had: &[TaskNo]) {
     if not_had.is_empty() {

@@ -7,10 +7,10 @@
 //! they pass what is in progress, and whoever ends the reason finds them by that number. Token, actor and deadline
 //! are those that the entry had, so it is still to be returned and extended by its late actor.
 //!
-//! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks on the row of the reason as
-//! what is parked (see [`crate::claim`]). Whoever ends the reason, though, must not wait for a row of `run` that somebody
-//! has locked in the order of task numbers, and who may wait for one that he has: what he cannot have at once gets a
-//! lease, and upkeep looks again a second later. So does an entry whose reason is a time.
+//! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks on the row of the reason
+//! as what is parked (see [`crate::claim`]). Whoever ends the reason, though, must not wait for a row of `run` that
+//! somebody has locked in the order of task numbers, and who may wait for one that he has: what he cannot have at once
+//! gets a lease, and upkeep looks again a second later. So does an entry whose reason is a time.
 //!
 //! Two reasons may have the same number. Then one of them ends too early for an entry, and the next claim sets that
 //! aside again. Riders have the number of their leader, as a negative one, which is nobody else's.

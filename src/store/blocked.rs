@@ -81,7 +81,8 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     if remaining > 0 && !news.lost {
         let change = row.update(&[REMAINING.to(remaining), FAILURES.to(failures)]);
         if change == Change::Done {
-            // At once: whatever ends this transaction from here on, what others leave for the counter meanwhile is looked at.
+            // At once: whatever ends this transaction from here on, what others leave for the counter meanwhile is
+            // looked at.
             touched::look_again(&[news.task_no], Touch::Locked);
         }
         return change;

@@ -1,23 +1,24 @@
 //! Tallies of what has settled: how many rows `settled` has, per action, code and cause, without counting them.
 //!
 //! Settled rows do not change any more, until they are removed or revived. So upkeep *seals* the past second by second
-//! ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any time, in
-//! any snapshot, is
+//! ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any
+//! time, in any snapshot, is
 //!
 //! * the sum of the rows of `end_tally` whose span begins before `seal.until`,
 //! * and the rows of `settled` from `seal.until` on, counted along the index.
 //!
 //! **Who removes settled rows, or revives them, appends corrections** ([`uncounted`]), in the statement that removes
-//! the rows; nobody waits for anybody. A correction is of the second in which its rows settled. Of a second that is not sealed
-//! it means nothing: the rows themselves are counted. When the second is sealed, the snapshot that counts its rows
-//! sees of a removal either both, the rows gone and the correction, or neither. In the first case the seal takes the
-//! correction along, in the second it counts the rows and the correction, once it is committed, takes them off again. Readers see
-//! all of this in one snapshot, too.
+//! the rows; nobody waits for anybody. A correction is of the second in which its rows settled. Of a second that is not
+//! sealed it means nothing: the rows themselves are counted. When the second is sealed, the snapshot that counts its
+//! rows sees of a removal either both, the rows gone and the correction, or neither. In the first case the seal takes
+//! the correction along, in the second it counts the rows and the correction, once it is committed, takes them off
+//! again. Readers see all of this in one snapshot, too.
 //!
 //! **A second is sealed once nobody can settle anything in it any more.** Whoever settles has his transaction's id
-//! before he reads the clock ([`settling`]). So who settles in a second that is over has an id that was given out before the
-//! second was over, or the clock has been put back, which the seal notices, and begins anew. With the clock that a
-//! test has set (`taskq.now`) nothing of this is so: then the rows come with corrections that add them ([`out_of_time`]).
+//! before he reads the clock ([`settling`]). So who settles in a second that is over has an id that was given out
+//! before the second was over, or the clock has been put back, which the seal notices, and begins anew. With the clock
+//! that a test has set (`taskq.now`) nothing of this is so: then the rows come with corrections that add them
+//! ([`out_of_time`]).
 
 use crate::clock;
 use crate::guc;
@@ -34,9 +35,10 @@ macro_rules! second {
 }
 pub(crate) use second;
 
-/// CTEs for a statement whose CTE `$gone` returns the `settled_at`, `action_no`, `code` and `cause` of settled rows that it
-/// removes, or makes tombstones: the corrections. What is sealed for good, in the snapshot of this statement, needs no second.
-/// (The caller has locked the rows, and so has a transaction id: what `seal` says of that is needed where all begins anew.)
+/// CTEs for a statement whose CTE `$gone` returns the `settled_at`, `action_no`, `code` and `cause` of settled rows
+/// that it removes, or makes tombstones: the corrections. What is sealed for good, in the snapshot of this statement,
+/// needs no second. (The caller has locked the rows, and so has a transaction id: what `seal` says of that is needed
+/// where all begins anew.)
 macro_rules! uncounted {
     ($gone:literal) => {
         concat!(

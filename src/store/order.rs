@@ -3,9 +3,9 @@
 //! The order is [`Rank`], and within a rank by number. A call that knows from the start what it has to lock keeps to
 //! it. One that finds out wave by wave (which dependents a deleted task leaves alone, what aborted because of a task
 //! that is retried) cannot; and a task may move from one table to another while it is waited for. So such a call runs
-//! as [`restartable`]: *it waits for a row only if it holds nothing of that rank or a later one*. Where it would have to, it
-//! gives up all it holds, by rolling back to where it began, and begins anew: it then locks first, in the order, all it
-//! has seen so far. Each new beginning has waited for whoever was in the way, so that the call gets on.
+//! as [`restartable`]: *it waits for a row only if it holds nothing of that rank or a later one*. Where it would have
+//! to, it gives up all it holds, by rolling back to where it began, and begins anew: it then locks first, in the order,
+//! all it has seen so far. Each new beginning has waited for whoever was in the way, so that the call gets on.
 //!
 //! Whoever waits for one of its rows therefore waits for a transaction that either waits itself for something later in
 //! the order, or for nothing. A transaction of several calls keeps the locks of all of them: two such transactions may

@@ -66,7 +66,8 @@ pub(crate) static BRING_FORWARD: Statement<(&[TaskNo], Time), i32> = Statement::
       RETURNING s.action_no",
 );
 
-/// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`, one range per action, earliest first.
+/// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`,
+/// one range per action, earliest first.
 pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(

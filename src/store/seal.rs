@@ -1,18 +1,18 @@
 //! Sealing what has settled: see [`ends`](crate::store::ends) for what that is good for.
 //!
-//! **When a second may be sealed.** A *mark* is a time T, and the next transaction id X, read in this order. Who has an id from
-//! X on has got it after T was read, reads the clock after that, and settles at T or later. So once a snapshot's xmin
-//! is X or beyond, it sees all rows that settled before T, or they will never be. A transaction that keeps its id for long
-//! keeps the mark waiting: more is counted row by row then, and nothing is wrong.
+//! **When a second may be sealed.** A *mark* is a time T, and the next transaction id X, read in this order. Who has an
+//! id from X on has got it after T was read, reads the clock after that, and settles at T or later. So once a
+//! snapshot's xmin is X or beyond, it sees all rows that settled before T, or they will never be. A transaction that
+//! keeps its id for long keeps the mark waiting: more is counted row by row then, and nothing is wrong.
 //!
 //! One step, in one statement with one snapshot, counts what settled since the last one, up to the mark or up to
 //! [`MOST`] rows; takes along the corrections of these seconds; and makes the next mark. The row of `seal` is locked
 //! (SKIP LOCKED) before, so that there is one at a time.
 //!
-//! **A clock that has been put back** is noticed by a mark that lies ahead. Then nothing is sealed any more, and everything is
-//! counted row by row until the past is sealed again, step by step. Those who remove rows while that begins may take for sealed what is not
-//! any more. So the first mark is made by another transaction, later: who has an id from there on has looked at
-//! `seal` after that.
+//! **A clock that has been put back** is noticed by a mark that lies ahead. Then nothing is sealed any more, and
+//! everything is counted row by row until the past is sealed again, step by step. Those who remove rows while that
+//! begins may take for sealed what is not any more. So the first mark is made by another transaction, later: who has an
+//! id from there on has looked at `seal` after that.
 //!
 //! Nothing of this is dumped: what is restored is sealed anew.
 
@@ -30,8 +30,8 @@ const MOST: i32 = 20_000;
 /// How old a mark gets before somebody seals who has other things to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long nothing can be sealed until tallies are folded all the same; and for how long nobody has until those do who
-/// may keep others from it.
+/// For how long nothing can be sealed until tallies are folded all the same; and for how long nobody has until those do
+/// who may keep others from it.
 const LONG: Duration = Duration::from_secs(60);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -46,8 +46,8 @@ static LOCK: Statement<(Time, Time, i64)> = Statement::new(
 );
 static MARK: Statement<(Time, i64)> = Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
 
-/// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is told. `ended` is also
-/// what went before it was sealed. What settled before $7 is not told apart by time any more.
+/// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is told. `ended` is
+/// also what went before it was sealed. What settled before $7 is not told apart by time any more.
 static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::new(
     c"WITH part AS MATERIALIZED (
         SELECT s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s
@@ -85,8 +85,8 @@ static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = State
       SELECT c.until, c.whole, b.first FROM bounds AS b LEFT JOIN cut AS c ON true",
 );
 
-/// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become minutes, and the
-/// rest one row per action, code and cause. Only rows that this changes are touched.
+/// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become
+/// minutes, and the rest one row per action, code and cause. Only rows that this changes are touched.
 static FOLD: Statement<(Time, Time)> = Statement::new(
     c"WITH rows AS MATERIALIZED (
         SELECT x.ctid AS version, x.place, x.place <> x.span OR pg_catalog.count(*)
@@ -108,7 +108,8 @@ static FOLD: Statement<(Time, Time)> = Statement::new(
        GROUP BY t.span, t.action_no, t.code, t.cause
       HAVING pg_catalog.sum(t.number) <> 0 OR pg_catalog.sum(t.ended) <> 0 AND t.span > '-infinity'",
 );
-/// Nothing is sealed any more. What there is in `end_tally` means nothing then, and is taken along as its spans are sealed again.
+/// Nothing is sealed any more. What there is in `end_tally` means nothing then, and is taken along as its spans are
+/// sealed again.
 static BEGIN_ANEW: Statement<()> =
     Statement::new(c"UPDATE taskq.seal e SET until = '-infinity', mark_at = NULL, mark_xid = NULL");
 
@@ -166,8 +167,9 @@ impl State {
 
 /// Seals what may be sealed, in one step; marks have to be so old. Whether there is more.
 ///
-/// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error. A transaction that may
-/// stay open keeps others from sealing for as long: one of several calls seals only what nobody else has for a while.
+/// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error. A transaction
+/// that may stay open keeps others from sealing for as long: one of several calls seals only what nobody else has for a
+/// while.
 pub(crate) fn step(patience: Duration) -> bool {
     if !is_read_committed() {
         return false;

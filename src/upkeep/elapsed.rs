@@ -1,10 +1,10 @@
 //! Leases whose time has come.
 //!
-//! A task whose deadline has passed goes to the end of its priority *with its token*: until somebody else
-//! is granted it, a late return still succeeds. If that was its last try it is aborted instead.
+//! A task whose deadline has passed goes to the end of its priority *with its token*: until it is granted
+//! again, a late return still succeeds. If that was its last try it is aborted instead.
 //!
-//! Nothing is waited for. A task whose row somebody has locked just now, to return or extend it, to make another depend on
-//! it, or whose merge key or riders somebody has locked, is looked at again a second later.
+//! Nothing is waited for. A task whose row another transaction has locked just now, to return or extend it or to make
+//! another depend on it, and one whose merge key or riders are locked, are looked at again a second later.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub(crate) fn remove_stale(now: Time) -> usize {
     tidy::remove(all.map(|lease| lease.row).collect()).len()
 }
 
-/// How soon a task that somebody has locked is looked at again.
+/// How soon a task that another transaction has locked is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Ends the tries under these leases, which go. Tasks that are locked get a lease of a second more: it would be left

@@ -1,4 +1,4 @@
-//! What time makes necessary, done in small bounded steps by whoever claims tasks, and by
+//! What time makes necessary, done in small bounded steps by calls that claim tasks, by the background worker, and by
 //! `taskq.maintain()` for quiet times: elapsed leases, due tasks, deferred signals, retention.
 //!
 //! Everything here takes its rows with SKIP LOCKED and waits for nobody. Inside a caller's transaction
@@ -165,8 +165,8 @@ pub(crate) fn tidy_before_commit() {
     }
 }
 
-/// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay open
-/// counts for others only what frees a task.
+/// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay
+/// open counts for others only what frees a task.
 pub(crate) fn fold(now: Time) -> bool {
     if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }
 }
@@ -244,8 +244,8 @@ static NEXT: Statement<(&[i32], Time, Time, Time, &[Time]), Option<Time>> = Stat
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// When there will be something to do for a waiter for these actions, if nobody commits anything; `after` a time, if what is
-/// due before has been looked at in vain.
+/// When there will be something to do for a waiter for these actions, if nobody commits anything; `after` a time, if
+/// what is due before has been looked at in vain.
 pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> {
     let from = after.unwrap_or(Time::BEGINNING);
     let now = clock::now();

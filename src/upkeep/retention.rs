@@ -1,5 +1,5 @@
-//! Settled tasks go when their retention is over. That frees and deletes nothing else: whoever waited
-//! for them has counted them already.
+//! Settled tasks go when their retention is over. That frees and deletes nothing else: the tasks that waited
+//! for them have counted them already.
 
 use crate::number::TaskNo;
 use crate::store::task;
@@ -21,8 +21,8 @@ static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
 );
 /// Removes tasks whose retention is over, at the end of a call that was granted so many: faster than they come, so that
-/// what is kept does not grow. In a transaction that may stay open they are removed at its end: whoever uses an id again
-/// would wait for that.
+/// what is kept does not grow. In a transaction that may stay open they are removed at its end: an insertion that
+/// uses an id again would wait for that.
 pub(crate) fn keep_up(granted: usize) {
     let pace = 2 * granted.max(settled::take_noted());
     let bound = pace.clamp(STEP as usize, MOST);
@@ -41,8 +41,8 @@ pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> usize {
     sweep(bound, low_ends::starts(&[], now).settled, now)
 }
 
-/// Removes up to `bound` tasks whose retention is over, from `start` on; returns how many. Waits for nobody: a task with a
-/// dependency that somebody else is removing is left for later.
+/// Removes up to `bound` tasks whose retention is over, from `start` on; returns how many. Waits for nobody: a task
+/// with a dependency that somebody else is removing is left for later.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
     let mut ends: HashMap<TaskNo, Outcome> = EXPIRED
         .map((now, bound.min(MOST) as i32, start), |(task_no, code)| (task_no, Outcome::from_stored(code)))

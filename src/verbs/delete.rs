@@ -17,7 +17,8 @@ use crate::store::live::{self, Idle, LockStrength};
 use crate::store::numbers;
 use crate::store::order::restartable;
 
-/// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) -> bigint`
+/// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) ->
+/// bigint`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_delete_tasks(

@@ -28,8 +28,8 @@ macro_rules! on_ends {
 }
 pub(super) use {on_ends, on_tasks};
 
-/// What a statement takes that finds what a filter is about, see [`Filter::given`]: ids, actions, groups, $4 the pattern of
-/// the status, causes, since and until when they settled, how many at most.
+/// What a statement takes that finds what a filter is about, see [`Filter::given`]: ids, actions, groups, $4 the
+/// pattern of the status, causes, since and until when they settled, how many at most.
 pub(super) type Filters = (
     &'static [&'static str],
     &'static [&'static str],

@@ -148,7 +148,8 @@ fn taskq_pause_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| known(name).map(|name| schedule::PAUSE.execute(name) > 0))
 }
 
-/// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has it.
+/// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has
+/// it.
 #[pg_extern(sql = "")]
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {

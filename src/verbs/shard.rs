@@ -1,12 +1,12 @@
-//! Shards: servers that share a load, each a queue of its own. All that a queue knows of it is its number, which the numbers
-//! of its tasks carry, and so its tokens: see [`crate::token`].
+//! Shards: servers that share a load, each a queue of its own. All that a queue knows of it is its number, which the
+//! numbers of its tasks carry, and so its tokens: see [`crate::token`].
 //!
-//! **The number is where the sequence is.** Its values are what a dump takes along, so the number comes with the data, and
-//! nobody looks it up to make a task. Setting it restarts the sequence, which is transactional, and locks it: whoever has
-//! taken a number is waited for, and who wants one waits. So no transaction has numbers of two shards.
+//! **The number is where the sequence is.** Its values are what a dump takes along, so the number comes with the data,
+//! and nobody looks it up to make a task. Setting it restarts the sequence, which is transactional, and locks it:
+//! whoever has taken a number is waited for, and who wants one waits. So no transaction has numbers of two shards.
 //!
-//! **Before the first task.** A name of an action gets its number with the first task of it, for ever. A queue without any has
-//! never had a task: nothing that is stored, and no token, has a number that could be given out again.
+//! **Before the first task.** A name of an action gets its number with the first task of it, for ever. A queue without
+//! any has never had a task: nothing that is stored, and no token, has a number that could be given out again.
 
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;

@@ -5,8 +5,8 @@
 //! and inserted anew. Who sees the old one with an old snapshot finds it deleted and passes over it.
 //!
 //! **No mark passes an entry.** What keeps its place is inserted at the position of the row that is deleted in the same
-//! statement. Every snapshot sees one of the two, as grantable, so no low-water mark (see `claim::marks`) has moved beyond
-//! that position. All others get new positions, taken after the transaction has its id.
+//! statement. Every snapshot sees one of the two, as grantable, so no low-water mark (see `claim::marks`) has moved
+//! beyond that position. All others get new positions, taken after the transaction has its id.
 
 use std::collections::{HashMap, HashSet};
 

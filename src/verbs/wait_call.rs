@@ -107,7 +107,8 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
             // Under which channels to be found is to be looked up again.
             RENUMBERED => {}
             NOTHING if waiter.sleep(look.due) => look_after = true,
-            // The look has cost a transaction id, since others had something in their hands. A sleeper keeps none for long.
+            // The look has cost a transaction id, since others had something in their hands. A sleeper keeps none for
+            // long.
             HELD if waiter.sleep(Some(clock::now())) => {
                 wake::stay_registered(|| call.leave_transaction("wait_for_work"));
                 look_after = true;
@@ -247,9 +248,9 @@ fn look_for_work(names: &[String], look_after: bool, action_nos: Vec<Option<i32>
     }
 }
 
-/// Whether own_tasks would be granted a task: asked by a claim that is rolled back. No question put to the tables can tell as
-/// much; who has locked a row and how, a slot, a bucket, the row of a key, only shows when it is to be locked. And whether it has
-/// moved entries out of its way: others will not meet those again.
+/// Whether own_tasks would be granted a task: asked by a claim that is rolled back. No question put to the tables can
+/// tell as much; who has locked a row and how, a slot, a bucket, the row of a key, only shows when it is to be locked.
+/// And whether it has moved entries out of its way: others will not meet those again.
 fn try_to_own(actions: &[Action], now: Time) -> (bool, bool) {
     let request = Request {
         actor_id: String::new(),

@@ -178,8 +178,8 @@ fn on_end(end: End) {
             forget();
             give_up(0);
         }
-        // What was granted or locked before the savepoint is still ours. Two waiting calls whose looks are rolled back, in
-        // transactions that hold something already, would wake each other for ever for that.
+        // What was granted or locked before the savepoint is still ours. Two waiting calls whose looks are rolled back,
+        // in transactions that hold something already, would wake each other for ever for that.
         End::AbortSub(level) => {
             GONE.with_borrow_mut(|gone| drop(gone.undone(level)));
             wake_for_taken(TAKEN.with_borrow_mut(|taken| taken.undone(level)));

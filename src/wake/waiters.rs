@@ -49,8 +49,8 @@ pub(crate) fn pass_on() {
     }
 }
 
-/// To be called by a waiter that was woken and leaves signals uncounted, since nothing came of them for it: they may be for
-/// the workers of another action, or for a sleeper that can keep what it counts. All get their turn, as above.
+/// To be called by a waiter that was woken and leaves signals uncounted, since nothing came of them for it: they may be
+/// for the workers of another action, or for a sleeper that can keep what it counts. All get their turn, as above.
 pub(crate) fn pass_on_signals() {
     latch::wake_next_lower(TIMER_CHANNEL);
 }

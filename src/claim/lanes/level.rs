@@ -14,8 +14,9 @@ type Ring =
     (i32, i32, &'static [Lane], Lane, Lane, i32, i32, i32, Position, &'static [Lane], &'static [Position]);
 
 /// A stretch of the ring of lanes: up to $6 lanes from $4 to $5, without the full ones ($3), in each of them $7 turns
-/// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known ([`known_lanes`](crate::store::known_lanes)): the ring goes to the next
-/// excepted lane, or to one before that which has something behind the common position.
+/// of entries and $8 more. $1 action, $2 priority. $9 to $11 what is known
+/// ([`known_lanes`](crate::store::known_lanes)): the ring goes to the next excepted lane, or to one before that which
+/// has something behind the common position.
 static STRETCH: Statement<Ring, (Lane, i32, TaskNo, Position, Option<String>)> = Statement::new(
     c"WITH RECURSIVE ring(lane, start, at) AS (
         ((SELECT r.lane, $9, 1 FROM taskq.run r

@@ -110,8 +110,8 @@ impl Cost {
         self.pages.set(self.pages.get() + looked.pages);
     }
 
-    /// An entry takes some thirty pages at most, with its lane, its task and its group; a lane that is jumped over half of
-    /// that.
+    /// An entry takes some thirty pages at most, with its lane, its task and its group; a lane that is jumped over half
+    /// of that.
     fn tell(&self, action_no: i32, jumped_over: usize) {
         lane_marks::has_cost(action_no, self.pages.get(), 32 * self.met.get() + 16 * jumped_over);
     }

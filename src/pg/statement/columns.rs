@@ -1,6 +1,7 @@
 //! The columns of a result, as types.
 //!
-//! The types are compared once per result. A column that may be NULL is an `Option`; any other that is NULL raises an error.
+//! The types are compared once per result. A column that may be NULL is an `Option`; any other that is NULL raises an
+//! error.
 
 use pgrx::datum::{Interval, Uuid};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
@@ -20,7 +21,8 @@ impl Header {
     /// # Panics
     /// If column `n`, counted from 1, cannot be read as a `T`.
     fn check<T: Column>(self, n: i32) {
-        // SAFETY: made by `Statement::run`, which has the result in memory. Of a column that is not there Postgres says no type.
+        // SAFETY: made by `Statement::run`, which has the result in memory. Of a column that is not there Postgres says
+        // no type.
         let oid = unsafe { pg_sys::SPI_gettypeid(self.0, n) };
         assert!(T::is_compatible_with(oid), "column {n} has type {oid:?}");
     }
@@ -33,9 +35,9 @@ pub(crate) struct Checked<'r>(pub(super) Row<'r>);
 impl Checked<'_> {
     /// Column `n`, counted from 1; `None` for NULL.
     fn get<T: Column>(self, n: i32) -> Option<T> {
-        // SAFETY: a `Checked` exists only while `Statement::run` has the result in memory, after `FromRow::check`, which has
-        // compared the same columns with the same types. By-reference values are copied by `from_datum`, since a
-        // `Column` owns what it has.
+        // SAFETY: a `Checked` exists only while `Statement::run` has the result in memory, after `FromRow::check`,
+        // which has compared the same columns with the same types. By-reference values are copied by `from_datum`,
+        // since a `Column` owns what it has.
         unsafe {
             let mut null = false;
             let datum = pg_sys::SPI_getbinval(self.0.tuple, self.0.tupdesc, n, &mut null);

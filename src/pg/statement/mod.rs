@@ -155,10 +155,10 @@ impl Prepared {
                 Value(None) => nulls[i] = b'n' as std::ffi::c_char,
             }
         }
-        // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it
-        // (a `Row` does not outlive the call of what the reader gave, and gives owned values only). If anything raises an
-        // error in between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the
-        // frame; values and nulls are as many as its parameters, and of their types: the compiler has seen to that (`Given`).
+        // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it (a `Row` does not
+        // outlive the call of what the reader gave, and gives owned values only). If anything raises an error in
+        // between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
+        // values and nulls are as many as its parameters, and of their types: the compiler has seen to that (`Given`).
         unsafe {
             if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
                 pgrx::error!("SPI_connect failed");

@@ -1,5 +1,5 @@
-//! The table `lease`: deadlines, recorded at each grant, looked after once they have passed (`upkeep::elapsed`), gone with
-//! their performances.
+//! The table `lease`: deadlines, recorded at each grant, looked after once they have passed (`upkeep::elapsed`), gone
+//! with their performances.
 //!
 //! **As many rows as there are tasks in progress, at most.** A grant or an extension with a deadline appends one row to
 //! `lease` (one for each thousand tasks). The row has a *keeper*, one of its tasks. Deadline and keeper are the index;
@@ -11,9 +11,9 @@
 //!
 //! A row too many does no harm: it says "look at these tasks once this time has come", and who looks asks the tasks
 //! themselves. It is left where somebody else has the row locked, where two tasks of one row come back at the same
-//! moment, and by transactions that are prepared. For these, grants look at a page of `lease` now and then ([`tidy::patrol`]).
-//! A row too few would leave a task with a dead worker for ever. So a row is removed only by a transaction
-//! that sees that no task needs it; if that is rolled back, so is the removal.
+//! moment, and by transactions that are prepared. For these, grants look at a page of `lease` now and then
+//! ([`tidy::patrol`]). A row too few would leave a task with a dead worker for ever. So a row is removed only by a
+//! transaction that sees that no task needs it; if that is rolled back, so is the removal.
 
 pub(crate) mod tidy;
 

@@ -37,8 +37,8 @@ enum HandOn {
     BeforeCommit,
 }
 
-/// Whether the keeper of `l` is held under it, or set aside until then. Its own deadline is an earlier one where its row was locked when that
-/// passed; a later one has a row of its own.
+/// Whether the keeper of `l` is held under it, or set aside until then. Its own deadline is an earlier one where its
+/// row was locked when that passed; a later one has a row of its own.
 macro_rules! unkept {
     () => {
         "NOT EXISTS (SELECT FROM taskq.run r

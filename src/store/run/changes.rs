@@ -9,8 +9,8 @@ use pgrx::datum::Interval;
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
-/// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that others refer to is changed, so those who
-/// attach dependencies are not in the way.
+/// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that
+/// others refer to is changed, so those who attach dependencies are not in the way.
 pub(crate) static GIVE_TO_LANES: Statement<&[TaskNo]> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,

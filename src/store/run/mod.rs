@@ -142,8 +142,8 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
     ])
 }
 
-/// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in the
-/// order of the numbers.
+/// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in
+/// the order of the numbers.
 ///
 /// **A stale token is never trusted.** The row is removed in the version that the look has seen with this nonce. If
 /// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
@@ -184,9 +184,9 @@ fn remove_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce) -> Option<Live> {
     }
 }
 
-/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`; returns
-/// them with the deadlines that they had. Locks those whose deadlines have passed as well. Waits for whoever holds one of
-/// them, in the order of the numbers.
+/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`;
+/// returns them with the deadlines that they had. Locks those whose deadlines have passed as well. Waits for whoever
+/// holds one of them, in the order of the numbers.
 ///
 /// A token is trusted as in [`remove`].
 pub(crate) fn extend(mut performances: Vec<(TaskNo, Nonce)>, deadline: Time, actor_id: &str) -> Vec<Left> {

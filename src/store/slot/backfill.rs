@@ -18,7 +18,8 @@ static DROP: Statement<(&str, i32)> = Statement::new(
 );
 
 /// Makes the slots of an action fit its limit, `None` for no limit; those above it go once they are free. `held` are
-/// performances that began without a slot. They are given slots first, above the limit where it is full, so that they count.
+/// performances that began without a slot. They are given slots first, above the limit where it is full, so that they
+/// count.
 pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[TaskNo]) {
     let Some(most) = most else {
         DROP.execute((action, 0));

@@ -5,8 +5,9 @@ use super::known;
 use crate::number::{Lane, Position};
 use crate::pg::statement::Statement;
 
-/// Walks `slot_held_idx`: as many rows as there are performances in progress that such limits count, and whatever is dead.
-/// Groups of which none may run are full as well. The last row has how many slots of how many limits were counted.
+/// Walks `slot_held_idx`: as many rows as there are performances in progress that such limits count, and whatever is
+/// dead. Groups of which none may run are full as well. The last row has how many slots of how many limits were
+/// counted.
 static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64>)> = Statement::new(
     c"WITH held AS MATERIALIZED (
         SELECT s.name, s.group_id, pg_catalog.count(*) AS held

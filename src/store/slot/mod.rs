@@ -12,10 +12,10 @@
 //! no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance have
 //! to make slots one after the other.)
 //!
-//! **Free slots are in a queue.** A slot that is freed takes a position at the end, and claims take the first. Updated in place
-//! its dead versions would be between those that look for a free one and the one there is; at the end of the queue they
-//! are behind everybody's back, see [`known`]. A row for each performance, made and removed with it, would do
-//! the same, but somebody would have to count them while others make some. To remember where the live versions are
+//! **Free slots are in a queue.** A slot that is freed takes a position at the end, and claims take the first. Updated
+//! in place its dead versions would be between those that look for a free one and the one there is; at the end of the
+//! queue they are behind everybody's back, see [`known`]. A row for each performance, made and removed with it, would
+//! do the same, but somebody would have to count them while others make some. To remember where the live versions are
 //! helps whoever was the last to change them, and nobody else.
 
 pub(crate) mod backfill;

@@ -88,15 +88,15 @@ struct Looks {
 }
 
 impl Looks {
-    /// A look that takes no lock and no transaction id where there is nothing for it, but for the first. That is the one of
-    /// calls that find something at once.
+    /// A look that takes no lock and no transaction id where there is nothing for it, but for the first. That is the
+    /// one of calls that find something at once.
     ///
-    /// If nothing comes of it, it is rolled back, and so nobody sleeps on a lock. A statement with SKIP LOCKED may lock a
-    /// row and then leave it out: if another session has changed the row since the statement's snapshot (granted the task,
-    /// say) and committed, its newest version is locked first and found unsuitable then. The lock stays. Asleep with it,
-    /// we would make the return of that task wait for the end of our sleep; the end of the subtransaction gives it up. So
-    /// it does with slots that were locked for entries which others took: those who are woken for the slots would find
-    /// none. And so it does with the tables, which a VACUUM FULL or an upgrade may want for itself.
+    /// If nothing comes of it, it is rolled back, and so nobody sleeps on a lock. A statement with SKIP LOCKED may lock
+    /// a row and then leave it out: if another session has changed the row since the statement's snapshot (granted the
+    /// task, say) and committed, its newest version is locked first and found unsuitable then. The lock stays. Asleep
+    /// with it, we would make the return of that task wait for the end of our sleep; the end of the subtransaction
+    /// gives it up. So it does with slots that were locked for entries which others took: those who are woken for the
+    /// slots would find none. And so it does with the tables, which a VACUUM FULL or an upgrade may want for itself.
     fn without_trace(&mut self, request: &Request, waiter: &mut Waiter) -> Look {
         waiter.before_look();
         let reading = std::mem::replace(&mut self.again, true);
@@ -220,8 +220,8 @@ pub(super) fn attempt(
         total.moved |= claim(request, actions, clock::now(), left_out, grants);
     }
     if grants.len() < request.max_tasks && total.changed {
-        // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made
-        // ready the first entry in a lane.
+        // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has
+        // made ready the first entry in a lane.
         let named = actions::for_claim(&request.actions);
         let lanes = |of: &[Action]| of.iter().filter(|action| action.has_lanes()).count();
         if named.len() > actions.len() || lanes(&named) > lanes(actions) {

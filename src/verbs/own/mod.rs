@@ -100,10 +100,10 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
 
 /// Does something, and grants what there is then, without waiting.
 ///
-/// The low-water marks of claiming only move in a transaction that has no id yet (see [`crate::claim::marks`]). What is done
-/// first gives it one. So the look that moves them comes before: a worker that always returns and owns in one call
-/// would walk all that it has ever been granted otherwise, for as long as somebody holds a snapshot. What is due by that
-/// look is looked after by the claim, which finds the signals that came since by itself.
+/// The low-water marks of claiming only move in a transaction that has no id yet (see [`crate::claim::marks`]). What is
+/// done first gives it one. So the look that moves them comes before: a worker that always returns and owns in one call
+/// would walk all that it has ever been granted otherwise, for as long as somebody holds a snapshot. What is due by
+/// that look is looked after by the claim, which finds the signals that came since by itself.
 pub(super) fn own_after<T>(
     request: &Request,
     with_results: bool,
