@@ -99,9 +99,10 @@ impl Locked {
         let there = make_place(&mut tasks, &keys, &mut stored)?;
         let skipped = insert_rows(&mut tasks, &there)?;
         tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
-        if !skipped.is_empty() {
-            // Others of the call may refer to what was skipped: those are stored tasks now.
-            stored.look_up(&skipped.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let referred = tasks.referred(&skipped);
+        if !referred.is_empty() {
+            // Others of the call refer to what was skipped: those are stored tasks now.
+            stored.look_up(&referred)?;
         }
         // The keys point to the new tasks before the old ones go, which would take the rows along.
         let replaced = keys.take(&tasks.new);
@@ -180,6 +181,18 @@ impl Tasks {
             }
             !out
         });
+    }
+
+    /// Those of the ids that dependencies name. A call without any locks no stored task, and need not be restartable; so it
+    /// must not lock what it has no use for.
+    fn referred<'a>(&self, ids: &'a [String]) -> Vec<&'a str> {
+        if ids.is_empty() {
+            return Vec::new();
+        }
+        let references =
+            self.new.iter().flat_map(|t| t.spec.depends_on.iter().chain(&t.spec.to_signal_after));
+        let named: HashSet<&str> = references.map(|reference| reference.id.as_str()).collect();
+        ids.iter().map(String::as_str).filter(|id| named.contains(id)).collect()
     }
 
     /// Whether tasks with the same ids give way.

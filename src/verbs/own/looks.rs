@@ -193,6 +193,9 @@ pub(super) fn attempt(
     mut looked: Option<Due>,
 ) {
     let Look { grants, upkeep: total, actions, counted_for_others, .. } = look;
+    // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made
+    // ready the first entry in a lane: it has its place in the order of what is granted.
+    let look_anew = |actions: &mut Vec<Action>| *actions = actions::for_claim(&request.actions);
     loop {
         let now = clock::now();
         let room = request.max_tasks - grants.len();
@@ -203,6 +206,9 @@ pub(super) fn attempt(
         total.stale |= upkeep.stale;
         total.signals |= upkeep.signals;
         total.looked_at = upkeep.looked_at;
+        if upkeep.changed {
+            look_anew(actions);
+        }
         total.moved |= claim(request, actions, now, left_out, grants);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
@@ -217,17 +223,8 @@ pub(super) fn attempt(
         *counted_for_others = true;
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
+        look_anew(actions);
         total.moved |= claim(request, actions, clock::now(), left_out, grants);
-    }
-    if grants.len() < request.max_tasks && total.changed {
-        // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has
-        // made ready the first entry in a lane.
-        let named = actions::for_claim(&request.actions);
-        let lanes = |of: &[Action]| of.iter().filter(|action| action.has_lanes()).count();
-        if named.len() > actions.len() || lanes(&named) > lanes(actions) {
-            *actions = named;
-            total.moved |= claim(request, actions, clock::now(), left_out, grants);
-        }
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
 }

@@ -74,3 +74,16 @@ fn what_is_in_no_lane_comes_along_and_the_limit_holds() {
     assert_eq!(owned.len(), 3, "{owned:?}");
     assert_eq!(owned[0], "a");
 }
+
+#[test]
+fn what_has_just_become_due_has_its_place_in_the_order() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.set_group('g', max_concurrency => 1)");
+    session.run("SELECT taskq.insert_many('x', '{1,2}', '{low 1,low 2}')");
+    session
+        .run("SELECT taskq.insert_task('high', 'x', priority => 9, group_id => 'g', delay => '0.2 seconds')");
+    session.run("SELECT pg_sleep(0.3)");
+    assert_eq!(session.own_one("x").task_id, "high");
+    assert_eq!(session.own_one("x").task_id, "low 1");
+}

@@ -123,6 +123,34 @@ fn the_second_waits_and_sees_what_became_of_the_first() {
     sound(&mut watcher);
 }
 
+/// A call that skips what somebody else has just inserted has no use for it, and locks nothing of it: else it met another
+/// single call in a deadlock.
+#[test]
+fn what_is_skipped_is_not_locked() {
+    let db = Db::new();
+    let mut watcher = db.connect();
+    let (mut with_b, mut with_c) = (db.connect(), db.connect());
+    with_b.run("BEGIN; SELECT taskq.insert_task('b', 'x')");
+    with_c.run("BEGIN; SELECT taskq.insert_task('c', 'x')");
+    let skips = db.connect().background(|session| {
+        session.all::<String>("SELECT taskq.insert_many('x', '{1,2,3}', '{a,b,c}', on_conflict => 'skip')")
+    });
+    // It has a, and waits for b.
+    assert_eq!(skips.settle_down(&mut watcher), Progress::Blocked);
+    with_b.run("COMMIT");
+    // It waits for c.
+    assert_eq!(skips.settle_down(&mut watcher), Progress::Blocked);
+    let depends = db
+        .connect()
+        .background(|session| session.insert(json!([{"id": "a", "action": "x", "depends_on": ["b"]}])));
+    // It holds b, and waits for a.
+    assert_eq!(depends.settle_down(&mut watcher), Progress::Blocked);
+    with_c.run("COMMIT");
+    assert_eq!(skips.join().1, ["a"]);
+    assert_eq!(sqlstate(&depends.join().1.unwrap_err()), "TQ002");
+    sound(&mut watcher);
+}
+
 /// Under each level of isolation, somebody else has committed the id after this transaction's snapshot.
 #[test]
 fn an_id_that_came_after_the_snapshot() {
