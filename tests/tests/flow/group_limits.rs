@@ -4,7 +4,7 @@
 //! code the number of grants after one of the steps is not the number of places left, or a full group is in the way.
 
 use serde_json::{Value, json};
-use taskq_tests::{Db, Session, refused};
+use taskq_tests::{Db, Session, refused, until};
 
 use crate::{call, count, ids, owned, tasks, wait_for_one};
 
@@ -230,13 +230,11 @@ fn a_full_group_with_thousands_of_ready_tasks_is_in_nobodys_way() {
             // Looks that find nothing read a few pages, not the backlog.
             session.run("ANALYZE taskq.run");
             assert!(owned(&mut session, 1, &["x"]).is_empty());
-            let plan: Vec<String> = session.all(
-                "EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off, SUMMARY off) \
-                 SELECT * FROM taskq.own_tasks('w', 1, '{x}')",
-            );
-            let buffers = plan.iter().find(|line| line.contains("Buffers: shared hit=")).expect("buffers");
-            let hit: u32 = buffers.split("hit=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-            assert!(hit < 1_000, "{set}, set later: {later}: {plan:?}");
+            // Marks move once those have ended who run beside this test.
+            until(&format!("{set}, set later: {later}: a look in vain reads few pages"), || {
+                let read = session.pages("SELECT * FROM taskq.own_tasks('w', 1, '{x}')");
+                (read < 1_000).then_some(())
+            });
         }
     }
 }
