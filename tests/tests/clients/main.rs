@@ -4,6 +4,7 @@
 
 mod detached;
 mod drivers;
+mod monitoring;
 mod orders;
 mod page;
 mod pgbouncer;

@@ -1,4 +1,5 @@
 //! `metrics`: valid OpenMetrics text, with the numbers that the views have.
 
 mod exposition;
+mod monitoring;
 mod numbers;
