@@ -66,11 +66,7 @@ impl Insertion {
     pub(crate) fn row<const N: usize>(&mut self, values: impl FnOnce() -> [Set; N]) {
         self.next(values);
         self.waiting += 1;
-        // SAFETY: the memory context is there as long as the insertion is.
-        let memory = unsafe { pg_sys::MemoryContextMemAllocated(self.memory, false) };
-        if self.waiting == MOST_WAITING || memory as usize >= MOST_MEMORY {
-            self.write();
-        }
+        self.write_if_full();
     }
 
     /// Inserts a row unless there is one with its key in the index that was named. Waits for whoever is inserting or
@@ -101,7 +97,17 @@ impl Insertion {
                 pg_sys::MemoryContextReset(self.memory);
             }
         }
+        self.write_if_full();
         inserted
+    }
+
+    /// Writes the rows that wait if there are many, or if what was made for them and since takes much memory.
+    fn write_if_full(&mut self) {
+        // SAFETY: the memory context is there as long as the insertion is.
+        let memory = unsafe { pg_sys::MemoryContextMemAllocated(self.memory, false) };
+        if self.waiting == MOST_WAITING || memory as usize >= MOST_MEMORY {
+            self.write();
+        }
     }
 
     /// Puts a row into the next slot.
