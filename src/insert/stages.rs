@@ -228,6 +228,8 @@ fn make_place(tasks: &mut Tasks, keys: &unique::Keys, stored: &mut Stored) -> Re
     }
     let there = insert_the_new(tasks, &namesakes.iter().copied().collect());
     replace::remove_old(&namesakes, stored, tasks.now)?;
+    // As above: among them may be one that is replaced for its key.
+    stored.refresh()?;
     Ok(there)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{decided, run};
+use super::{decided, run, task};
 use crate::error::{Refusal, Result};
 use crate::number::{Position, TaskNo};
 use crate::pg::named::Named;
@@ -47,19 +47,12 @@ pub(crate) fn look(look: &Look) -> decided::Look {
     }
 }
 
-/// Uses the unique index on `id`; takes no lock.
-static BY_ID: Statement<&[&str], (String, TaskNo)> = Statement::new(
-    c"SELECT u.id, t.task_no
-        FROM pg_catalog.unnest($1) AS u(id)
-       CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t",
-);
-
-/// The numbers of those of the ids that are in the queue.
+/// The numbers of those of the ids that are in the queue. Takes no lock that lasts but that of a reader on the table.
 pub(crate) fn by_id(ids: &[&str]) -> HashMap<String, TaskNo> {
     if ids.is_empty() {
         return HashMap::new();
     }
-    BY_ID.query(ids).into_iter().collect()
+    table::look(|look| task::numbers(look, ids))
 }
 
 static IDS: Statement<&[TaskNo], (TaskNo, String)> =

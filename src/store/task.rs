@@ -45,6 +45,17 @@ pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"task_pkey");
 /// By id, which is unique.
 static BY_ID: Index = Index::new(&TABLE, c"task_id_key");
 
+/// The numbers of those of the ids that are there.
+pub(super) fn numbers(look: &Look, ids: &[&str]) -> HashMap<String, TaskNo> {
+    look.scan(&BY_ID, |rows| {
+        let number = |id: &&str| {
+            check_for_interrupts();
+            rows.first(&[Key::eq(1, *id)], |row| ((*id).to_owned(), row.get(TASK_NO)))
+        };
+        ids.iter().filter_map(number).collect()
+    })
+}
+
 /// Whether each of the tasks is there, and has this id.
 pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (TaskNo, &'a str)>) -> Vec<bool> {
     look.scan(&BY_NUMBER, |rows| {

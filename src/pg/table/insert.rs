@@ -210,7 +210,7 @@ impl Insertion {
 struct Indexes {
     result: *mut pg_sys::ResultRelInfo,
     state: *mut pg_sys::EState,
-    /// The unique index in which others may have the keys of new rows; empty: none.
+    /// The unique indexes in which others may have the keys of new rows; empty: none.
     arbiters: *mut pg_sys::List,
 }
 
@@ -220,14 +220,13 @@ impl Indexes {
     unsafe fn open(relation: pg_sys::Relation, arbiter: Option<pg_sys::Oid>) -> Self {
         // SAFETY: as Postgres does where it applies the changes of a subscription: an executor state without a plan.
         unsafe {
-            let none = std::ptr::null_mut();
-            let arbiters = arbiter.map_or(none, |oid| pg_sys::lappend_oid(none, oid));
             let state = pg_sys::CreateExecutorState();
             let result =
                 pg_sys::palloc0(std::mem::size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
             // In no range table: which columns an update has changed is only a hint, and is not asked then.
             pg_sys::InitResultRelInfo(result, relation, 0, std::ptr::null_mut(), 0);
             pg_sys::ExecOpenIndices(result, arbiter.is_some());
+            let arbiters = arbiter.map_or(std::ptr::null_mut(), |oid| same_key(result, oid));
             Indexes { result, state, arbiters }
         }
     }
@@ -336,6 +335,29 @@ impl Indexes {
             pg_sys::pfree(self.result.cast());
             pg_sys::list_free(self.arbiters);
         }
+    }
+}
+
+/// The unique indexes with the key of this one. While an index is rebuilt concurrently, and after that has failed, there is
+/// another one beside it, in which a key is taken as well.
+///
+/// # Safety
+/// The indexes of the table were opened.
+unsafe fn same_key(table: *mut pg_sys::ResultRelInfo, index: pg_sys::Oid) -> *mut pg_sys::List {
+    // SAFETY: as the caller says: there are as many descriptions as indexes.
+    unsafe {
+        let number = (*table).ri_NumIndices as usize;
+        let open = |at: usize| (*(*(*table).ri_IndexRelationDescs.add(at))).rd_id;
+        let key = |at: usize| {
+            let about = &**(*table).ri_IndexRelationInfo.add(at);
+            let plain = about.ii_Unique && about.ii_Predicate.is_null() && about.ii_Expressions.is_null();
+            plain.then(|| about.ii_IndexAttrNumbers[..about.ii_NumIndexKeyAttrs as usize].to_vec())
+        };
+        let Some(named) = (0..number).find(|at| open(*at) == index) else {
+            pgrx::error!("an index of the queue is not ready for entries")
+        };
+        let same = (0..number).filter(|at| key(*at).is_some() && key(*at) == key(named));
+        same.fold(std::ptr::null_mut(), |list, at| pg_sys::lappend_oid(list, open(at)))
     }
 }
 

@@ -249,3 +249,52 @@ fn nothing_is_inserted_in_a_transaction_that_only_reads() {
     session.run("ROLLBACK");
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 1);
 }
+
+/// While the index of ids is rebuilt concurrently, and after that has failed, there are two of them: an id is taken in both.
+#[test]
+fn an_id_is_taken_whatever_other_index_has_it() {
+    let db = Db::new();
+    let (mut reader, mut session) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "m", "action": "x"}])).unwrap();
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM taskq.tasks");
+    session.run("SET statement_timeout = '1s'");
+    let failed = session.query("REINDEX INDEX CONCURRENTLY taskq.task_id_key", &[]).unwrap_err();
+    assert_eq!(sqlstate(&failed), "57014");
+    session.run("RESET statement_timeout");
+    reader.run("COMMIT");
+    let left: Vec<String> = session.all(
+        "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'taskq.task'::regclass AND NOT indisvalid",
+    );
+    assert_eq!(left.len(), 1, "{left:?}");
+    let refused = session.insert(json!([{"id": "m", "action": "x"}])).unwrap_err();
+    assert_eq!(sqlstate(&refused), "TQ002");
+    assert_eq!(session.insert(json!([{"id": "n", "action": "x"}])).unwrap(), ["n"]);
+    // One who has looked in vain, and meets it when he writes.
+    reader.run("BEGIN; SELECT taskq.insert_task('o', 'x')");
+    let skips = db.connect().background(|session| {
+        session.insert_with(json!([{"id": "o", "action": "x"}]), "on_conflict => 'skip'").unwrap()
+    });
+    assert_eq!(skips.settle_down(&mut session), Progress::Blocked);
+    reader.run("COMMIT");
+    assert_eq!(skips.join().1, Vec::<String>::new());
+    session.run(&format!("DROP INDEX {}", left[0]));
+    sound(&mut session);
+}
+
+/// A call keeps no lock on an index it has looked into: who rebuilds the table's indexes has the table locked by then, which
+/// the call wants next.
+#[test]
+fn a_look_for_ids_is_in_no_rebuilders_way() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "m", "action": "x"}])).unwrap();
+    session.run("BEGIN");
+    let skipped = session.insert_with(json!([{"id": "m", "action": "x"}]), "on_conflict => 'skip'").unwrap();
+    assert_eq!(skipped, Vec::<String>::new());
+    let rebuilds = db.connect().background(|session| session.run("REINDEX TABLE taskq.task"));
+    assert_eq!(rebuilds.settle_down(&mut watcher), Progress::Done);
+    rebuilds.join();
+    session.insert(json!([{"id": "n", "action": "x"}])).unwrap();
+    session.run("COMMIT");
+    sound(&mut session);
+}

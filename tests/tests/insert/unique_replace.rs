@@ -155,3 +155,28 @@ fn the_newest_of_one_array_wins_and_dependencies_follow() {
     assert_eq!(report(&mut session, tasks), ["done skipped done", "next inserted"]);
     assert_eq!(session.state("next"), "ready");
 }
+
+/// A new task takes its namesake's place by key, and another of the call that of a task which waited for the namesake, and is
+/// somewhere else by then.
+#[test]
+fn one_that_waits_for_a_replaced_namesake_is_replaced_as_well() {
+    for condition in ["settled", "completed", "aborted"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([
+                {"id": "a", "action": "x", "unique_by": {"key": "k1"}},
+                {"id": "b", "action": "x", "unique_by": {"key": "k2"}, "depends_on": [{"id": "a", "condition": condition}]}
+            ]))
+            .unwrap();
+        let replaced = session.insert(json!([
+            {"id": "a", "action": "x", "unique_by": {"key": "k1", "on_conflict": "replace"}},
+            {"id": "c", "action": "x", "unique_by": {"key": "k2", "on_conflict": "replace"}}
+        ]));
+        assert_eq!(replaced.unwrap(), ["a", "c"], "{condition}");
+        assert_eq!(session.broken(), Vec::<String>::new(), "{condition}");
+        let owned: Vec<String> =
+            session.own("w", 9, &["x"]).unwrap().into_iter().map(|g| g.task_id).collect();
+        assert_eq!(owned, ["a", "c"], "{condition}");
+    }
+}
