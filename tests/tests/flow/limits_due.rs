@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use taskq_tests::{Db, Session};
 
-/// Ways in which a task becomes ready once its time has come: what to do first, and how the call that finds it begins.
-const WAYS: [(&str, fn(&mut Session)); 3] = [
+/// A way in which a task becomes ready once its time has come, and what to do for it.
+type Way = (&'static str, fn(&mut Session));
+
+const WAYS: [Way; 3] = [
     ("a delay", |session| {
         session.insert(json!([{"id": "t", "action": "x", "group_id": "g", "delay": "0.5 seconds"}])).unwrap();
     }),
