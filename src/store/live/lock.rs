@@ -58,13 +58,19 @@ static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
 ///
 /// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
 pub(crate) fn lock(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Live> {
-    lock_if(task_nos, strength, &|_| Ok(())).unwrap_or_default()
+    lock_if(task_nos, strength, &[], &|_| Ok(())).unwrap_or_default()
 }
 
-/// The same; `check` is asked once the rows of `run` are locked, before any other is waited for.
+/// So many tasks that may not be in progress are looked at one by one as they are locked: each takes a statement.
+const MOST_IDLE: usize = 64;
+
+/// The same; `check` is asked once the rows of `run` are locked, before any other is waited for, and also when the row of one
+/// of the `idle` is, as long as these are [few](MOST_IDLE): it may be in progress by now, in the hands of a transaction that
+/// has changed one of the next, and that will want this one.
 fn lock_if(
     task_nos: &[TaskNo],
     strength: LockStrength,
+    idle: &[TaskNo],
     check: &dyn Fn(&HashMap<TaskNo, Live>) -> Result<()>,
 ) -> Result<HashMap<TaskNo, Live>> {
     let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
@@ -78,8 +84,13 @@ fn lock_if(
         check_for_interrupts();
         let waiting = order::may_wait(Rank::Live);
         let how = (strength, waiting);
-        from(&RUN, how, &mut missing, &mut found, ready_or_in_progress);
-        check(&found)?;
+        missing.sort_unstable();
+        let split = if idle.len() <= MOST_IDLE { idle } else { &[] };
+        for part in missing.split_inclusive(|task_no| split.contains(task_no)) {
+            from(&RUN, how, &mut part.to_vec(), &mut found, ready_or_in_progress);
+            check(&found)?;
+        }
+        missing.retain(|task_no| !found.contains_key(task_no));
         from(&BLOCKED, how, &mut missing, &mut found, Live::from);
         from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
         from(&PARKED, how, &mut missing, &mut found, Live::from);
@@ -147,7 +158,9 @@ fn lock_by_id_idle(
             return Ok((found, HashMap::new()));
         }
         let check = |rows: &HashMap<TaskNo, Live>| idle.iter().try_for_each(|idle| idle.check(&found, rows));
-        let rows = lock_if(&task_nos, strength, &check)?;
+        let may_not_be_in_progress: Vec<TaskNo> =
+            idle.iter().flat_map(|idle| &idle.ids).filter_map(|id| found.get(*id).copied()).collect();
+        let rows = lock_if(&task_nos, strength, &may_not_be_in_progress, &check)?;
         let now = numbers::by_id(ids);
         if now == found {
             return Ok((found, rows));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
-use taskq_tests::{Db, Session, sqlstate};
+use taskq_tests::{Db, Progress, Session, sqlstate};
 
 type Answer<T> = Result<T, postgres::Error>;
 
@@ -95,6 +95,37 @@ fn in_the_other_order_too() {
         worker.run("COMMIT");
         committer.replace(next()).unwrap();
     }
+}
+
+/// It is granted after the committer has looked, and before he locks it.
+#[test]
+fn one_that_is_granted_meanwhile_is_refused_before_anything_else_is_waited_for() {
+    let db = Db::new();
+    let (mut worker, mut holder, mut watcher) = (db.connect(), db.connect(), db.connect());
+    // In the order of numbers the task that may not be in progress comes before the one that is waited for.
+    worker
+        .insert(json!([
+            {"id": "z", "action": "z"}, {"id": "p", "action": "z"}, {"id": "q", "action": "z"},
+            {"id": "next", "action": "export"}, {"id": "done", "action": "note"}
+        ]))
+        .unwrap();
+    // Edges in both directions wait for the guard of the graph, once it is looked whether anything is in progress.
+    holder.run("BEGIN");
+    holder.depend_on("p", "q").unwrap();
+    let committer = db.connect().background(|session| {
+        session.replace(
+            json!([{"id": "next", "action": "export", "depends_on": ["done"], "to_signal_after": ["z"]}]),
+        )
+    });
+    assert_eq!(committer.settle_down(&mut watcher), Progress::Blocked);
+    let grant = worker.own_one("export");
+    worker.run("BEGIN");
+    worker.replace(json!([{"id": "done", "action": "note"}])).unwrap();
+    holder.run("COMMIT");
+    assert_eq!(committer.settle_down(&mut watcher), Progress::Done);
+    worker.complete(&grant);
+    worker.run("COMMIT");
+    assert_eq!(sqlstate(&committer.join().1.unwrap_err()), "TQ005");
 }
 
 /// Many of both, at the same time.
