@@ -216,10 +216,14 @@ graph_rate() {
     database graph
     sql graph -v shape="$1" -f "$here/graph.sql" >/dev/null
     sql graph -c 'VACUUM ANALYZE'
-    # In its own process group, and told when the last task has settled: then the workers have nothing to do.
+    # Told when the last task has settled. Of those without dependencies others may have some in hand then.
     pgbench -n -M prepared -f "$here/graph_work.sql" -c "$2" -j 2 -T 600 -D batch="$3" graph >>"$out/graph.log" 2>&1 &
     workers=$!
     sql graph -c "CALL taskq.wait_for_tasks('{done}', '10 minutes', NULL)" >/dev/null
+    for _ in $(seq 100); do
+        [ "$(sql graph -c "SELECT count(*) FROM taskq.tasks WHERE state <> 'completed'")" != 0 ] || break
+        sleep 0.1
+    done
     kill "$workers"
     wait "$workers" 2>/dev/null || true
     workers=''

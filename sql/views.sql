@@ -269,20 +269,25 @@ SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
+-- Those that are told: a late return under the same token tells more than the deadline that had passed.
+CREATE VIEW taskq._told_attempt AS
+SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
+  FROM taskq.attempt AS h
+ WHERE h.outcome <> 'timeout'
+    OR NOT EXISTS (SELECT FROM taskq.attempt AS l
+                    WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
+                   UNION ALL
+                   SELECT FROM taskq.settled AS l
+                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at OFFSET 0);
+COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
+
 -- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no
 -- index.
 CREATE VIEW taskq.attempts AS
 SELECT t.id AS task_id, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
-  FROM taskq.attempt AS h
+  FROM taskq._told_attempt AS h
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) h.task_no
  WHERE t.seed IN (true, false)
-   -- A late return under the same token tells more than the deadline that had passed.
-   AND (h.outcome <> 'timeout'
-        OR NOT EXISTS (SELECT FROM taskq.attempt AS l
-                        WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
-                       UNION ALL
-                       SELECT FROM taskq.settled AS l
-                        WHERE l.task_no = h.task_no AND l.granted_at = h.started_at OFFSET 0))
 UNION ALL
 SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
        CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'

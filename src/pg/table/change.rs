@@ -11,6 +11,7 @@ use super::insert::add_index_entries;
 use super::routine;
 use super::scan::{Access, Row, Scan};
 use crate::pg::descriptor::attribute;
+use crate::pg::{session, throw};
 
 /// What came of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,24 @@ pub(crate) enum Wait {
     No,
     /// Wait for the end of his transaction.
     Yes,
+}
+
+/// How strongly rows are locked, in PostgreSQL's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockStrength {
+    /// About to be changed or removed.
+    Update,
+    /// Others may change what nobody refers to, but neither remove the row nor change its key.
+    KeyShare,
+}
+
+impl LockStrength {
+    fn mode(self) -> LockTupleMode::Type {
+        match self {
+            LockStrength::Update => LockTupleMode::LockTupleExclusive,
+            LockStrength::KeyShare => LockTupleMode::LockTupleKeyShare,
+        }
+    }
 }
 
 /// Which version of a row is locked.
@@ -194,6 +213,27 @@ impl Row<'_> {
         (locked == Change::Done).then(|| see(&Row { scan: self.scan, slot }))
     }
 
+    /// Locks the row as a statement of that strength does: in its newest version, or, where the transaction keeps to one
+    /// snapshot, only if that version is the one which it sees. `None` as in [`Row::newest`].
+    pub(crate) fn locked<T>(
+        &self,
+        strength: LockStrength,
+        wait: Wait,
+        see: impl FnOnce(&Row) -> T,
+    ) -> Option<T> {
+        self.scan.check_access();
+        refuse_if_read_only(c"SELECT FOR UPDATE");
+        let one_snapshot = !session::is_read_committed();
+        let version = if one_snapshot { Version::This } else { Version::Newest };
+        let slot = self.scratch();
+        // SAFETY: the slot is one of the table's.
+        match unsafe { self.lock(strength.mode(), wait, version, slot) } {
+            Change::Done => Some(see(&Row { scan: self.scan, slot })),
+            Change::Newer | Change::Gone if one_snapshot => throw::serialization_failure(),
+            Change::Newer | Change::Gone | Change::Busy => None,
+        }
+    }
+
     /// # Safety
     /// `slot` is one of the table's that has no row which is needed.
     unsafe fn lock(
@@ -213,12 +253,11 @@ impl Row<'_> {
                 Wait::No => LockWaitPolicy::LockWaitSkip,
                 Wait::Yes => LockWaitPolicy::LockWaitBlock,
             };
+            // Whoever is writing a newer version, and does not mind the lock, takes it along.
+            let along = pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS;
             let flags = match version {
-                Version::This => 0,
-                Version::Newest => {
-                    pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS
-                        | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION
-                }
+                Version::This => along,
+                Version::Newest => along | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
             };
             let command = pg_sys::GetCurrentCommandId(true);
             let snapshot = self.scan.look.snapshot;

@@ -3,15 +3,9 @@
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 
-/// How strongly rows are locked, in PostgreSQL's terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LockStrength {
-    /// About to be changed or removed.
-    Update,
-    /// May be granted, extended and counted down, but cannot settle before this
-    /// transaction ends. An edge from the task to a new one is then never overlooked by its settling.
-    KeyShare,
-}
+/// `Update`: about to be changed or removed. `KeyShare`: may be granted, extended and counted down, but cannot settle
+/// before this transaction ends. An edge from the task to a new one is then never overlooked by its settling.
+pub(crate) use crate::pg::table::LockStrength;
 
 /// A statement that locks rows of tasks by their numbers, in four ways, and returns them as `R`.
 pub(super) struct Lock<R> {

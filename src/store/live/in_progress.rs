@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-use super::Live;
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
@@ -36,14 +35,11 @@ impl Idle<'_> {
         in_progress(&self.ids).map_or(Ok(()), |id| Err((self.refusal)(&id)))
     }
 
-    /// The same of rows that are locked.
-    pub(super) fn check(
+    /// Its tasks by number, where there are such.
+    pub(super) fn by_number(
         &self,
         numbers: &HashMap<String, TaskNo>,
-        rows: &HashMap<TaskNo, Live>,
-    ) -> Result<()> {
-        let is_in_progress =
-            |id: &&&str| numbers.get(**id).and_then(|n| rows.get(n)).is_some_and(Live::in_progress);
-        self.ids.iter().find(is_in_progress).map_or(Ok(()), |id| Err((self.refusal)(id)))
+    ) -> impl Iterator<Item = (TaskNo, (&Self, &str))> {
+        self.ids.iter().filter_map(move |id| Some((*numbers.get(*id)?, (self, *id))))
     }
 }

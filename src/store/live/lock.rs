@@ -5,24 +5,19 @@ use std::collections::HashMap;
 use super::courtesy::give_way;
 use super::forms::{Lock, LockStrength, locking};
 use super::in_progress::Idle;
-use super::row::{InBlocked, InRun, Live, Parked, Place, Scheduled};
+use super::row::{InBlocked, Live, Parked, Place, Scheduled};
 use super::settled::hold_outcomes;
 use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{FromRow, Statement};
+use crate::pg::table::Wait;
 use crate::state::Outcome;
-use crate::store::numbers;
 use crate::store::order::{self, Rank};
 use crate::store::touched::{self, Touch};
+use crate::store::{numbers, run};
 use crate::wake;
 
-/// And action, grantable.
-static RUN: Lock<(InRun, i32, bool)> = locking!(
-    "SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited,
-            r.keyed, r.deadline, r.action_no, r.grantable
-       FROM taskq.run r WHERE r.task_no = ANY ($1) ORDER BY r.task_no"
-);
 static BLOCKED: Lock<InBlocked> = locking!(
     "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
@@ -58,20 +53,15 @@ static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
 ///
 /// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
 pub(crate) fn lock(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Live> {
-    lock_if(task_nos, strength, &[], &|_| Ok(())).unwrap_or_default()
+    lock_if(task_nos, strength, &|_| Ok(())).unwrap_or_default()
 }
 
-/// So many tasks that may not be in progress are looked at one by one as they are locked: each takes a statement.
-const MOST_IDLE: usize = 64;
-
-/// The same; `check` is asked once the rows of `run` are locked, before any other is waited for, and also when the row of one
-/// of the `idle` is, as long as these are [few](MOST_IDLE): it may be in progress by now, in the hands of a transaction that
-/// has changed one of the next, and that will want this one.
+/// The same; `check` is asked of each row of `run` as soon as it is locked, before any other is waited for: the task may be
+/// in progress by now, in the hands of a transaction that has changed one of the next, and that will want this one.
 fn lock_if(
     task_nos: &[TaskNo],
     strength: LockStrength,
-    idle: &[TaskNo],
-    check: &dyn Fn(&HashMap<TaskNo, Live>) -> Result<()>,
+    check: &dyn Fn(&Live) -> Result<()>,
 ) -> Result<HashMap<TaskNo, Live>> {
     let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
     let mut missing: Vec<TaskNo> = task_nos.to_vec();
@@ -85,11 +75,16 @@ fn lock_if(
         let waiting = order::may_wait(Rank::Live);
         let how = (strength, waiting);
         missing.sort_unstable();
-        let split = if idle.len() <= MOST_IDLE { idle } else { &[] };
-        for part in missing.split_inclusive(|task_no| split.contains(task_no)) {
-            from(&RUN, how, &mut part.to_vec(), &mut found, ready_or_in_progress);
-            check(&found)?;
-        }
+        run::lock(&missing, strength, if waiting { Wait::Yes } else { Wait::No }, |locked| {
+            check(&locked.live)?;
+            if locked.grantable {
+                // Claims pass over a ready task while it is locked, and whoever has looked and found nothing else may be
+                // asleep by the time the lock ends.
+                wake::held(locked.live.task_no, locked.action_no);
+            }
+            found.insert(locked.live.task_no, locked.live);
+            Ok(())
+        })?;
         missing.retain(|task_no| !found.contains_key(task_no));
         from(&BLOCKED, how, &mut missing, &mut found, Live::from);
         from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
@@ -128,15 +123,6 @@ fn from<R: FromRow>(
     missing.retain(|task_no| !found.contains_key(task_no));
 }
 
-/// A row of [`RUN`]. Claims pass over a ready task while it is locked, and whoever has looked and found nothing else may
-/// be asleep by the time the lock ends.
-fn ready_or_in_progress((InRun(live), action_no, grantable): (InRun, i32, bool)) -> Live {
-    if grantable {
-        wake::held(live.task_no, action_no);
-    }
-    live
-}
-
 /// Finds tasks by id and locks them. A task may be replaced while we wait for it; then the id is another
 /// task's, and that one is locked as well.
 pub(crate) fn lock_by_id(
@@ -157,10 +143,13 @@ fn lock_by_id_idle(
         if task_nos.is_empty() {
             return Ok((found, HashMap::new()));
         }
-        let check = |rows: &HashMap<TaskNo, Live>| idle.iter().try_for_each(|idle| idle.check(&found, rows));
-        let may_not_be_in_progress: Vec<TaskNo> =
-            idle.iter().flat_map(|idle| &idle.ids).filter_map(|id| found.get(*id).copied()).collect();
-        let rows = lock_if(&task_nos, strength, &may_not_be_in_progress, &check)?;
+        let may_not: HashMap<TaskNo, (&Idle, &str)> =
+            idle.iter().flat_map(|idle| idle.by_number(&found)).collect();
+        let check = |row: &Live| match may_not.get(&row.task_no) {
+            Some((idle, id)) if row.in_progress() => Err((idle.refusal)(id)),
+            _ => Ok(()),
+        };
+        let rows = lock_if(&task_nos, strength, &check)?;
         let now = numbers::by_id(ids);
         if now == found {
             return Ok((found, rows));

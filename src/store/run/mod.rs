@@ -7,7 +7,9 @@ use pgrx::datum::Interval;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Set, Wait, look, table};
+use crate::pg::table::{
+    self, Change, Index, Key, LockStrength, Look, Row, Scan, Set, Wait, look, look_as_statement, table,
+};
 use crate::pg::throw;
 use crate::store::lease::Left;
 use crate::store::live::Live;
@@ -238,6 +240,37 @@ fn same_place(one: &Row, other: &Row) -> bool {
     let (one, other) = (one.place(), other.place());
     (one.ip_blkid.bi_hi, one.ip_blkid.bi_lo, one.ip_posid)
         == (other.ip_blkid.bi_hi, other.ip_blkid.bi_lo, other.ip_posid)
+}
+
+/// An entry that this transaction has locked.
+pub(crate) struct Locked {
+    pub(crate) live: Live,
+    pub(crate) action_no: i32,
+    pub(crate) grantable: bool,
+}
+
+/// Locks the entries of those of the tasks that have one, one after the other in the order given, and hands each to `see`
+/// before the next is waited for.
+pub(crate) fn lock<E>(
+    task_nos: &[TaskNo],
+    strength: LockStrength,
+    wait: Wait,
+    mut see: impl FnMut(Locked) -> Result<(), E>,
+) -> Result<(), E> {
+    look_as_statement(|look| {
+        look.changing(&BY_NUMBER, |rows| {
+            task_nos.iter().try_for_each(|task_no| {
+                check_for_interrupts();
+                rows.start(&[Key::eq(1, *task_no)]);
+                let locked = rows.next().and_then(|row| row.locked(strength, wait, locked));
+                locked.map_or(Ok(()), &mut see)
+            })
+        })
+    })
+}
+
+fn locked(row: &Row) -> Locked {
+    Locked { live: live(row), action_no: row.get(ACTION_NO), grantable: row.get(GRANTABLE) }
 }
 
 /// A row of the table, locked or removed.

@@ -62,15 +62,8 @@ static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time
         FROM taskq._ended() AS e WHERE $2 AND e.number > 0
       UNION ALL
       SELECT 'tries', NULL, a.outcome, pg_catalog.count(*), NULL
-        FROM taskq.attempt AS a
+        FROM taskq._told_attempt AS a
        WHERE $2
-         -- As in the view: of a deadline that passed before a late return, that return is told.
-         AND (a.outcome <> 'timeout'
-              OR NOT EXISTS (SELECT FROM taskq.attempt AS l
-                              WHERE l.task_no = a.task_no AND l.started_at = a.started_at AND l.outcome <> 'timeout'
-                             UNION ALL
-                             SELECT FROM taskq.settled AS l
-                              WHERE l.task_no = a.task_no AND l.granted_at = a.started_at OFFSET 0))
        GROUP BY a.outcome
       UNION ALL
       SELECT 'expired', NULL, '', pg_catalog.count(*), NULL FROM taskq.settled AS s WHERE s.expires_at <= $1

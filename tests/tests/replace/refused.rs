@@ -100,9 +100,22 @@ fn in_the_other_order_too() {
 /// It is granted after the committer has looked, and before he locks it.
 #[test]
 fn one_that_is_granted_meanwhile_is_refused_before_anything_else_is_waited_for() {
+    granted_meanwhile(0);
+}
+
+#[test]
+fn one_that_is_granted_meanwhile_among_many() {
+    granted_meanwhile(300);
+}
+
+/// `others` are replaced along with it.
+fn granted_meanwhile(others: usize) {
     let db = Db::new();
     let (mut worker, mut holder, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let mut replaced: Vec<Value> =
+        (0..others).map(|i| json!({"id": format!("other-{i}"), "action": "other"})).collect();
     // In the order of numbers the task that may not be in progress comes before the one that is waited for.
+    worker.insert(json!(replaced)).unwrap();
     worker
         .insert(json!([
             {"id": "z", "action": "z"}, {"id": "p", "action": "z"}, {"id": "q", "action": "z"},
@@ -112,20 +125,20 @@ fn one_that_is_granted_meanwhile_is_refused_before_anything_else_is_waited_for()
     // Edges in both directions wait for the guard of the graph, once it is looked whether anything is in progress.
     holder.run("BEGIN");
     holder.depend_on("p", "q").unwrap();
-    let committer = db.connect().background(|session| {
-        session.replace(
-            json!([{"id": "next", "action": "export", "depends_on": ["done"], "to_signal_after": ["z"]}]),
-        )
+    replaced
+        .push(json!({"id": "next", "action": "export", "depends_on": ["done"], "to_signal_after": ["z"]}));
+    let committer = db.connect().background(move |session| {
+        session.run("SET statement_timeout = '10s'");
+        session.replace(json!(replaced))
     });
     assert_eq!(committer.settle_down(&mut watcher), Progress::Blocked);
     let grant = worker.own_one("export");
     worker.run("BEGIN");
     worker.replace(json!([{"id": "done", "action": "note"}])).unwrap();
     holder.run("COMMIT");
-    assert_eq!(committer.settle_down(&mut watcher), Progress::Done);
+    assert_eq!(sqlstate(&committer.join().1.unwrap_err()), "TQ005", "without waiting for the worker");
     worker.complete(&grant);
     worker.run("COMMIT");
-    assert_eq!(sqlstate(&committer.join().1.unwrap_err()), "TQ005");
 }
 
 /// Many of both, at the same time.
