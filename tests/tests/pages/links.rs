@@ -1,0 +1,119 @@
+//! A reader finds every page, and no link leads nowhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::{ROOT, pages_below, read};
+
+const INDEX: &str = "docs/README.md";
+
+/// Where a page links to, as paths from the repository's root, with the anchor if there is one. Links to other sites, and
+/// what looks like a link in a block of code, are left out.
+fn links(page: &str) -> Vec<(String, Option<String>)> {
+    let folder = Path::new(page).parent().unwrap();
+    let mut links = Vec::new();
+    for target in prose(&read(page)).split("](").skip(1) {
+        let target = target.split(')').next().unwrap();
+        if target.contains("://") || target.starts_with("mailto:") {
+            continue;
+        }
+        let (path, anchor) =
+            target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+        let path = if path.is_empty() { page.to_owned() } else { normal(&folder.join(path)) };
+        links.push((path, anchor.map(str::to_owned)));
+    }
+    links
+}
+
+/// The text without blocks of code and without code in lines.
+fn prose(page: &str) -> String {
+    let mut inside = false;
+    let mut prose = String::new();
+    for line in page.lines() {
+        if line.starts_with("```") {
+            inside = !inside;
+        } else if !inside {
+            prose.extend([line, "\n"]);
+        }
+    }
+    // A link's text may be code; only its target counts here.
+    prose
+}
+
+/// A path without `.` and `..`.
+fn normal(path: &Path) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.to_str().unwrap().split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                assert!(parts.pop().is_some(), "{} leads out of the repository", path.display());
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The anchors of a page, as GitHub makes them of its headings: small letters, spaces as hyphens, no other signs; the second
+/// of a name has a number.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut times = BTreeMap::<String, usize>::new();
+    let mut anchors = BTreeSet::new();
+    for line in prose(&read(page)).lines().filter(|line| line.starts_with('#')) {
+        let heading = line.trim_start_matches('#').trim();
+        let sign = |c: char| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        };
+        // A link in a heading counts with its text.
+        let heading = heading.split("](").next().unwrap();
+        let name: String = heading.to_lowercase().chars().filter_map(sign).collect();
+        let n = times.entry(name.clone()).or_default();
+        anchors.insert(if *n == 0 { name } else { format!("{name}-{n}") });
+        *n += 1;
+    }
+    anchors
+}
+
+/// The pages of the repository that a reader may read.
+fn pages() -> Vec<String> {
+    let root = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(str::to_owned);
+    [root.to_vec(), pages_below("docs"), pages_below("examples")].concat()
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading_that_are_there() {
+    let mut broken = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        for (target, anchor) in links(&page) {
+            seen += 1;
+            if !Path::new(ROOT).join(&target).exists() {
+                broken.push(format!("{page}: there is no {target}"));
+            } else if let Some(anchor) = anchor.filter(|anchor| !anchors(&target).contains(anchor)) {
+                broken.push(format!("{page}: {target} has no #{anchor}"));
+            }
+        }
+    }
+    assert!(seen > 100, "only {seen} links");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_page_is_two_clicks_from_the_index() {
+    assert!(links("README.md").iter().any(|(page, _)| page == INDEX), "README.md links to the index");
+    let mut found = BTreeSet::from([INDEX.to_owned()]);
+    for _ in 0..2 {
+        let next: Vec<String> = found
+            .iter()
+            .filter(|page| page.ends_with(".md"))
+            .flat_map(|page| links(page))
+            .map(|link| link.0)
+            .collect();
+        found.extend(next);
+    }
+    let lost: Vec<String> = pages_below("docs").into_iter().filter(|page| !found.contains(page)).collect();
+    assert!(lost.is_empty(), "nobody finds {lost:?}");
+}

@@ -1,0 +1,55 @@
+//! The pages that teach do what they say: whoever types into psql what they show sees what they show.
+//!
+//! All pages below docs/ are read but those that have tests of their own (the reference, the workflows, the clients). Each
+//! page has a fresh database and is followed from top to bottom:
+//!
+//! * "```sql" is typed into a psql, statement by statement; a comment behind the end of a statement is its result: columns
+//!   separated by ` | `, rows by `, `; an explanation may follow after `: `. A result that begins with a SQLSTATE is a
+//!   refusal. A statement that fails without such a comment fails the test.
+//! * "```text" right behind a block is what psql, as it comes, or the program prints for the whole block. `…` stands for
+//!   what differs each time.
+//! * "```sql,second" is typed into a second psql; with ",waits" nobody waits for its end before the page goes on.
+//! * a block of a program below a comment `<!-- saved as worker.py -->` is saved under that name; below one with the path of
+//!   a file it is a part of this file, word for word.
+//! * "```sh,run" is run where the files are saved, "```sh,second" as well, and ended with the page.
+//! * "```js,peer" and the like show other queues; nobody runs them.
+//! * "```sh", "```ini", "```yaml": for the reader alone. Any other block fails the test.
+//!
+//! A page whose calls have changed, or whose shown output is out of date, fails with its line.
+
+mod links;
+mod page;
+mod run;
+mod terminal;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Pages with tests of their own, see `docs.rs`, `workflows/page.rs` and `clients/page.rs`.
+const ELSEWHERE: [&str; 3] = ["docs/reference.md", "docs/workflows.md", "docs/clients.md"];
+
+/// The Markdown files below a folder of the repository, as paths from there.
+fn pages_below(folder: &str) -> Vec<String> {
+    let mut pages = Vec::new();
+    let mut folders = vec![PathBuf::from(ROOT).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let page = path.strip_prefix(ROOT).unwrap().to_str().unwrap();
+                pages.push(page.trim_start_matches('/').to_owned());
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+fn read(page: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
+}
