@@ -1,0 +1,1 @@
+INSERT INTO floor (payload) VALUES (:body);

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# install.sh FOLDER: graphile-worker from npm. Its client is run by schema.sh once, to migrate and to say its statements.
+set -euo pipefail
+version=0.18.0
+for program in node npm; do
+    command -v $program >/dev/null || { echo "$program is missing" >&2; exit 1; }
+done
+cd "$1"
+[ "$(cat version 2>/dev/null)" = $version ] && exit
+npm install --prefix . --silent --no-audit --no-fund --ignore-scripts graphile-worker@$version
+echo $version >version

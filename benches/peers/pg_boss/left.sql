@@ -1,0 +1,1 @@
+SELECT count(*) FROM pgboss.job WHERE state IN ('created', 'active')

@@ -1,0 +1,2 @@
+<<fetch_many>> \gset
+<<complete $1=:work $2=:ids $3=NULL>>;

@@ -1,0 +1,1 @@
+SELECT count(*) FROM generate_series(1, :n, 100000) AS first CROSS JOIN LATERAL pgmq.send_batch('work', array_fill(jsonb_build_object('body', repeat('x', 100)), ARRAY[LEAST(100000, :n - first + 1)]));

@@ -1,0 +1,1 @@
+SELECT pgmq.send('work', :json::jsonb);

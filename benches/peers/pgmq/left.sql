@@ -1,0 +1,1 @@
+SELECT count(*) FROM pgmq.q_work

@@ -1,0 +1,2 @@
+\set number :client_id
+SELECT pgq.insert_event('work' || :number::text, 'work', :body);
