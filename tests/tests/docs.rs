@@ -1,34 +1,14 @@
-//! The documentation is true as far as a machine can tell: its examples run, and docs/reference.md describes everything
-//! that the extension has.
+//! docs/reference.md describes everything that the extension has. (That its examples run is the business of `pages`.)
 //!
-//! Examples are the fenced blocks marked "```sql,example". Those of a page run in its order on a fresh database. A comment
-//! behind the last line of a statement is its result: columns separated by ` | `, rows by `, `; an explanation may follow
-//! after `: `.
 //! In docs/reference.md each function, view, type and setting has a heading of its own (`### taskq.name`); the section
 //! below it must name every argument, every result column and every column of a view in backticks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use postgres::SimpleQueryMessage;
 use taskq_tests::{Db, Session};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-
-#[test]
-fn the_examples_of_the_reference_run() {
-    run_examples("docs/reference.md");
-}
-
-#[test]
-fn the_examples_of_the_readme_run() {
-    run_examples("README.md");
-}
-
-#[test]
-fn the_examples_of_the_security_page_run() {
-    run_examples("SECURITY.md");
-}
 
 #[test]
 fn the_reference_describes_every_function_with_its_arguments_and_columns() {
@@ -126,81 +106,6 @@ fn the_reference_and_the_readme_list_every_sqlstate() {
             assert!(text.contains(&format!("`{state}`")), "{page} lacks {state}");
         }
     }
-}
-
-/// Runs the examples of a page.
-fn run_examples(page: &str) {
-    let text = fs::read_to_string(format!("{ROOT}/{page}")).unwrap();
-    let db = Db::new();
-    let mut session = db.connect();
-    let examples = examples(&text);
-    assert!(!examples.is_empty(), "{page} has examples");
-    for Example { line, statement, promise } in examples {
-        let place = format!("{page}, line {line}: {statement}");
-        let result = result(&mut session, &statement, &place);
-        if let Some(promise) = promise {
-            assert!(
-                promise == result || promise.starts_with(&format!("{result}: ")),
-                "{place}promises {promise}, but gives {result}"
-            );
-        }
-    }
-}
-
-/// One statement of the examples.
-struct Example {
-    /// The number of the line where it begins.
-    line: usize,
-    statement: String,
-    /// The comment behind its end.
-    promise: Option<String>,
-}
-
-/// The statements of all examples of a page. A statement ends at a line with a semicolon outside of dollar quotes.
-fn examples(page: &str) -> Vec<Example> {
-    let mut examples = Vec::new();
-    let mut inside = false;
-    let (mut first, mut quoted, mut statement) = (0, false, String::new());
-    for (n, line) in page.lines().enumerate() {
-        if !inside {
-            inside = line == "```sql,example";
-            continue;
-        }
-        if line == "```" {
-            assert_eq!(statement.trim(), "", "the example that ends in line {} ends with a semicolon", n + 1);
-            inside = false;
-            continue;
-        }
-        let (code, comment) =
-            line.split_once("--").map_or((line, None), |(code, comment)| (code, Some(comment)));
-        let code = code.trim_end();
-        if code.is_empty() && statement.is_empty() {
-            continue;
-        }
-        if statement.is_empty() {
-            first = n + 1;
-        }
-        quoted ^= code.matches("$$").count() % 2 == 1;
-        statement.push_str(line);
-        statement.push('\n');
-        if code.ends_with(';') && !quoted {
-            let promise = comment.map(|comment| comment.trim().to_owned());
-            examples.push(Example { line: first, statement: std::mem::take(&mut statement), promise });
-        }
-    }
-    examples
-}
-
-/// What psql would show of the statement's rows; an empty string where there are none.
-fn result(session: &mut Session, statement: &str, place: &str) -> String {
-    let messages = session.simple_query(statement).unwrap_or_else(|error| panic!("{place}{error:?}"));
-    let rows = messages.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(
-            (0..row.len()).map(|column| row.get(column).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "),
-        ),
-        _ => None,
-    });
-    rows.collect::<Vec<_>>().join(", ")
 }
 
 /// The text of the reference below each heading `### taskq.name`, up to the next heading. Headings that follow each other

@@ -1,11 +1,13 @@
 //! The pages that teach do what they say: whoever types into psql what they show sees what they show.
 //!
-//! All pages below docs/ are read but those that have tests of their own (the reference, the workflows, the clients). Each
-//! page has a fresh database and is followed from top to bottom:
+//! All pages below docs/ and examples/ are read, and README.md and SECURITY.md. Each has a fresh database and is followed
+//! from top to bottom:
 //!
-//! * "```sql" is typed into a psql, statement by statement; a comment behind the end of a statement is its result: columns
-//!   separated by ` | `, rows by `, `; an explanation may follow after `: `. A result that begins with a SQLSTATE is a
-//!   refusal. A statement that fails without such a comment fails the test.
+//! * "```sql" is typed into a psql, statement by statement, and so is "```sql,example" (in README.md and SECURITY.md only
+//!   that); a comment behind the end of a statement is its result: columns separated by ` | `, rows by `, `; an explanation
+//!   may follow after `: `. A result that begins with a SQLSTATE is a refusal. A statement that fails without such a comment
+//!   fails the test.
+//! * "```text,result" right behind a block is the result of its last statement, a row a line.
 //! * "```text" right behind a block is what psql, as it comes, or the program prints for the whole block. `…` stands for
 //!   what differs each time.
 //! * "```sql,second" is typed into a second psql; with ",waits" nobody waits for its end before the page goes on.
@@ -19,6 +21,7 @@
 
 mod links;
 mod page;
+mod readme;
 mod run;
 mod terminal;
 
@@ -28,8 +31,8 @@ use std::path::{Path, PathBuf};
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Pages with tests of their own, see `docs.rs`, `workflows/page.rs` and `clients/page.rs`.
-const ELSEWHERE: [&str; 3] = ["docs/reference.md", "docs/workflows.md", "docs/clients.md"];
+/// Pages with blocks of SQL that are no examples.
+const EXAMPLES_ONLY: [&str; 2] = ["README.md", "SECURITY.md"];
 
 /// The Markdown files below a folder of the repository, as paths from there.
 fn pages_below(folder: &str) -> Vec<String> {
@@ -48,6 +51,14 @@ fn pages_below(folder: &str) -> Vec<String> {
     }
     pages.sort();
     pages
+}
+
+/// The folder with a Python that has the packages of the examples.
+fn python() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in target");
+    let python = target.join("clients/python/bin");
+    assert!(python.exists(), "{} is missing: run examples/clients/setup.sh", python.display());
+    python
 }
 
 fn read(page: &str) -> String {

@@ -12,6 +12,8 @@ pub struct Block {
     pub text: String,
     /// The block "```text" that follows with nothing but empty lines in between: what this one prints.
     pub output: Option<String>,
+    /// The same with "```text,result": the rows of the last statement.
+    pub result: Option<String>,
 }
 
 /// The blocks of a page; those that are the output of others are a part of these.
@@ -39,9 +41,13 @@ pub fn blocks(page: &str) -> Vec<Block> {
                 last.output = Some(text);
                 follows = false;
             }
+            Some(last) if follows && kind == "text,result" => {
+                last.result = Some(text);
+                follows = false;
+            }
             _ => {
                 let (kind, comment) = (kind.to_owned(), comment.map(str::to_owned));
-                blocks.push(Block { line: n + 1, kind, comment, text, output: None });
+                blocks.push(Block { line: n + 1, kind, comment, text, output: None, result: None });
                 follows = true;
             }
         }

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use taskq_tests::{Db, db::admin};
 
 use super::page::{Block, blocks, same, statements};
 use super::terminal::{Terminal, Typed};
-use super::{ELSEWHERE, pages_below, read};
+use super::{EXAMPLES_ONLY, pages_below, python, read};
 
 #[test]
 fn whoever_follows_a_page_sees_what_it_shows() {
-    let pages = pages_below("docs").into_iter().filter(|page| !ELSEWHERE.contains(&page.as_str()));
+    let pages =
+        [EXAMPLES_ONLY.map(str::to_owned).to_vec(), pages_below("docs"), pages_below("examples")].concat();
     let start = |page: String| {
         // The thread's name goes into that of the page's database.
         let name = page.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
@@ -23,7 +25,7 @@ fn whoever_follows_a_page_sees_what_it_shows() {
     let mut failed = Vec::new();
     let mut followed = 0;
     // Few at a time: each has a server process or two, and a program that works.
-    for pages in pages.collect::<Vec<_>>().chunks(4) {
+    for pages in pages.chunks(4) {
         let threads: Vec<_> = pages.iter().cloned().map(start).collect();
         for (page, thread) in threads {
             match thread.join() {
@@ -33,7 +35,7 @@ fn whoever_follows_a_page_sees_what_it_shows() {
         }
     }
     assert!(failed.is_empty(), "these do not do what they say: {failed:?}");
-    assert!(followed >= 150, "only {followed} results are shown by all pages");
+    assert!(followed >= 300, "only {followed} results are shown by all pages");
 }
 
 /// Somebody with two terminals, an empty folder and an empty database.
@@ -54,15 +56,21 @@ impl Reader {
     /// Follows a page; how many results it shows.
     fn follow(page: &str) -> usize {
         let text = read(page);
-        let blocks = blocks(&text);
+        let mut blocks = blocks(&text);
+        if EXAMPLES_ONLY.contains(&page) {
+            blocks.retain(|block| block.kind == "sql,example");
+        }
         if !blocks.iter().any(|block| block.kind.starts_with("sql") || block.kind.starts_with("sh,")) {
             blocks.iter().for_each(|block| for_the_eye(page, block));
             return 0;
         }
-        // Roles are the cluster's, not the database's.
+        // Roles are the cluster's, not the database's: one page at a time has some.
         let roles = roles(&text);
+        static ROLES: Mutex<()> = Mutex::new(());
+        let _others = (!roles.is_empty()).then(|| ROLES.lock().unwrap_or_else(PoisonError::into_inner));
         roles.iter().for_each(|role| drop_role("postgres", role));
-        let db = if text.contains("CREATE EXTENSION taskq;") { Db::empty() } else { Db::new() };
+        let creates = |block: &Block| block.text.contains("CREATE EXTENSION taskq;");
+        let db = if blocks.iter().any(creates) { Db::empty() } else { Db::new() };
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(db.name());
         fs::create_dir_all(&folder).unwrap();
         let first = Terminal::open(db.name());
@@ -88,7 +96,7 @@ impl Reader {
 
     fn block(&mut self, block: Block) {
         match block.kind.as_str() {
-            "sql" => match &block.output {
+            "sql" | "sql,example" => match &block.output {
                 None => self.statements(&block),
                 Some(_) => {
                     let typed = self.first.type_block(&block.text);
@@ -128,7 +136,9 @@ impl Reader {
 
     /// Types one statement after the other, and looks at what the comments promise.
     fn statements(&mut self, block: &Block) {
-        for statement in statements(&block.text) {
+        let statements = statements(&block.text);
+        let last = statements.len();
+        for (n, statement) in statements.into_iter().enumerate() {
             let place = format!("{}, line {}: {}", self.page, block.line + statement.line, statement.text);
             let printed = self.first.statement(&statement);
             let promise = statement.promise.as_deref();
@@ -142,6 +152,9 @@ impl Reader {
                 let result = printed.text.lines().collect::<Vec<_>>().join(", ");
                 let kept = promise == result || promise.starts_with(&format!("{result}: "));
                 assert!(kept, "{place}promises {promise}, but gives {result}");
+                self.checked += 1;
+            } else if let Some(shown) = block.result.as_deref().filter(|_| n + 1 == last) {
+                assert_eq!(shown.trim_end(), printed.text.trim_end(), "{place}");
                 self.checked += 1;
             }
         }
@@ -167,11 +180,7 @@ impl Reader {
 
     /// A shell in the folder where the page's files are saved, with the Python that `examples/clients/setup.sh` has set up.
     fn shell(&self, commands: &str) -> Command {
-        let clients =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in target").join("clients");
-        let python = clients.join("python/bin");
-        assert!(python.exists(), "{} is missing: run examples/clients/setup.sh", python.display());
-        let path = format!("{}:{}", python.display(), std::env::var("PATH").unwrap());
+        let path = format!("{}:{}", python().display(), std::env::var("PATH").unwrap());
         let mut shell = Command::new("bash");
         shell.args(["-ec", commands]).current_dir(&self.folder);
         shell.env("PATH", path).env("PGDATABASE", self.db.name()).env("LC_ALL", "C.UTF-8");
@@ -193,6 +202,8 @@ impl Drop for Reader {
             eprintln!("{}", fs::read_to_string(self.folder.join("log")).unwrap_or_default());
         }
         fs::remove_dir_all(&self.folder).ok();
+        // What a page restores elsewhere it drops itself, if it comes so far.
+        admin(&format!("DROP DATABASE IF EXISTS \"{}_copy\" WITH (FORCE)", self.db.name()));
     }
 }
 

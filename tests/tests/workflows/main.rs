@@ -1,5 +1,5 @@
 //! Workflows: graphs that grow while they run, results that flow along them, builders, work by hand, another try from
-//! where a graph broke, and the questions that can be asked of them. `page` runs the examples of docs/workflows.md.
+//! where a graph broke, and the questions that can be asked of them.
 
 mod barriers;
 mod builders;
@@ -12,7 +12,6 @@ mod children_refused;
 mod conditions;
 mod fates;
 mod growth;
-mod page;
 mod paths;
 mod picture;
 mod recipes;
