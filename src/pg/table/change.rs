@@ -213,8 +213,8 @@ impl Row<'_> {
         (locked == Change::Done).then(|| see(&Row { scan: self.scan, slot }))
     }
 
-    /// Locks the row as a statement of that strength does: in its newest version, or, where the transaction keeps to one
-    /// snapshot, only if that version is the one which it sees. `None` as in [`Row::newest`].
+    /// Locks the row as a statement of that strength does: in its newest version; where transactions are not to see what
+    /// is changed beside them, only if nobody has changed it since the look. `None` as in [`Row::newest`].
     pub(crate) fn locked<T>(
         &self,
         strength: LockStrength,
@@ -223,13 +223,13 @@ impl Row<'_> {
     ) -> Option<T> {
         self.scan.check_access();
         refuse_if_read_only(c"SELECT FOR UPDATE");
-        let one_snapshot = !session::is_read_committed();
-        let version = if one_snapshot { Version::This } else { Version::Newest };
+        let isolated = !session::is_read_committed();
+        let version = if isolated { Version::This } else { Version::Newest };
         let slot = self.scratch();
         // SAFETY: the slot is one of the table's.
         match unsafe { self.lock(strength.mode(), wait, version, slot) } {
             Change::Done => Some(see(&Row { scan: self.scan, slot })),
-            Change::Newer | Change::Gone if one_snapshot => throw::serialization_failure(),
+            Change::Newer | Change::Gone if isolated => throw::serialization_failure(),
             Change::Newer | Change::Gone | Change::Busy => None,
         }
     }

@@ -67,29 +67,16 @@ pub(crate) struct Look {
 
 /// Takes a snapshot and looks with it.
 pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
-    // SAFETY: we are in a transaction.
-    look_with(work, || unsafe {
-        if session::is_read_committed() {
-            pg_sys::GetTransactionSnapshot()
-        } else {
-            pg_sys::GetLatestSnapshot()
-        }
-    })
-}
-
-/// Looks with the snapshot that a statement would have here: under REPEATABLE READ and above the transaction's. For what
-/// statements go on with.
-pub(crate) fn look_as_statement<R>(work: impl FnOnce(&Look) -> R) -> R {
-    // SAFETY: we are in a transaction.
-    look_with(work, || unsafe { pg_sys::GetTransactionSnapshot() })
-}
-
-fn look_with<R>(work: impl FnOnce(&Look) -> R, take: impl FnOnce() -> pg_sys::Snapshot) -> R {
     // SAFETY: we are in a transaction. The snapshot is registered as long as `work` runs; if that ends in an error, the
     // resource owner of the (sub)transaction that is rolled back for it lets it go.
     unsafe {
         pg_sys::CommandCounterIncrement();
-        let snapshot = pg_sys::RegisterSnapshot(take());
+        let latest = if session::is_read_committed() {
+            pg_sys::GetTransactionSnapshot()
+        } else {
+            pg_sys::GetLatestSnapshot()
+        };
+        let snapshot = pg_sys::RegisterSnapshot(latest);
         let result = work(&Look { snapshot, level: Level::here(), pages: Cell::new(0) });
         pg_sys::UnregisterSnapshot(snapshot);
         result

@@ -7,9 +7,7 @@ use pgrx::datum::Interval;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{
-    self, Change, Index, Key, LockStrength, Look, Row, Scan, Set, Wait, look, look_as_statement, table,
-};
+use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Row, Scan, Set, Wait, look, table};
 use crate::pg::throw;
 use crate::store::lease::Left;
 use crate::store::live::Live;
@@ -257,7 +255,7 @@ pub(crate) fn lock<E>(
     wait: Wait,
     mut see: impl FnMut(Locked) -> Result<(), E>,
 ) -> Result<(), E> {
-    look_as_statement(|look| {
+    look(|look| {
         look.changing(&BY_NUMBER, |rows| {
             task_nos.iter().try_for_each(|task_no| {
                 check_for_interrupts();

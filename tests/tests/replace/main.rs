@@ -4,5 +4,6 @@
 //! here.
 
 mod old;
+mod old_snapshot;
 mod races;
 mod refused;
