@@ -5,4 +5,4 @@ SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id
 \set filled 1
 \endif
 SELECT /* measured */ COALESCE(array_agg(task_id), '{}') AS ids, COALESCE(array_agg(token), '{}') AS tokens FROM taskq.own_tasks('bench', :batch, '{work}', '5 minutes') \gset
-SELECT count(*) FROM taskq.return_tasks(:ids, :tokens, 'pending');
+SELECT count(*) FROM taskq.return_tasks(:ids, :tokens, 'pending', retry_after => '0');

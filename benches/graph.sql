@@ -30,3 +30,5 @@ CREATE FUNCTION pg_temp.tasks(shape text) RETURNS jsonb LANGUAGE sql AS $$
       ) AS all_tasks(task, waits)
 $$;
 SELECT count(*) FROM taskq.insert_tasks(pg_temp.tasks(:'shape'));
+-- What the workers warm up with.
+SELECT count(*) FROM taskq.insert_many('warm', array_fill('x'::text, ARRAY[200]));

@@ -3,6 +3,7 @@
 # floor, a table and nothing else. `make bench` calls it; after `make install-private` it can be run alone:
 #
 #   PG_CONFIG=$(.ci/server.sh) benches/peers.sh [one] [many] [insert_one] [insert_many] [held] [clients]
+#   benches/peers.sh install          only fetches the packages, and makes a database of each
 #
 #   one, many                 claim and complete, one task at a time and BATCH at a time, from SIZE ready ones
 #   insert_one, insert_many   one task a call, and a thousand
@@ -257,7 +258,7 @@ report_of() {
 [ $# -gt 0 ] || set -- one many insert_one insert_many held
 for part in "$@"; do
     case "$part" in
-        one | many | insert_one | insert_many | held | clients) ;;
+        install | one | many | insert_one | insert_many | held | clients) ;;
         *) die "there is no part $part" ;;
     esac
 done
@@ -280,6 +281,9 @@ for peer in $peers; do
     # Of an earlier run.
     sql postgres -c "SET client_min_messages = warning" -c "DROP DATABASE IF EXISTS ${peer}_work WITH (FORCE)"
 done
+
+say "measured: ${present[*]}"
+[ "$1" != install ] || exit 0
 
 for part in "$@"; do
     say "$part"

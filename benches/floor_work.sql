@@ -1,1 +1,0 @@
-DELETE FROM floor USING (SELECT id FROM floor ORDER BY id LIMIT :batch FOR UPDATE SKIP LOCKED) AS picked WHERE floor.id = picked.id RETURNING floor.id, floor.payload;
