@@ -1,0 +1,147 @@
+//! What may come out: the calls of the transactions that were committed, one after the other in some order, in each of
+//! which every transaction's own calls keep theirs. A call that passes over what others have locked may have done less,
+//! if somebody was beside it.
+
+use std::collections::HashMap;
+
+use crate::bench::Bench;
+use crate::scenes::{Kind, Rules};
+use crate::spec::{Spec, merges};
+use crate::trial::{Fate, Trial, look};
+
+/// The calls of one order: which transaction's, which one, and in which form (0: all that it can do).
+type Serial = Vec<(usize, usize, usize)>;
+
+/// What came of it: each call's answer or SQLSTATE, and the state.
+struct Result_ {
+    answers: HashMap<(usize, usize), Result<String, String>>,
+    state: String,
+    last: String,
+}
+
+/// Remembers what it has tried for a spec.
+#[derive(Default)]
+pub struct Oracle {
+    tried: HashMap<(Serial, bool), Result_>,
+    pub runs: usize,
+}
+
+impl Oracle {
+    /// Nothing, if some serial order explains what was seen; else what comes next to it.
+    pub fn judge(&mut self, bench: &mut Bench, spec: &Spec, trial: &Trial) -> Option<String> {
+        let done: Vec<bool> = trial.fates.iter().map(|fate| matches!(fate, Fate::Done(_))).collect();
+        let riders = spec.scene.rules == Rules::Riders && trial.had_beside(spec, Kind::Claims);
+        if riders || trial.had_beside(spec, Kind::Chooses) {
+            return None;
+        }
+        let mut nearest: Option<(usize, String)> = None;
+        let orders = serials(spec, &done, trial);
+        let mut explained = false;
+        for serial in orders {
+            let result = self.result(bench, spec, &serial, trial.tidied);
+            let difference = result.difference(trial);
+            if difference.is_empty() {
+                explained = true;
+                break;
+            }
+            if nearest.as_ref().is_none_or(|(lines, _)| difference.len() < *lines) {
+                let names: Vec<String> = serial
+                    .iter()
+                    .map(|&(tx, call, form)| {
+                        let passing = if form == 0 { "" } else { " (passing over)" };
+                        format!("{tx}: {}{passing}", spec.txs[tx].calls[call].name)
+                    })
+                    .collect();
+                nearest = Some((difference.len(), format!("nearest: {names:?}\n{}", difference.join("\n"))));
+            }
+        }
+        if !explained {
+            return Some(nearest.map_or_else(|| "no serial order".to_owned(), |(_, text)| text));
+        }
+        for (tx, fate) in trial.fates.iter().enumerate() {
+            let Fate::Refused { call, sqlstate, message } = fate else { continue };
+            let mut with = done.clone();
+            with[tx] = true;
+            let why = serials(spec, &with, trial).into_iter().any(|serial| {
+                let result = self.result(bench, spec, &serial, trial.tidied);
+                result.answers.get(&(tx, *call)) == Some(&Err(sqlstate.clone()))
+            });
+            if !why {
+                return Some(format!("{tx} was refused with {sqlstate} in no serial order: {message}"));
+            }
+        }
+        None
+    }
+
+    fn result(&mut self, bench: &mut Bench, spec: &Spec, serial: &Serial, tidied: bool) -> &Result_ {
+        let runs = &mut self.runs;
+        self.tried.entry((serial.clone(), tidied)).or_insert_with(|| {
+            *runs += 1;
+            let mut names = bench.set(spec.scene, spec.txs.len());
+            let mut answers = HashMap::new();
+            for &(tx, call, form) in serial {
+                let op = spec.txs[tx].calls[call];
+                let sql = if form == 0 { op.sql } else { op.passing_over[form - 1] };
+                let reply = if sql.is_empty() { Ok(Vec::new()) } else { bench.call(&names, tx, sql) };
+                let answer = reply.map(|rows| names.answer(tx, op, &rows)).map_err(|(sqlstate, _)| sqlstate);
+                answers.insert((tx, call), answer);
+            }
+            let (state, last) = look(bench, &mut names, tidied)
+                .unwrap_or_else(|what| panic!("{spec}: wrong even one after the other: {serial:?}: {what}"));
+            bench.clear(&names);
+            Result_ { answers, state, last }
+        })
+    }
+}
+
+impl Result_ {
+    /// In what the trial is different, line by line.
+    fn difference(&self, trial: &Trial) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (tx, fate) in trial.fates.iter().enumerate() {
+            let Fate::Done(answers) = fate else { continue };
+            for (call, answer) in answers.iter().enumerate() {
+                let other = &self.answers[&(tx, call)];
+                if other.as_ref() != Ok(answer) {
+                    lines.push(format!("answer of {tx}: {answer:?}, one after the other {other:?}"));
+                }
+            }
+        }
+        for (seen, other) in [(&trial.state, &self.state), (&trial.last, &self.last)] {
+            let without = |these: &str, those: &str, sign: &str| -> Vec<String> {
+                let missing = these.lines().filter(|line| !those.lines().any(|other| other == *line));
+                missing.map(|line| format!("{sign} {line}")).collect()
+            };
+            lines.extend(without(seen, other, "seen"));
+            lines.extend(without(other, seen, "one after the other"));
+        }
+        lines
+    }
+}
+
+/// Every serial order of the calls of these transactions, in all forms that they can have had.
+fn serials(spec: &Spec, counted: &[bool], trial: &Trial) -> Vec<Serial> {
+    let calls: Vec<usize> =
+        spec.txs.iter().zip(counted).map(|(tx, &counted)| if counted { tx.calls.len() } else { 0 }).collect();
+    let mut all: Vec<Serial> = Vec::new();
+    for merge in merges(&calls) {
+        let mut forms: Vec<Serial> = vec![Vec::new()];
+        for (tx, call) in merge {
+            let others = spec.txs[tx].calls[call].passing_over.len();
+            let most = if trial.beside[tx][call] { others } else { 0 };
+            forms = (0..=most)
+                .flat_map(|form| {
+                    forms.iter().map(move |serial| {
+                        let mut longer = serial.clone();
+                        longer.push((tx, call, form));
+                        longer
+                    })
+                })
+                .collect();
+        }
+        all.extend(forms);
+    }
+    // Those in which every call did all that it could come first.
+    all.sort_by_key(|serial| serial.iter().map(|&(_, _, form)| form).sum::<usize>());
+    all
+}

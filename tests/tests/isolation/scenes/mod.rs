@@ -1,0 +1,78 @@
+//! The table: small queues, and the operations that touch the same rows of each. Whoever adds an operation adds a
+//! line; every pair of lines of a scene is tried in every order.
+//!
+//! In a statement `@` begins the name of whatever belongs to the run (so that no run meets another one's names), and
+//! `#p` is the token for the task `@p`: that of the session itself if it was granted the task, else that of the scene.
+
+mod flow;
+mod graph;
+mod keys;
+mod work;
+
+/// A call.
+#[derive(Clone, Copy)]
+pub struct Op {
+    pub name: &'static str,
+    pub sql: &'static str,
+    pub kind: Kind,
+    /// What the call may do instead of all that it could do alone, because somebody is beside it whose work it does not see
+    /// or passes over. An empty text is doing nothing, and no row.
+    pub passing_over: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Names its tasks, and waits for whoever is in its way.
+    Names,
+    /// Waits for nobody.
+    Claims,
+    /// Chooses tasks by a filter, once: by what was committed when it began. What others bring in meanwhile it misses, as an
+    /// UPDATE with a condition would; so beside others no serial order need give the same.
+    Chooses,
+}
+
+/// A small queue, and what is done to it.
+pub struct Scene {
+    pub name: &'static str,
+    pub setup: &'static [&'static str],
+    pub ops: Vec<Op>,
+    pub rules: Rules,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Rules {
+    Serial,
+    /// There is something that upkeep has to do, whoever's call does it: it is done before the state is compared.
+    Upkeep,
+    /// What rides on a task that is granted depends on what others have locked at that moment: where somebody was beside a
+    /// claim no serial order need give the same.
+    Riders,
+}
+
+const fn op(name: &'static str, sql: &'static str) -> Op {
+    Op { name, sql, kind: Kind::Names, passing_over: &[] }
+}
+
+/// With dependencies that are left out where the other task does not exist, or is not committed yet: what it does then.
+const fn ignoring(name: &'static str, sql: &'static str, without: &'static [&'static str]) -> Op {
+    Op { name, sql, kind: Kind::Names, passing_over: without }
+}
+
+const fn claim(name: &'static str, sql: &'static str) -> Op {
+    Op { name, sql, kind: Kind::Claims, passing_over: &[""] }
+}
+
+/// A return, which waits, and then a claim; and the return alone.
+const fn returning(name: &'static str, sql: &'static str, alone: &'static [&'static str]) -> Op {
+    Op { name, sql, kind: Kind::Claims, passing_over: alone }
+}
+
+const fn choosing(name: &'static str, sql: &'static str) -> Op {
+    Op { name, sql, kind: Kind::Chooses, passing_over: &[] }
+}
+
+/// All scenes.
+pub fn all() -> Vec<Scene> {
+    [work::scenes(), graph::scenes(), keys::scenes(), flow::scenes()].into_iter().flatten().collect()
+}
