@@ -17,23 +17,27 @@ use super::{EXAMPLES_ONLY, pages_below, python, read};
 fn whoever_follows_a_page_sees_what_it_shows() {
     let pages =
         [EXAMPLES_ONLY.map(str::to_owned).to_vec(), pages_below("docs"), pages_below("examples")].concat();
-    let start = |page: String| {
-        // The thread's name goes into that of the page's database.
-        let name = page.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-        (page.clone(), thread::Builder::new().name(name).spawn(move || Reader::follow(&page)).unwrap())
-    };
-    let mut failed = Vec::new();
-    let mut followed = 0;
-    // Few at a time: each has a server process or two, and a program that works.
-    for pages in pages.chunks(4) {
-        let threads: Vec<_> = pages.iter().cloned().map(start).collect();
-        for (page, thread) in threads {
-            match thread.join() {
-                Ok(checked) => followed += checked,
-                Err(_) => failed.push(page),
-            }
+    // From the end: the tutorial takes longest. Few at a time: each has a server process or two, and a program that works.
+    let (left, outcomes) = (Mutex::new(pages), Mutex::new(Vec::new()));
+    let next = || left.lock().unwrap().pop();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(page) = next() {
+                    // The thread's name goes into that of the page's database.
+                    let name = page.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+                    let copy = page.clone();
+                    let reader =
+                        thread::Builder::new().name(name).spawn(move || Reader::follow(&copy)).unwrap();
+                    outcomes.lock().unwrap().push((page, reader.join()));
+                }
+            });
         }
-    }
+    });
+    let (failed, followed): (Vec<_>, Vec<_>) =
+        outcomes.into_inner().unwrap().into_iter().partition(|(_, end)| end.is_err());
+    let failed: Vec<String> = failed.into_iter().map(|(page, _)| page).collect();
+    let followed: usize = followed.into_iter().flat_map(|(_, checked)| checked).sum();
     assert!(failed.is_empty(), "these do not do what they say: {failed:?}");
     assert!(followed >= 300, "only {followed} results are shown by all pages");
 }
