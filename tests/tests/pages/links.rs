@@ -25,7 +25,7 @@ fn links(page: &str) -> Vec<(String, Option<String>)> {
     links
 }
 
-/// The text without blocks of code and without code in lines.
+/// The text without blocks of code.
 fn prose(page: &str) -> String {
     let mut inside = false;
     let mut prose = String::new();
@@ -36,7 +36,6 @@ fn prose(page: &str) -> String {
             prose.extend([line, "\n"]);
         }
     }
-    // A link's text may be code; only its target counts here.
     prose
 }
 

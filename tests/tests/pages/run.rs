@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use taskq_tests::{Db, db::admin};
+use postgres::NoTls;
+use taskq_tests::Db;
+use taskq_tests::db::{admin, config};
 
 use super::page::{Block, blocks, same, statements};
 use super::terminal::{Terminal, Typed};
@@ -152,6 +154,9 @@ impl Reader {
                 self.checked += 1;
                 continue;
             }
+            if statement.text.contains("\\gset") {
+                assert_eq!(printed.text, "", "{place}");
+            }
             if let Some(promise) = promise {
                 let result = printed.text.lines().collect::<Vec<_>>().join(", ");
                 let kept = promise == result || promise.starts_with(&format!("{result}: "));
@@ -207,7 +212,11 @@ impl Drop for Reader {
         }
         fs::remove_dir_all(&self.folder).ok();
         // What a page restores elsewhere it drops itself, if it comes so far.
-        admin(&format!("DROP DATABASE IF EXISTS \"{}_copy\" WITH (FORCE)", self.db.name()));
+        if thread::panicking() {
+            let drop = format!("DROP DATABASE IF EXISTS \"{}_copy\" WITH (FORCE)", self.db.name());
+            let client = config().dbname("postgres").connect(NoTls);
+            client.map(|mut client| client.batch_execute(&drop)).ok();
+        }
     }
 }
 
@@ -239,6 +248,6 @@ fn drop_role(database: &str, role: &str) {
     if database == "postgres" {
         return admin(&drop);
     }
-    let mut client = taskq_tests::db::config().dbname(database).connect(postgres::NoTls).unwrap();
+    let mut client = config().dbname(database).connect(NoTls).unwrap();
     client.batch_execute(&drop).unwrap_or_else(|error| panic!("{drop}: {error:?}"));
 }

@@ -1,15 +1,22 @@
 //! A psql that somebody types into.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
 use super::page::Statement;
+
+/// Longer than any statement may take. What takes longer is a psql that waits for the end of a string, for instance.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// psql as it comes, but for a time-out of statements.
 pub struct Terminal {
     process: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    /// What it prints, line by line, with the ends of lines.
+    output: Receiver<String>,
     /// How many marks were printed.
     marks: u32,
 }
@@ -39,7 +46,16 @@ impl Terminal {
             .stdout(Stdio::piped());
         let mut process = command.spawn().expect("psql is in the PATH");
         let input = process.stdin.take().unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut printed = BufReader::new(process.stdout.take().unwrap());
+        let (sender, output) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            while printed.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                if sender.send(std::mem::take(&mut line)).is_err() {
+                    break;
+                }
+            }
+        });
         Terminal { process, input, output, marks: 0 }
     }
 
@@ -61,9 +77,8 @@ impl Terminal {
     pub fn read(&mut self, Typed(mark): Typed) -> Printed {
         let mut text = String::new();
         loop {
-            let mut line = String::new();
-            self.output.read_line(&mut line).expect("psql prints text");
-            assert!(!line.is_empty(), "psql has ended: {text}");
+            let line = self.output.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|error| panic!("psql says no more ({error}) after: {text}"));
             // The mark has a line of its own, but what stands before it may lack the end of its last one.
             if let Some((before, sqlstate)) = line.split_once(&format!("@@{mark} ")) {
                 text.push_str(before);
