@@ -1,16 +1,26 @@
 //! The business row and its tasks are one transaction.
 
+use std::process::Command;
+
 use taskq_tests::{Db, until};
 
-use crate::tools::{Client, Worker, python};
+use crate::tools::{Client, Worker, node, python};
 
 #[test]
-fn an_order_and_its_tasks_commit_together_or_not_at_all() {
+fn with_sqlalchemy_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| python("python/enqueue.py"));
+}
+
+#[test]
+fn in_node_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| node("node/enqueue.js"));
+}
+
+fn together_or_not_at_all(program: fn() -> Command) {
     let db = Db::new();
     let mut session = db.connect();
     let order = |texts: &[&str]| {
-        let output =
-            python("python/enqueue.py").arg("ann").args(texts).env("PGDATABASE", db.name()).output().unwrap();
+        let output = program().arg("ann").args(texts).env("PGDATABASE", db.name()).output().unwrap();
         (
             output.status.success(),
             String::from_utf8(output.stdout).unwrap(),

@@ -28,6 +28,13 @@ pub fn python(script: &str) -> Command {
     command
 }
 
+/// Node with the packages of the examples.
+pub fn node(script: &str) -> Command {
+    let mut command = Command::new("node");
+    command.arg(example(script)).env("NODE_PATH", installed("node/node_modules"));
+    command
+}
+
 /// The example workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Client {
