@@ -35,10 +35,16 @@ newtype! {
 impl Position {
     /// Before all that are taken.
     pub(crate) const BEGINNING: Position = Position(0);
+    pub(crate) const END: Position = Position(i64::MAX);
 
     /// The one behind it.
     pub(crate) fn next(self) -> Position {
-        Position(self.0 + 1)
+        self.plus(1)
+    }
+
+    /// So many further on.
+    pub(crate) fn plus(self, further: usize) -> Position {
+        Position(self.0.saturating_add(i64::try_from(further).unwrap_or(i64::MAX)))
     }
 }
 

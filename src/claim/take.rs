@@ -64,8 +64,8 @@ pub(super) fn these(call: &Call, task_nos: &[TaskNo], with_slots: bool) -> Vec<G
 /// The entries of one action, stretch by stretch.
 fn walk(call: &Call, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
     let mut more = false;
-    for stretch in ranges.each() {
-        entries.start(&keys(&stretch));
+    for keys in ranges.each().flat_map(|stretch| keys(&stretch, room)) {
+        entries.start(&keys);
         while held.len() < room {
             let Some(entry) = entries.next() else { break };
             more |= take(call, &entry, false, held);
@@ -98,8 +98,11 @@ fn merged(
     for of_action in ranges.by_action() {
         check_for_interrupts();
         let until = seen.len() + depth;
-        for stretch in of_action {
-            entries.start(&keys(&stretch));
+        for keys in of_action.flat_map(|stretch| keys(&stretch, depth)) {
+            if seen.len() == until {
+                break;
+            }
+            entries.start(&keys);
             while seen.len() < until {
                 let Some(entry) = entries.next() else { break };
                 if entry.get(run::GRANTABLE) {
@@ -125,14 +128,14 @@ fn merged(
     more
 }
 
-/// Of the index [`run::IN_ORDER`].
-fn keys(stretch: &Stretch) -> [Key; 4] {
-    [
-        Key::eq(1, stretch.action_no),
-        Key::at_most(2, stretch.highest),
-        Key::at_least(2, stretch.lowest),
-        Key::at_least(3, stretch.start),
-    ]
+/// Of the index [`run::IN_ORDER`]: for each walk through a stretch.
+fn keys(stretch: &Stretch, wanted: usize) -> impl Iterator<Item = [Key; 4]> + use<> {
+    let Stretch { action_no, highest, lowest, start } = *stretch;
+    let whole =
+        [Key::eq(1, action_no), Key::at_most(2, highest), Key::at_least(2, lowest), Key::at_least(3, start)];
+    let [near, far] = run::in_order(action_no, highest, start, wanted);
+    let parts = if highest == lowest { [Some(near), Some(far)] } else { [Some(whole), None] };
+    parts.into_iter().flatten()
 }
 
 /// An entry that is this call's now.

@@ -1,6 +1,7 @@
 //! What the others need of the settings of actions: claims, returns, whoever makes tasks ready.
 
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 
 use pgrx::datum::Interval;
@@ -10,11 +11,12 @@ use crate::guc;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::session::random_62_bits;
+use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::pg::statement::Statement;
-use crate::pg::table::{Key, Row, look};
+use crate::pg::table::{Key, look};
 use crate::spec::backoff::Backoff;
-use crate::store::{action_setting, known_lanes, run, slot};
+use crate::store::action_setting::Named;
+use crate::store::{known_actions, known_lanes, run, slot};
 
 /// An action number with what is set for its name.
 #[derive(Clone, Debug)]
@@ -35,27 +37,19 @@ pub(crate) struct Action {
 }
 
 impl Action {
-    fn new(name: &str, action_no: i32, setting: Option<&Row>, laned: bool) -> Self {
-        let unset = Action {
+    fn new(named: &Named, action_no: i32, laned: bool) -> Self {
+        let set = &named.setting;
+        Action {
             action_no,
-            name: name.to_owned(),
-            paused: false,
-            max_duration: None,
-            max_concurrency: None,
-            rate: None,
-            max_per_group: None,
-            fair: false,
+            name: named.name.clone(),
+            paused: set.paused,
+            max_duration: set.max_duration,
+            max_concurrency: set.max_concurrency,
+            rate: set.rate,
+            max_per_group: set.max_per_group,
+            fair: set.fair,
             laned,
-        };
-        setting.map_or(unset.clone(), |set| Action {
-            paused: set.get(action_setting::PAUSED),
-            max_duration: set.get(action_setting::MAX_DURATION),
-            max_concurrency: set.get(action_setting::MAX_CONCURRENCY),
-            rate: set.get(action_setting::RATE_LIMIT).zip(set.get(action_setting::RATE_PERIOD)),
-            max_per_group: set.get(action_setting::MAX_PER_GROUP),
-            fair: set.get(action_setting::FAIR),
-            ..unset
-        })
+        }
     }
 
     /// Whether neither a pause nor a limit keeps the next task of it from being granted.
@@ -91,16 +85,19 @@ impl Action {
 /// All numbers that stand for any of the names, with their settings, in ascending order.
 pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    let mut actions = Vec::with_capacity(names.len());
-    look(|look| {
+    let names = known_actions::named(names.into_iter());
+    let numbers = names.iter().flat_map(|named| named.action_nos.iter().map(move |n| (named, *n)));
+    let mut actions: Vec<Action> = look(|look| {
         look.scan(&run::IN_LANES, |lanes| {
-            action_setting::each_of(look, names.into_iter(), |name, action_no, setting| {
+            let of = |(named, action_no): (&Rc<Named>, i32)| {
+                check_for_interrupts();
                 let from = known_lanes::rest(action_no);
                 lanes.start(&[Key::eq(1, action_no), Key::at_least(4, from)]);
                 let laned = lanes.next().is_some() || known_lanes::has_excepted(action_no);
-                actions.push(Action::new(name, action_no, setting, laned));
-            });
-        });
+                Action::new(named, action_no, laned)
+            };
+            numbers.map(of).collect()
+        })
     });
     actions.sort_unstable_by_key(|action| action.action_no);
     actions

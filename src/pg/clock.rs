@@ -6,6 +6,8 @@ use std::time::Duration;
 use pgrx::datum::{Datum, Interval, UnboxDatum};
 use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
 
+use super::quiet;
+
 /// A point in time as Postgres stores it: microseconds since 2000-01-01 UTC. Unlike pgrx's type it
 /// costs nothing to convert and carries infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,8 +99,7 @@ impl IntoDatum for Time {
 
 /// Now, by the server's clock.
 pub(crate) fn wall() -> Time {
-    // SAFETY: reads the clock.
-    Time(unsafe { pg_sys::GetCurrentTimestamp() })
+    Time(quiet::now())
 }
 
 /// What Postgres reads in this text as a timestamptz; `None` if it does not.

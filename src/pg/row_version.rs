@@ -2,6 +2,8 @@
 
 use pgrx::pg_sys;
 
+use super::quiet;
+
 /// Whether nobody has changed or deleted this version of a row of a table by now, nor is about to: neither a transaction
 /// that has committed, whatever the snapshot in use shows, nor one that is still open. (Who has only locked the row may
 /// be about to change it.) Takes no lock on the row, and waits for nobody.
@@ -19,7 +21,7 @@ pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> 
     unsafe {
         let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
-            || (*relation).rd_tableam != pg_sys::GetHeapamTableAmRoutine()
+            || (*relation).rd_tableam != quiet::heap_routine()
         {
             pgrx::error!("relation {table:?} is not an ordinary table");
         }

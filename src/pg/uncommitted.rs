@@ -4,6 +4,8 @@ use std::ffi::CStr;
 
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 
+use super::quiet;
+
 /// A table with an index on a bigint, its first column.
 pub(crate) struct Table {
     pub(crate) schema: &'static CStr,
@@ -54,12 +56,10 @@ impl Table {
                     snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
                     ..Default::default()
                 };
-                let mut condition = pg_sys::ScanKeyData::default();
-                pg_sys::ScanKeyInit(
-                    &mut condition,
+                let mut condition = quiet::scan_key(
                     1,
                     pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-                    pg_sys::F_INT8EQ.into(),
+                    pg_sys::F_INT8EQ,
                     key.into_datum().unwrap_or(pg_sys::Datum::from(0usize)),
                 );
                 let scan = pg_sys::systable_beginscan(relation, index, true, &mut dirty, 1, &mut condition);

@@ -1,17 +1,13 @@
 //! Storing how tasks ended.
 
-use std::collections::HashMap;
-
-use pgrx::datum::Interval;
-
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Key, Look, look};
+use crate::pg::table::{Key, look};
 use crate::state::Outcome;
 use crate::store::settled::Ending;
 use crate::store::task::{self, AtTheEnd};
-use crate::store::{action_setting, ends, progress, settled, tally};
+use crate::store::{ends, known_actions, progress, settled, tally};
 use crate::{guc, wake};
 
 /// When a task settled now is to be removed, unless its own retention or its action's says otherwise.
@@ -19,61 +15,39 @@ pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
     guc::retention(outcome).map_or(Time::INFINITY, |kept| now + kept)
 }
 
-/// How long the tasks of an action are kept, where that is set.
-#[derive(Clone, Copy, Default)]
-struct Kept {
-    retention: Option<Interval>,
-    retention_aborted: Option<Interval>,
-}
-
-fn kept(look: &Look, action_no: i32) -> Kept {
-    action_setting::of_number(look, action_no, |row| Kept {
-        retention: row.get(action_setting::RETENTION),
-        retention_aborted: row.get(action_setting::RETENTION_ABORTED),
-    })
-    .unwrap_or_default()
-}
-
 /// Until when a task that ends now is kept: as it says itself, else its action, else the setting; and no shorter than it
 /// holds its unique key.
-fn expires_at(task: &AtTheEnd, of_action: impl FnOnce() -> Kept, outcome: Outcome, now: Time) -> Time {
+fn expires_at(task: &AtTheEnd, outcome: Outcome, now: Time) -> Time {
     let own = match outcome {
         Outcome::Aborted => task.retention_aborted,
         Outcome::Completed => task.retention,
     };
-    let retention = own.or_else(|| {
-        let kept = of_action();
+    let of_action = || {
+        let action = known_actions::of_number(task.action_no)?;
         match outcome {
-            Outcome::Aborted => kept.retention_aborted.or(kept.retention),
-            Outcome::Completed => kept.retention,
+            Outcome::Aborted => action.setting.retention_aborted.or(action.setting.retention),
+            Outcome::Completed => action.setting.retention,
         }
-    });
-    let end = retention.map_or_else(|| expiry(now, outcome), |retention| now.plus(retention));
+    };
+    let end = own.or_else(of_action).map_or_else(|| expiry(now, outcome), |retention| now.plus(retention));
     task.unique_until.map_or(end, |until| end.max(until))
 }
 
 /// Writes how the tasks ended; what their ends depend on, in the same order.
 fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
-    let mut settings: HashMap<i32, Kept> = HashMap::new();
-    look(|look| {
-        let tasks: Vec<AtTheEnd> = look.scan(&task::BY_NUMBER, |rows| {
+    let tasks: Vec<AtTheEnd> = look(|look| {
+        look.scan(&task::BY_NUMBER, |rows| {
             let of = |ending: &Ending| rows.first(&[Key::eq(1, ending.task_no)], AtTheEnd::read);
             endings
                 .iter()
                 .map(of)
                 .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone")))
                 .collect()
-        });
-        let mut until = |ending: &Ending, task: &AtTheEnd| {
-            let of_action = || *settings.entry(task.action_no).or_insert_with(|| kept(look, task.action_no));
-            expires_at(task, of_action, ending.outcome, now)
-        };
-        settled::insert(
-            endings.iter().zip(&tasks).map(|(ending, task)| (ending, task, until(ending, task))),
-            now,
-        );
-        tasks
-    })
+        })
+    });
+    let until = |ending: &Ending, task: &AtTheEnd| expires_at(task, ending.outcome, now);
+    settled::insert(endings.iter().zip(&tasks).map(|(e, task)| (e, task, until(e, task))), now);
+    tasks
 }
 
 /// Stores the endings, has those who wait for them woken at commit, and notifies the listeners.

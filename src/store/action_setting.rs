@@ -1,10 +1,13 @@
 //! The tables `action` and `action_setting`: names of actions, and what is set for them.
+//!
+//! Whoever changes them tells so first, since others keep what they have read ([`known_actions`](super::known_actions)).
 
-use crate::pg::statement::Statement;
 use pgrx::datum::Interval;
 
+use crate::pg::changes::will_change;
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Given, Statement};
 use crate::pg::table::{Index, Key, Look, Row};
 
 pub(crate) mod action {
@@ -32,62 +35,97 @@ static ACTIONS: Index = Index::new(&action::TABLE, c"action_pkey");
 static BY_ACTION_NAME: Index = Index::new(&action::TABLE, c"action_name_idx");
 static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 
-/// Calls `see` with each number that stands for one of the names, and with what is set for the name, if anything is.
-pub(crate) fn each_of<'a>(
-    look: &Look,
-    names: impl Iterator<Item = &'a str>,
-    mut see: impl FnMut(&'a str, i32, Option<&Row>),
-) {
-    look.scan(&BY_ACTION_NAME, |actions| {
-        look.scan(&SETTINGS, |settings| {
-            for name in names {
-                check_for_interrupts();
-                settings.start(&[Key::eq(1, name)]);
-                let setting = settings.next();
-                actions.start(&[Key::eq(1, name)]);
-                while let Some(action) = actions.next() {
-                    see(name, action.get(action::ACTION_NO), setting.as_ref());
-                }
-            }
-        });
-    });
+/// What is set for an action, as far as more than one place asks for it. By default nothing is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setting {
+    pub(crate) paused: bool,
+    /// The lease of tasks that say nothing about it.
+    pub(crate) max_duration: Option<Interval>,
+    pub(crate) max_concurrency: Option<i32>,
+    pub(crate) rate: Option<(i32, Interval)>,
+    pub(crate) retention: Option<Interval>,
+    pub(crate) retention_aborted: Option<Interval>,
+    pub(crate) notify: bool,
+    /// Its groups take turns.
+    pub(crate) fair: bool,
+    /// How many tasks of one group may be in progress.
+    pub(crate) max_per_group: Option<i32>,
 }
 
-/// The least number in use that stands for a name; whether its action is set to `notify`, and whether it gives lanes.
-pub(crate) fn in_use(look: &Look, name: &str) -> (Option<i32>, bool, bool) {
-    let number = look.scan(&BY_ACTION_NAME, |actions| {
-        let mut least: Option<i32> = None;
-        actions.start(&[Key::eq(1, name)]);
-        while let Some(action) = actions.next() {
-            if !action.get(action::FORGOTTEN) {
-                let number = action.get(action::ACTION_NO);
-                least = Some(least.map_or(number, |least| least.min(number)));
-            }
+impl Setting {
+    /// Whether every task of the action that has a group belongs into the lane of that.
+    pub(crate) fn gives_lanes(&self) -> bool {
+        self.fair || self.max_per_group.is_some()
+    }
+
+    fn read(row: &Row) -> Self {
+        Setting {
+            paused: row.get(PAUSED),
+            max_duration: row.get(MAX_DURATION),
+            max_concurrency: row.get(MAX_CONCURRENCY),
+            rate: row.get(RATE_LIMIT).zip(row.get(RATE_PERIOD)),
+            retention: row.get(RETENTION),
+            retention_aborted: row.get(RETENTION_ABORTED),
+            notify: row.get(NOTIFY),
+            fair: row.get(FAIR),
+            max_per_group: row.get(MAX_PER_GROUP),
         }
-        least
+    }
+}
+
+/// A name of actions: what stands for it, and what is set for it.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    /// All numbers that stand for it, in ascending order.
+    pub(crate) action_nos: Vec<i32>,
+    /// The least of them that new tasks may have.
+    pub(crate) in_use: Option<i32>,
+    pub(crate) setting: Setting,
+}
+
+/// What there is of a name.
+pub(crate) fn named(look: &Look, name: &str) -> Named {
+    let mut numbers: Vec<(i32, bool)> = look.scan(&BY_ACTION_NAME, |actions| {
+        actions.start(&[Key::eq(1, name)]);
+        let mut numbers = Vec::new();
+        while let Some(action) = actions.next() {
+            check_for_interrupts();
+            numbers.push((action.get(action::ACTION_NO), action.get(action::FORGOTTEN)));
+        }
+        numbers
     });
-    let set = of_name(look, name, |row| (row.get(NOTIFY), row.get(FAIR) || row.get(MAX_PER_GROUP).is_some()));
-    let (notify, gives_lanes) = set.unwrap_or((false, false));
-    (number, notify, gives_lanes)
+    numbers.sort_unstable();
+    let setting = look.first(&SETTINGS, &[Key::eq(1, name)], Setting::read).unwrap_or_default();
+    Named {
+        name: name.to_owned(),
+        in_use: numbers.iter().find(|(_, forgotten)| !forgotten).map(|(n, _)| *n),
+        action_nos: numbers.into_iter().map(|(n, _)| n).collect(),
+        setting,
+    }
 }
 
-/// What is set for a name, if anything is.
-fn of_name<T>(look: &Look, name: &str, read: impl FnOnce(&Row) -> T) -> Option<T> {
-    look.first(&SETTINGS, &[Key::eq(1, name)], read)
+/// The name that a number stands for.
+pub(crate) fn name_of(look: &Look, action_no: i32) -> Option<String> {
+    look.first(&ACTIONS, &[Key::eq(1, action_no)], |row| row.get(action::NAME))
 }
 
-/// What is set for the name that a number stands for, if anything is.
-pub(crate) fn of_number<T>(look: &Look, action_no: i32, read: impl FnOnce(&Row) -> T) -> Option<T> {
-    let name = look.first(&ACTIONS, &[Key::eq(1, action_no)], |row| row.get(action::NAME))?;
-    of_name(look, &name, read)
+static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+
+/// Nothing is set for the name any more.
+pub(crate) fn remove(name: &str) {
+    will_change(&TABLE);
+    REMOVE.execute(name);
 }
 
-pub(crate) static REMOVE: Statement<&str> =
-    Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+static ENSURE: Statement<&str> =
+    Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
 
 /// Makes the row if need be; waits for whoever is setting the same action.
-pub(crate) static ENSURE: Statement<&str> =
-    Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
+pub(crate) fn ensure(name: &str) {
+    will_change(&TABLE);
+    ENSURE.execute(name);
+}
 
 /// name, max_tries, max_duration, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
 /// max_timeouts, clear; retention_aborted, fair, max_per_group.
@@ -97,7 +135,7 @@ pub(crate) type Settings = (
     Interval, bool, i32,
 );
 
-pub(crate) static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
+static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
     c"UPDATE taskq.action_setting s
          SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
              max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
@@ -120,5 +158,17 @@ pub(crate) static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32
       RETURNING s.max_concurrency, s.rate_limit, s.max_per_group",
 );
 
-pub(crate) static SET_PAUSED: Statement<(&str, bool)> =
+/// Sets what is given, and clears what is named; returns the limits that the action has then.
+pub(crate) fn set(settings: impl Given<Settings>) -> (Option<i32>, Option<i32>, Option<i32>) {
+    will_change(&TABLE);
+    SET.first(settings).unwrap_or_default()
+}
+
+static SET_PAUSED: Statement<(&str, bool)> =
     Statement::new(c"UPDATE taskq.action_setting s SET paused = $2 WHERE s.name = $1 AND s.paused <> $2");
+
+/// Whether it was not so before.
+pub(crate) fn set_paused(name: &str, paused: bool) -> bool {
+    will_change(&TABLE);
+    SET_PAUSED.execute((name, paused)) > 0
+}

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::pg::changes::will_change;
 use crate::pg::statement::Statement;
-use crate::pg::table::look;
-use crate::store::action_setting;
+use crate::store::action_setting::{Setting, action};
+use crate::store::known_actions;
 use crate::wake;
 
 /// Not in an order: to have one by an index, each action there is would be compared with each of the names.
@@ -41,18 +42,29 @@ pub(crate) struct Interned {
 pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String, Interned> {
     let names: BTreeSet<&str> = names.collect();
     let mut numbers: HashMap<String, Interned> = HashMap::with_capacity(names.len());
-    let known: Vec<_> = look(|look| names.iter().map(|name| action_setting::in_use(look, name)).collect());
-    for (name, (mut found, notify, gives_lanes)) in names.into_iter().zip(known) {
-        if found.is_none() {
-            found = INTERN.first(name);
-            wake::new_number(name);
-        }
+    let mut told = false;
+    for known in known_actions::named(names.into_iter()) {
+        let found = known.in_use.or_else(|| {
+            if !std::mem::replace(&mut told, true) {
+                will_change(&action::TABLE);
+            }
+            wake::new_number(&known.name);
+            INTERN.first(known.name.as_str())
+        });
         if let Some(action_no) = found {
-            numbers.insert(name.to_owned(), Interned { action_no, notify, gives_lanes });
+            let Setting { notify, .. } = known.setting;
+            let gives_lanes = known.setting.gives_lanes();
+            numbers.insert(known.name.clone(), Interned { action_no, notify, gives_lanes });
         }
     }
     numbers
 }
 
-pub(crate) static FORGET: Statement<&[i32]> =
+static FORGET: Statement<&[i32]> =
     Statement::new(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");
+
+/// No later insertion takes these numbers.
+pub(crate) fn forget(action_nos: Vec<i32>) {
+    will_change(&action::TABLE);
+    FORGET.execute(action_nos);
+}

@@ -16,6 +16,7 @@ pub(crate) mod decided;
 pub(crate) mod dependency;
 pub(crate) mod ends;
 pub(crate) mod guard;
+pub(crate) mod known_actions;
 pub(crate) mod known_lanes;
 pub(crate) mod lease;
 pub(crate) mod live;

@@ -8,10 +8,10 @@ use crate::pg::digest::hash;
 use crate::pg::sequence;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Record;
-use crate::pg::table::{Look, Row, look};
+use crate::pg::table::{Look, look};
 use crate::spec::TaskSpec;
 use crate::store::notify::notify_ready;
-use crate::store::{action_setting, numbers, run, scheduled, task, task_group};
+use crate::store::{known_actions, numbers, run, scheduled, task, task_group};
 use crate::wake;
 
 /// A task that nothing blocks, and what it brings along.
@@ -43,13 +43,18 @@ pub(crate) fn make_ready(freed: &[Freed]) {
     assign_transaction_id();
     let action_nos: Vec<i32> = look(|look| {
         let tasks = task::placed(look, freed.iter().map(|f| f.task_no));
-        let mut lanes = Lanes::default();
-        run::insert(freed.iter().zip(&tasks).map(|(freed, task)| run::Entry {
+        let mut given = Lanes::default();
+        let mut lane = |task: &task::Placed| match task.group.as_deref() {
+            Some(group) => given.of(look, task.action_no, group),
+            None => Lane::NONE,
+        };
+        let lanes: Vec<Lane> = tasks.iter().map(&mut lane).collect();
+        run::insert(freed.iter().zip(&tasks).zip(lanes).map(|((freed, task), lane)| run::Entry {
             task_no: freed.task_no,
             position: Position(sequence::next(&numbers::POSITIONS)),
             action_no: task.action_no,
             priority: task.priority,
-            lane: task.group.as_deref().map_or(Lane::NONE, |group| lanes.of(look, task.action_no, group)),
+            lane,
             tries: freed.tries,
             failures: freed.failures,
             dependencies: freed.dependencies,
@@ -111,9 +116,7 @@ struct Lanes {
 impl Lanes {
     fn of(&mut self, look: &Look, action_no: i32, group: &str) -> Lane {
         let given = *self.given.entry(action_no).or_insert_with(|| {
-            let gives =
-                |row: &Row| row.get(action_setting::FAIR) || row.get(action_setting::MAX_PER_GROUP).is_some();
-            action_setting::of_number(look, action_no, gives).unwrap_or(false)
+            known_actions::of_number(action_no).is_some_and(|action| action.setting.gives_lanes())
         });
         if given || self.is_limited(look, group) { lane(group) } else { Lane::NONE }
     }
@@ -150,12 +153,8 @@ pub(crate) fn announce(action_nos: &[i32]) {
         wake::ready(*action_no);
     }
     let action_nos: BTreeSet<i32> = action_nos.iter().copied().collect();
-    let notified: BTreeSet<i32> = look(|look| {
-        let is_set = |n: &i32| {
-            action_setting::of_number(look, *n, |row| row.get(action_setting::NOTIFY)) == Some(true)
-        };
-        action_nos.into_iter().filter(is_set).collect()
-    });
+    let is_set = |n: &i32| known_actions::of_number(*n).is_some_and(|action| action.setting.notify);
+    let notified: BTreeSet<i32> = action_nos.into_iter().filter(is_set).collect();
     if !notified.is_empty() {
         notify_ready(&notified);
     }

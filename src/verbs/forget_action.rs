@@ -45,8 +45,8 @@ fn forget(name: &str) -> Result<()> {
     if let Some(schedule) = SCHEDULE.first(name) {
         return Err(Refusal::action_in_use(name, &format!("Schedule \"{schedule}\" inserts tasks of it.")));
     }
-    actions::FORGET.execute(action_nos);
-    action_setting::REMOVE.execute(name);
+    actions::forget(action_nos);
+    action_setting::remove(name);
     rates::fit(name, None);
     slot::REMOVE_FREE.execute(name);
     Ok(())

@@ -148,7 +148,7 @@ static LOCK: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::new(
 );
 fn set_action(settings: &Settings) -> Result<()> {
     let name = settings.name;
-    action_setting::ENSURE.execute(name);
+    action_setting::ensure(name);
     let (limit, period): (Option<i32>, Option<Interval>) = LOCK.first(name).unwrap_or((None, None));
     if settings.rate_limit.or(limit).is_some() != settings.rate_period.or(period).is_some() {
         return Err(Refusal::argument(
@@ -157,7 +157,7 @@ fn set_action(settings: &Settings) -> Result<()> {
             "A rate needs both: how many, and over what time.",
         ));
     }
-    let set = action_setting::SET.first((
+    let (max_concurrency, rate_limit, max_per_group) = action_setting::set((
         name,
         settings.max_tries,
         settings.max_duration,
@@ -174,7 +174,6 @@ fn set_action(settings: &Settings) -> Result<()> {
         settings.fair,
         settings.max_per_group,
     ));
-    let (max_concurrency, rate_limit, max_per_group) = set.unwrap_or_default();
     if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
         resize_slots(name, max_concurrency);
     }
@@ -211,7 +210,7 @@ fn fit_groups(name: &str, most: i32) {
 fn taskq_pause_action(action: Option<&str>) -> bool {
     or_throw((|| {
         let name = check_name("action", action)?;
-        action_setting::ENSURE.execute(name);
+        action_setting::ensure(name);
         if actions::numbers(&[name.to_owned()]).is_empty() {
             notice(
                 &format!("no task of action \"{}\" was ever inserted", shortened(name)),
@@ -219,7 +218,7 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
                 "If that is a typing error, resume_action undoes it; taskq.actions shows the actions there are.",
             );
         }
-        Ok(action_setting::SET_PAUSED.execute((name, true)) > 0)
+        Ok(action_setting::set_paused(name, true))
     })())
 }
 
@@ -231,7 +230,7 @@ fn taskq_resume_action(action: Option<&str>) -> bool {
         if KNOWN.first(name) != Some(true) {
             return Err(Refusal::no_such("action setting", name));
         }
-        let resumed = action_setting::SET_PAUSED.execute((name, false)) > 0;
+        let resumed = action_setting::set_paused(name, false);
         wake_all(name);
         Ok(resumed)
     })())

@@ -22,7 +22,7 @@ use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::state::Outcome;
-use crate::store::tables;
+use crate::store::{known_actions, tables};
 use crate::wake::{self, Registration};
 
 /// How soon a waiter looks again at something overdue that another transaction is handling.
@@ -149,6 +149,7 @@ impl Waiter {
             let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);
             self.woken = latch::sleep(time);
             drop(soon);
+            known_actions::forget();
             if self.woken {
                 self.pace.woken();
             }

@@ -269,10 +269,7 @@ impl Row<'_> {
 
     /// A slot for another version of the row.
     fn scratch(&self) -> *mut pg_sys::TupleTableSlot {
-        slot_in(&self.scan.newer, || {
-            // SAFETY: the table is open; the scan drops the slot at its end.
-            unsafe { pg_sys::table_slot_create(self.scan.table, std::ptr::null_mut()) }
-        })
+        slot_in(&self.scan.newer, || self.scan.new_slot())
     }
 
     /// This version of the row with other values.

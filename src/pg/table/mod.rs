@@ -27,7 +27,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::named::Named;
-use super::session;
+use super::{quiet, session};
 
 pub(crate) use change::{Change, LockStrength, Wait};
 pub(crate) use columns::{Column, Set, table};
@@ -42,6 +42,10 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Table { name: Named::new(name) }
+    }
+
+    pub(super) fn oid(&self) -> pg_sys::Oid {
+        self.name.oid()
     }
 }
 
@@ -110,8 +114,7 @@ struct Level(pg_sys::SubTransactionId);
 
 impl Level {
     fn here() -> Self {
-        // SAFETY: reads a variable.
-        Level(unsafe { pg_sys::GetCurrentSubTransactionId() })
+        Level(quiet::subtransaction())
     }
 
     fn check(self) {
@@ -131,7 +134,7 @@ unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     unsafe {
         let relation = pg_sys::table_open(table.name.oid(), lock as pg_sys::LOCKMODE);
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
-            || (*relation).rd_tableam != pg_sys::GetHeapamTableAmRoutine()
+            || (*relation).rd_tableam != quiet::heap_routine()
         {
             pgrx::error!("{} is not an ordinary table", table.name);
         }

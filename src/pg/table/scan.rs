@@ -7,6 +7,7 @@ use super::columns::{Column, Read};
 use super::{Index, Level, Look, open};
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
+use crate::pg::quiet;
 
 /// A condition on a column of an index.
 #[derive(Clone, Copy)]
@@ -53,7 +54,6 @@ impl Key {
     /// # Safety
     /// `index` is open.
     unsafe fn on(&self, index: pg_sys::Relation) -> pg_sys::ScanKeyData {
-        let mut key = pg_sys::ScanKeyData::default();
         // SAFETY: an index has as many operator classes as key columns, and each has its type; the column is one of
         // them: asserted. The function is one for two values of that type: the value's is asked. A collation is that
         // of the column, which is "C" for each text of the queue's; so is what `ScanKeyInit` sets.
@@ -67,15 +67,8 @@ impl Key {
                 assert!(*(*index).rd_indcollation.add(at) == pg_sys::C_COLLATION_OID, "collation of a key");
             }
             let Some(value) = self.value.datum else { pgrx::error!("a key is NULL") };
-            pg_sys::ScanKeyInit(
-                &mut key,
-                self.column,
-                self.strategy as pg_sys::StrategyNumber,
-                self.function(of).into(),
-                value,
-            );
+            quiet::scan_key(self.column, self.strategy as pg_sys::StrategyNumber, self.function(of), value)
         }
-        key
     }
 }
 
@@ -104,7 +97,7 @@ pub(crate) struct Scan<'l> {
     /// Null before the first look.
     scan: pg_sys::IndexScanDesc,
     keys: usize,
-    /// The row that was found last.
+    /// The row that was found last. Null as long as none was.
     slot: *mut pg_sys::TupleTableSlot,
     /// For a newer version of it. Null until needed.
     pub(super) newer: std::cell::Cell<*mut pg_sys::TupleTableSlot>,
@@ -153,7 +146,7 @@ impl Look {
                 index,
                 scan: std::ptr::null_mut(),
                 keys: 0,
-                slot: pg_sys::table_slot_create(table, std::ptr::null_mut()),
+                slot: std::ptr::null_mut(),
                 newer: Default::default(),
                 changed: Default::default(),
                 level: self.level,
@@ -204,16 +197,37 @@ impl Scan<'_> {
         if self.scan.is_null() {
             return None;
         }
-        // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's.
-        let found = self.look.counted(|| unsafe {
-            pg_sys::index_getnext_slot(self.scan, pg_sys::ScanDirection::ForwardScanDirection, self.slot)
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        let look = self.look;
+        // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's. Before the first row there is
+        // none, and a scan that finds nothing needs none: so its entry is asked for alone, and the row fetched then.
+        let found = look.counted(|| unsafe {
+            while self.slot.is_null() {
+                if pg_sys::index_getnext_tid(self.scan, forward).is_null() {
+                    return false;
+                }
+                self.slot = self.new_slot();
+                if pg_sys::index_fetch_heap(self.scan, self.slot) {
+                    return true;
+                }
+            }
+            pg_sys::index_getnext_slot(self.scan, forward, self.slot)
         });
         found.then_some(Row { scan: self, slot: self.slot })
+    }
+
+    /// A slot for rows of the table.
+    pub(super) fn new_slot(&self) -> *mut pg_sys::TupleTableSlot {
+        // SAFETY: the table is open. The scan drops the slot at its end.
+        unsafe { pg_sys::table_slot_create(self.table, std::ptr::null_mut()) }
     }
 
     /// The row whose version lies here, if the snapshot shows that version. Where nothing lies, there is none.
     pub(crate) fn at(&mut self, mut place: pg_sys::ItemPointerData) -> Option<Row<'_>> {
         self.level.check();
+        if self.slot.is_null() {
+            self.slot = self.new_slot();
+        }
         // SAFETY: the slot is one of the table's; the entry point looks into the block that the place names, and the look
         // saw it there, so that the block exists.
         let found = unsafe {

@@ -46,6 +46,21 @@ pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 /// What is in lanes: action_no, priority (descending), lane, position.
 pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
 
+/// How many positions more than it wants entries a walk looks at first.
+const NEAR: usize = 32;
+
+/// The keys of the walks through the entries in no lane of one action and priority, from a position on, in their order:
+/// what is near, then the rest.
+///
+/// A scan that begins looks at every entry of its page that its keys allow, some hundreds, and most walks end with one of
+/// the first. Where entries are sparse the first walk is in vain, which costs another descent.
+pub(crate) fn in_order(action_no: i32, priority: i32, start: Position, wanted: usize) -> [[Key; 4]; 2] {
+    let near = start.plus(NEAR.saturating_add(2 * wanted));
+    [(start, near), (near.next(), Position::END)].map(|(first, last)| {
+        [Key::eq(1, action_no), Key::eq(2, priority), Key::at_least(3, first), Key::at_most(3, last)]
+    })
+}
+
 /// Of each action, priority and position, the first position from there on at which an entry in no lane is grantable.
 pub(crate) fn first_grantable(
     look: &Look,
@@ -53,10 +68,12 @@ pub(crate) fn first_grantable(
 ) -> Vec<Option<Position>> {
     look.scan(&IN_ORDER, |entries| {
         from.map(|(action_no, priority, start)| {
-            entries.start(&[Key::eq(1, action_no), Key::eq(2, priority), Key::at_least(3, start)]);
-            while let Some(entry) = entries.next() {
-                if entry.get(GRANTABLE) {
-                    return Some(entry.get(POSITION));
+            for keys in in_order(action_no, priority, start, 1) {
+                entries.start(&keys);
+                while let Some(entry) = entries.next() {
+                    if entry.get(GRANTABLE) {
+                        return Some(entry.get(POSITION));
+                    }
                 }
             }
             None

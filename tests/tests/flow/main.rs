@@ -11,6 +11,7 @@ mod group_limits;
 mod group_limits_concurrent;
 mod groups;
 mod groups_races;
+mod known_actions;
 mod limits;
 mod limits_concurrent;
 mod limits_due;
