@@ -150,33 +150,34 @@ CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT
 CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
 COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
 
--- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page, so that a grant is
--- a HOT update: nothing that a grant changes is indexed.
+-- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
+-- row, so that a grant is a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
+    -- What a grant leaves as it is comes first: of a new version of a row the log has what is behind that only.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
-    nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
-    prev_nonce bigint NOT NULL,                 -- the one before, while a grant looks whether it may stand
-    deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
-    granted_at timestamptz,
+    lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
+    prev_nonce bigint NOT NULL,                 -- the nonce before, while a grant looks whether it may stand
     action_no integer NOT NULL,
     priority integer NOT NULL,
-    lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
-    tries integer NOT NULL,
     failures integer NOT NULL,                  -- dependencies that aborted
     dependencies integer NOT NULL,              -- dependencies in all
+    gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
+    max_duration interval,
+    key_hash bigint,                            -- stands for its group and merge key; NULL: no merge key
+    aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
+    tries integer NOT NULL,
+    nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
+    deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
+    granted_at timestamptz,
     grantable boolean NOT NULL,                 -- false while a grant holds it
     limited boolean NOT NULL,                   -- it holds slots
-    gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
     keyed boolean NOT NULL,                     -- it holds its merge key
-    max_duration interval,
     actor_id text,
     prev_deadline timestamptz,                  -- what went with prev_nonce, if that was not 0
     prev_granted_at timestamptz,
-    prev_actor_id text,
-    key_hash bigint,                            -- stands for its group and merge key; NULL: no merge key
-    aside bigint                                -- set aside under this reason, see store::aside; NULL: not
-) WITH (fillfactor = 50);
+    prev_actor_id text
+) WITH (fillfactor = 45);
 CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position)      -- the order of claiming
     WHERE lane = 0;
 CREATE INDEX run_lane_idx ON taskq.run (action_no, priority DESC, lane, position) -- the same within each lane

@@ -269,16 +269,22 @@ SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
--- Those that are told: a late return under the same token tells more than the deadline that had passed.
+-- Those that are told: what comes under the same token after a deadline that had passed tells more, a late return, another
+-- deadline or that the task is in progress.
 CREATE VIEW taskq._told_attempt AS
 SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
   FROM taskq.attempt AS h
  WHERE h.outcome <> 'timeout'
     OR NOT EXISTS (SELECT FROM taskq.attempt AS l
-                    WHERE l.task_no = h.task_no AND l.started_at = h.started_at AND l.outcome <> 'timeout'
+                    WHERE l.task_no = h.task_no AND l.started_at = h.started_at
+                      AND (l.outcome <> 'timeout' OR l.ended_at > h.ended_at)
                    UNION ALL
                    SELECT FROM taskq.settled AS l
-                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at OFFSET 0);
+                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
+                   UNION ALL
+                   SELECT FROM taskq.run AS l
+                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
+                   OFFSET 0);
 COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
 
 -- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::pg::newtype::newtype;
+use crate::pg::table::Number;
 
 newtype! {
     /// The number of a task, by which all tables know it. Those that are given later are greater.
@@ -12,6 +13,12 @@ newtype! {
 impl TaskNo {
     /// Before those of all tasks.
     pub(crate) const NONE: TaskNo = TaskNo(0);
+}
+
+impl Number for TaskNo {
+    fn distance(self, later: TaskNo) -> u64 {
+        later.0.abs_diff(self.0)
+    }
 }
 
 impl fmt::Display for TaskNo {

@@ -20,6 +20,7 @@ use super::merge;
 use crate::guc;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
+use crate::pg::json::JsonText;
 use crate::pg::row_version::is_untouched;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Change, Key, Row, Scan, look};
@@ -210,39 +211,40 @@ fn grants(call: &Call, held: Vec<Held>) -> Vec<Grant> {
     if held.is_empty() {
         return Vec::new();
     }
-    look(|look| {
-        let mut checkpoints = progress::checkpoints(look, held.iter().map(|h| h.task_no)).into_iter();
-        look.scan(&task::BY_NUMBER, |tasks| {
-            let of = |h: Held| {
-                let checkpoint = checkpoints.next().flatten();
-                tasks.first(&[Key::eq(1, h.task_no)], |task| Grant {
-                    task_no: h.task_no,
-                    nonce: call.base.nonce(h.task_no),
-                    tries: h.tries,
-                    failures: h.failures,
-                    deadline: h.deadline,
-                    priority: h.priority,
-                    position: h.position,
-                    id: task.get(task::ID),
-                    action: call.action(h.action_no).map(|a| a.name.clone()).unwrap_or_default(),
-                    body: task.get(task::BODY),
-                    metadata: task.get(task::METADATA),
-                    checkpoint,
-                    results: None,
-                    dependencies: h.dependencies,
-                    gated: h.gated,
-                    group_id: task.get(task::GROUP_ID),
-                    workgroup: task.get(task::WORKGROUP),
-                    merge_key: task.get(task::MERGE_KEY),
-                    overdue: h.overdue,
-                    action_no: h.action_no,
-                    lane: h.lane,
-                })
-            };
-            held.into_iter()
-                .map(of)
-                .map(|grant| grant.unwrap_or_else(|| pgrx::error!("a task that was granted is gone")))
-                .collect()
-        })
-    })
+    let task_nos = || held.iter().map(|h| h.task_no);
+    let (checkpoints, tasks) = look(|look| {
+        let read = |at: usize, task: &Row| granted(call, &held[at], task);
+        (progress::checkpoints(look, task_nos()), task::each(look, task_nos(), read))
+    });
+    let with = |(grant, checkpoint): (Option<Grant>, Option<JsonText>)| match grant {
+        Some(grant) => Grant { checkpoint, ..grant },
+        None => pgrx::error!("a task that was granted is gone"),
+    };
+    tasks.into_iter().zip(checkpoints).map(with).collect()
+}
+
+fn granted(call: &Call, h: &Held, task: &Row) -> Grant {
+    Grant {
+        task_no: h.task_no,
+        nonce: call.base.nonce(h.task_no),
+        tries: h.tries,
+        failures: h.failures,
+        deadline: h.deadline,
+        priority: h.priority,
+        position: h.position,
+        id: task.get(task::ID),
+        action: call.action(h.action_no).map(|a| a.name.clone()).unwrap_or_default(),
+        body: task.get(task::BODY),
+        metadata: task.get(task::METADATA),
+        checkpoint: None,
+        results: None,
+        dependencies: h.dependencies,
+        gated: h.gated,
+        group_id: task.get(task::GROUP_ID),
+        workgroup: task.get(task::WORKGROUP),
+        merge_key: task.get(task::MERGE_KEY),
+        overdue: h.overdue,
+        action_no: h.action_no,
+        lane: h.lane,
+    }
 }

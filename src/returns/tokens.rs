@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use pgrx::datum::Uuid;
 
 use crate::error::Refusal;
+use crate::number::TaskNo;
 use crate::pg::table::look;
 use crate::store::{numbers, task};
 use crate::token::{Nonce, Token};
@@ -34,7 +35,7 @@ pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, 
     if tokens.is_empty() {
         return HashMap::new();
     }
-    let are_theirs =
-        look(|look| task::have_ids(look, tokens.iter().map(|(_, id, token)| (token.task_no, *id))));
+    let named: Vec<(TaskNo, &str)> = tokens.iter().map(|(_, id, token)| (token.task_no, *id)).collect();
+    let are_theirs = look(|look| task::have_ids(look, &named));
     tokens.iter().zip(are_theirs).filter(|(_, its)| *its).map(|((i, _, token), _)| (*i, *token)).collect()
 }

@@ -3,7 +3,7 @@
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Key, look};
+use crate::pg::table::look;
 use crate::state::Outcome;
 use crate::store::settled::Ending;
 use crate::store::task::{self, AtTheEnd};
@@ -35,16 +35,11 @@ fn expires_at(task: &AtTheEnd, outcome: Outcome, now: Time) -> Time {
 
 /// Writes how the tasks ended; what their ends depend on, in the same order.
 fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
-    let tasks: Vec<AtTheEnd> = look(|look| {
-        look.scan(&task::BY_NUMBER, |rows| {
-            let of = |ending: &Ending| rows.first(&[Key::eq(1, ending.task_no)], AtTheEnd::read);
-            endings
-                .iter()
-                .map(of)
-                .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone")))
-                .collect()
-        })
-    });
+    let tasks: Vec<AtTheEnd> =
+        look(|look| task::each(look, endings.iter().map(|e| e.task_no), |_, row| AtTheEnd::read(row)))
+            .into_iter()
+            .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that ends is gone")))
+            .collect();
     let until = |ending: &Ending, task: &AtTheEnd| expires_at(task, ending.outcome, now);
     settled::insert(endings.iter().zip(&tasks).map(|(e, task)| (e, task, until(e, task))), now);
     tasks

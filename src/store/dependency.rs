@@ -3,7 +3,7 @@
 use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::table::{self, Index, Key, look, table};
+use crate::pg::table::{self, Index, Key, Number as _, look, table};
 use crate::state::Condition;
 
 table!(c"dependency":
@@ -20,11 +20,15 @@ static BY_AFTER: Index = Index::new(&TABLE, c"dependency_pkey");
 /// To be called after the tasks' live rows were removed: the snapshot is taken here, and whoever added an edge to one of
 /// them held its row, so that edge is committed and seen.
 pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition)> {
+    let mut task_nos = task_nos.to_vec();
+    task_nos.sort_unstable();
     look(|look| {
         look.scan(&BY_AFTER, |edges| {
             let mut found = Vec::new();
-            for task_no in task_nos {
-                edges.start(&[Key::eq(1, *task_no)]);
+            // One walk for all that have been inserted one after the other: nothing lies in between.
+            for some in task_nos.chunk_by(|one, next| one.distance(*next) <= 1) {
+                check_for_interrupts();
+                edges.start(&[Key::at_least(1, some[0]), Key::at_most(1, some[some.len() - 1])]);
                 while let Some(edge) = edges.next() {
                     let condition = Condition::from_stored(edge.get(CONDITION));
                     found.push((edge.get(AFTER_NO), edge.get(RUN_NO), condition));

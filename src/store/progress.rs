@@ -3,7 +3,7 @@
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Index, Key, Look, look, table};
+use crate::pg::table::{Index, Look, look, table};
 
 table!(c"progress":
     TASK_NO: TaskNo,
@@ -18,23 +18,15 @@ static BY_NUMBER: Index = Index::new(&TABLE, c"progress_pkey");
 pub(crate) fn forget(task_nos: &[TaskNo]) {
     look(|look| {
         look.changing(&BY_NUMBER, |rows| {
-            for task_no in task_nos {
-                rows.start(&[Key::eq(1, *task_no)]);
-                if let Some(row) = rows.next() {
-                    row.delete_newest();
-                }
-            }
+            rows.of_each(TASK_NO, task_nos.iter().copied(), |_, row| row.delete_newest());
         });
     });
 }
 
 /// What the tries so far have left for the next one, of each of the tasks.
 pub(crate) fn checkpoints(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec<Option<JsonText>> {
-    look.scan(&BY_NUMBER, |rows| {
-        task_nos
-            .map(|task_no| rows.first(&[Key::eq(1, task_no)], |row| row.get(CHECKPOINT)).flatten())
-            .collect()
-    })
+    let found = look.scan(&BY_NUMBER, |rows| rows.of_each(TASK_NO, task_nos, |_, row| row.get(CHECKPOINT)));
+    found.into_iter().map(Option::flatten).collect()
 }
 
 pub(crate) static SET_STATUS: Statement<(&[TaskNo], &[&str])> = Statement::new(

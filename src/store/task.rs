@@ -57,12 +57,18 @@ pub(super) fn numbers(look: &Look, ids: &[&str]) -> HashMap<String, TaskNo> {
 }
 
 /// Whether each of the tasks is there, and has this id.
-pub(crate) fn have_ids<'a>(look: &Look, tasks: impl Iterator<Item = (TaskNo, &'a str)>) -> Vec<bool> {
-    look.scan(&BY_NUMBER, |rows| {
-        tasks
-            .map(|(task_no, id)| rows.first(&[Key::eq(1, task_no)], |row| row.get(ID) == id) == Some(true))
-            .collect()
-    })
+pub(crate) fn have_ids(look: &Look, tasks: &[(TaskNo, &str)]) -> Vec<bool> {
+    let has_id = each(look, tasks.iter().map(|(task_no, _)| *task_no), |at, row| row.get(ID) == tasks[at].1);
+    has_id.into_iter().map(|has_id| has_id == Some(true)).collect()
+}
+
+/// What `read` makes of the row of each of the tasks, where there is one.
+pub(crate) fn each<T>(
+    look: &Look,
+    task_nos: impl Iterator<Item = TaskNo>,
+    read: impl FnMut(usize, &Row) -> T,
+) -> Vec<Option<T>> {
+    look.scan(&BY_NUMBER, |rows| rows.of_each(TASK_NO, task_nos, read))
 }
 
 /// The action of a task that is there. `tasks` goes by [`BY_NUMBER`].
@@ -136,12 +142,10 @@ impl Placed {
 
 /// The same of each of the tasks, which are there.
 pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec<Placed> {
-    look.scan(&BY_NUMBER, |rows| {
-        task_nos
-            .map(|n| rows.first(&[Key::eq(1, n)], Placed::read))
-            .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that is to be ready is gone")))
-            .collect()
-    })
+    each(look, task_nos, |_, row| Placed::read(row))
+        .into_iter()
+        .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that is to be ready is gone")))
+        .collect()
 }
 
 /// A task that is to be inserted.

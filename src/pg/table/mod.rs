@@ -18,6 +18,7 @@
 
 mod change;
 mod columns;
+mod each;
 mod insert;
 mod scan;
 
@@ -31,6 +32,7 @@ use super::{quiet, session};
 
 pub(crate) use change::{Change, LockStrength, Wait};
 pub(crate) use columns::{Column, Set, table};
+pub(crate) use each::Number;
 pub(crate) use insert::{insert, insert_unless_there};
 pub(crate) use scan::{Key, Row, Scan};
 

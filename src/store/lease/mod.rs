@@ -93,16 +93,26 @@ pub(crate) struct Left {
 /// Lets go of the leases that these tasks keep. To be called after the change of their rows in `run`, in the same
 /// transaction.
 pub(crate) fn leave(left: &[Left]) {
-    let left: Vec<&Left> =
+    let mut left: Vec<&Left> =
         left.iter().filter(|l| l.nonce != Nonce::NONE && l.deadline != Time::INFINITY).collect();
     if left.is_empty() {
         return;
     }
+    left.sort_unstable_by_key(|left| (left.deadline, left.task_no));
     look(|look| {
         look.changing(&BY_KEEPER, |rows| {
-            for left in left {
-                rows.start(&[Key::eq(1, left.deadline), Key::eq(2, left.task_no)]);
+            // One call's have one deadline, and one keeper.
+            for left in left.chunk_by(|one, next| one.deadline == next.deadline) {
+                let (first, last) = (left[0], left[left.len() - 1]);
+                rows.start(&[
+                    Key::eq(1, first.deadline),
+                    Key::at_least(2, first.task_no),
+                    Key::at_most(2, last.task_no),
+                ]);
                 while let Some(row) = rows.next() {
+                    let keeper = row.get(KEEPER_NO);
+                    let Ok(at) = left.binary_search_by_key(&keeper, |left| left.task_no) else { continue };
+                    let left = left[at];
                     if row.get(BASE) != left.nonce.base(left.task_no) {
                         continue;
                     }

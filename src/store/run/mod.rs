@@ -7,7 +7,7 @@ use pgrx::datum::Interval;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Row, Scan, Set, Wait, look, table};
+use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Row, Set, Wait, look, table};
 use crate::pg::throw;
 use crate::store::lease::Left;
 use crate::store::live::Live;
@@ -16,27 +16,27 @@ use crate::token::Nonce;
 table!(c"run":
     TASK_NO: TaskNo,
     POSITION: Position,
-    NONCE: Nonce,
+    LANE: Lane,
     PREV_NONCE: Nonce,
-    DEADLINE: Time,
-    GRANTED_AT: Option<Time>,
     ACTION_NO: i32,
     PRIORITY: i32,
-    LANE: Lane,
-    TRIES: i32,
     FAILURES: i32,
     DEPENDENCIES: i32,
+    GATED: bool,
+    MAX_DURATION: Option<Interval>,
+    KEY_HASH: Option<i64>,
+    ASIDE: Option<ReasonNo>,
+    TRIES: i32,
+    NONCE: Nonce,
+    DEADLINE: Time,
+    GRANTED_AT: Option<Time>,
     GRANTABLE: bool,
     LIMITED: bool,
-    GATED: bool,
     KEYED: bool,
-    MAX_DURATION: Option<Interval>,
     ACTOR_ID: Option<String>,
     PREV_DEADLINE: Option<Time>,
     PREV_GRANTED_AT: Option<Time>,
     PREV_ACTOR_ID: Option<String>,
-    KEY_HASH: Option<i64>,
-    ASIDE: Option<ReasonNo>,
 );
 
 /// By task_no.
@@ -166,27 +166,26 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
 /// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
 pub(crate) fn remove(mut performances: Vec<(TaskNo, Nonce)>) -> Vec<Live> {
     performances.sort_unstable();
+    changed(&performances, |nonce, row| remove_one(nonce, row))
+}
+
+/// What `change` makes of the rows of the performances, in the order of their numbers.
+fn changed<T>(performances: &[(TaskNo, Nonce)], change: impl Fn(Nonce, &Row) -> Option<T>) -> Vec<T> {
+    let numbers = performances.iter().map(|(task_no, _)| *task_no);
     look(|look| {
         look.changing(&BY_NUMBER, |rows| {
-            performances
-                .iter()
-                .filter_map(|(task_no, nonce)| {
-                    check_for_interrupts();
-                    remove_one(rows, *task_no, *nonce)
-                })
-                .collect()
+            let changed = rows.of_each(TASK_NO, numbers, |at, row| change(performances[at].1, row));
+            changed.into_iter().flatten().flatten().collect()
         })
     })
 }
 
-fn remove_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce) -> Option<Live> {
-    rows.start(&[Key::eq(1, task_no)]);
-    let row = rows.next()?;
+fn remove_one(nonce: Nonce, row: &Row) -> Option<Live> {
     if row.get(NONCE) != nonce {
         return None;
     }
     match row.delete(Wait::Yes) {
-        Change::Done => Some(live(&row)),
+        Change::Done => Some(live(row)),
         Change::Gone => None,
         Change::Newer | Change::Busy => {
             if !session::is_read_committed() {
@@ -210,38 +209,27 @@ pub(crate) fn extend(mut performances: Vec<(TaskNo, Nonce)>, deadline: Time, act
     performances.sort_unstable();
     performances.dedup();
     let values = || [DEADLINE.to(deadline), ACTOR_ID.to(Some(actor_id))];
-    look(|look| {
-        look.changing(&BY_NUMBER, |rows| {
-            performances
-                .iter()
-                .filter_map(|(task_no, nonce)| {
-                    check_for_interrupts();
-                    extend_one(rows, *task_no, *nonce, values)
-                })
-                .collect()
-        })
-    })
+    changed(&performances, |nonce, row| extend_one(nonce, row, values))
 }
 
-fn extend_one(rows: &mut Scan, task_no: TaskNo, nonce: Nonce, values: impl Fn() -> [Set; 2]) -> Option<Left> {
-    rows.start(&[Key::eq(1, task_no)]);
-    let row = rows.next()?;
+fn extend_one(nonce: Nonce, row: &Row, values: impl Fn() -> [Set; 2]) -> Option<Left> {
     if row.get(NONCE) != nonce {
         return None;
     }
+    let task_no = row.get(TASK_NO);
     let extend = |row: &Row| {
         let held = row.get(NONCE) == nonce && !row.get(GRANTABLE) && row.get(ASIDE).is_none();
         let had = row.get(DEADLINE);
         let change = if held { row.update(&values()) } else { Change::Busy };
         (change, Left { task_no, nonce, deadline: had })
     };
-    let (change, left) = extend(&row);
+    let (change, left) = extend(row);
     match change {
         Change::Done => Some(left),
         Change::Gone => None,
         Change::Busy | Change::Newer => row
             .newest_to_update(Wait::Yes, |newest| {
-                if !session::is_read_committed() && !same_place(&row, newest) {
+                if !session::is_read_committed() && !same_place(row, newest) {
                     throw::serialization_failure();
                 }
                 let (change, left) = extend(newest);

@@ -45,6 +45,31 @@ fn each_try_is_told_with_its_end() {
     assert_eq!(told[2..], ["3 eve 40 50 completed fine"]);
 }
 
+/// Each try once, whatever came under its token.
+#[test]
+fn a_try_that_is_extended_after_its_deadline_is_told_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    at(&mut session, 0.0);
+    let grant = session.own_with("ann", 1, &["x"], "max_duration => '5 seconds'").unwrap().remove(0);
+    let metric =
+        "SELECT COALESCE(sum(value), 0)::float8 FROM taskq.metrics_rows() WHERE name = 'taskq_earlier_tries'";
+    for second in [10.0, 20.0, 30.0] {
+        at(&mut session, second);
+        session.run("SELECT taskq.maintain()");
+        let told = attempts(&mut session, "a");
+        assert!(told[0].starts_with("1 ann 0 ") && told[0].contains(" timeout"), "{told:?}");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(session.one::<f64>(metric), 1.0);
+        assert!(session.extend("ann", &[("a", grant.token)], "5 seconds").unwrap()[0].1);
+        assert_eq!(attempts(&mut session, "a"), ["1 ann 0 in-progress"]);
+        assert_eq!(session.one::<f64>(metric), 0.0);
+    }
+    session.give_with("a", grant.token, "completed", "status => 'late'").unwrap();
+    assert_eq!(attempts(&mut session, "a"), ["1 ann 0 30 completed late"]);
+}
+
 #[test]
 fn aborted_cancelled_and_last_timeouts_are_told_apart() {
     let db = Db::new();
