@@ -37,6 +37,7 @@ impl Scan<'_> {
             self.start(&[Key::at_least(1, *first), Key::at_most(1, *last)]);
             let mut near = near.iter().peekable();
             while let Some(row) = self.next() {
+                check_for_interrupts();
                 let number = row.get(column);
                 while near.next_if(|(wanted, _)| *wanted < number).is_some() {}
                 while let Some((_, at)) = near.next_if(|(wanted, _)| *wanted == number) {
