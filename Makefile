@@ -92,6 +92,7 @@ lint: ## format, clippy, pgspot on the install script, and cargo-deny where it i
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
+	@for script in .ci/*.sh benches/*.sh benches/peers/*/*.sh; do bash -n "$$script" || exit 1; done
 	@.ci/pgspot.sh $(SQL_PARTS)
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
 	 else echo "lint: cargo-deny is not installed, so licences and sources of dependencies are not checked"; fi

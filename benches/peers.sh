@@ -8,7 +8,7 @@
 #   one, many                 claim and complete, one task at a time and BATCH at a time, from SIZE ready ones
 #   insert_one, insert_many   one task a call, and a thousand
 #   held                      `one` while somebody holds a snapshot, for HELD_SECONDS
-#   clients                   `one` and `many` with 1 to 64 clients (not among the default parts)
+#   clients                   `one` with 1 to 64 clients, in one round (not among the default parts)
 #
 #   PEERS='taskq floor'   only these                        ROUNDS=3          measurements of each, the medians count
 #   SECONDS_EACH=3        how long a measurement takes      SIZE=1000000      ready tasks at the beginning
@@ -19,7 +19,7 @@
 # A peer that cannot be had on this machine is skipped, and said so. What a peer is and where its statements come from
 # stands in benches/peers/README.md. Nothing is installed but below target/. Nobody else should use the machine meanwhile.
 # The default run takes some 15 minutes on two cores. The tables and plots are in target/bench/peers/.
-# shellcheck disable=SC2034  # `round` of the loops is not used in them
+# shellcheck disable=SC2034,SC2329  # `round` of the loops is not used in them; parts are called by their names
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -63,7 +63,9 @@ install() {
 
 # fill PEER DATABASE NUMBER
 fill() {
-    sql "$2" -v n="$3" -f "$(render "$1" fill)" >>"$out/$1/fill.log"
+    local start=$SECONDS
+    sql "$2" -v n="$3" -f "$(render "$1" fill)" >>"$out/$1/fill.log" || return
+    say "$1 has $3 more ready tasks after $((SECONDS - start)) s"
 }
 
 # What pgbench is told besides: NAME=value, each after -D, in the array `settings`.
@@ -82,6 +84,13 @@ settings() {
 
 left() { sql "$2" -f "$benches/peers/$1/left.sql"; }
 
+# What went wrong with one of them does not keep the others from being measured; but the run has failed then.
+failed=0
+fail() {
+    say "$*"
+    failed=1
+}
+
 # measure PART LABEL PEER DATABASE SCRIPT BATCH [pgbench's arguments]: adds a line to the results: tasks/s, microseconds of
 # the server's processors and bytes of WAL, each a task. The tasks are counted in the tables, not by calls.
 measure() {
@@ -94,40 +103,52 @@ measure() {
     wal=$(wal_position)
     ticks=$(cpu_ticks)
     pgbench -n -M prepared -f "$(render "$peer" "$script")" -c "$clients" -j 2 -T "$seconds" -D batch="$batch" \
-        "${settings[@]}" "$@" "$database" >"$log" 2>&1 || die "$part of $peer: $(grep -m 1 -E 'ERROR|error' "$log"); see $log"
+        "${settings[@]}" "$@" "$database" >"$log" 2>&1 || { fail "$part of $label: $(grep -m 1 error "$log"); see $log"; return 0; }
     ticks=$(($(cpu_ticks) - ticks))
     wal=$(($(wal_position) - wal))
     after=$(left "$peer" "$database")
     spent=$(awk '/^number of transactions actually/ { n = $NF; sub(/.*\//, "", n) } /^tps/ { print n / $3 }' "$log")
-    [ "$after" -gt 0 ] || die "$part of $peer ran empty: give it a larger SIZE"
+    [ "$after" -gt 0 ] || { fail "$part of $label ran empty: give it a larger SIZE"; return 0; }
     awk -v OFS='\t' -v part="$part" -v label="$label" -v tasks=$((after - before)) -v spent="$spent" -v ticks="$ticks" \
         -v hz="$ticks_per_second" -v wal="$wal" 'BEGIN {
             if (tasks < 0) tasks = -tasks
             if (tasks == 0) exit 1
             print part, label, tasks / spent, ticks / hz * 1e6 / tasks, wal / tasks
-        }' >>"$out/$part.tsv" || die "$part of $label did nothing"
+        }' >>"$out/$part.tsv" || { fail "$part of $label did nothing"; return 0; }
     say "$(tail -n 1 "$out/$part.tsv" | awk -F '\t' '{ printf "%-12s %-16s %9.0f tasks/s %8.1f µs %7.0f bytes of WAL", $1, $2, $3, $4, $5 }')"
 }
 
 # --- claiming and completing -------------------------------------------------------------------------------------
 
-# backlog PEER: SIZE ready tasks, made new when a third has gone.
+# backlog PEER: SIZE ready tasks, made new when a tenth has gone.
 backlog() {
     local n
     if [ "$(sql postgres -c "SELECT count(*) FROM pg_database WHERE datname = '$1_work'")" = 0 ]; then
         new_database "$1_work" "$1"
     fi
     n=$(left "$1" "$1_work")
-    [ "$n" -ge $((size * 2 / 3)) ] || fill "$1" "$1_work" $((size - n))
+    [ "$n" -ge $((size * 9 / 10)) ] || fill "$1" "$1_work" $((size - n))
+}
+
+# The first time, two at once.
+backlogs() {
+    local peer
+    for peer in "${present[@]}"; do
+        has "$peer" "$1" || continue
+        [ "$(jobs -pr | wc -l)" -lt 2 ] || wait -n || true
+        backlog "$peer" &
+    done
+    wait
 }
 
 # work PART BATCH
 work() {
     local round peer
+    backlogs "$1"
     for round in $(seq "$rounds"); do
         for peer in "${present[@]}"; do
             has "$peer" "$1" || continue
-            backlog "$peer"
+            backlog "$peer" || { fail "$peer could not be filled"; continue; }
             measure "$1" "$peer" "$peer" "$peer"_work "$1" "$2"
             if has "$peer" both; then
                 backlog "$peer"
@@ -176,9 +197,10 @@ holder=''
 # What it did in the last sixth of the time, over the first sixth.
 held() {
     local peer log
+    backlogs one
     for peer in "${present[@]}"; do
         has "$peer" one || continue
-        backlog "$peer"
+        backlog "$peer" || { fail "$peer could not be filled"; continue; }
         sql "${peer}_work" -c 'VACUUM (ANALYZE, INDEX_CLEANUP ON)'
         settings "$peer" "${peer}_work"
         log=$out/$peer/held.log
@@ -187,11 +209,11 @@ held() {
         holder=$!
         sleep 0.5
         pgbench -n -M prepared -f "$(render "$peer" one)" -c "$clients" -j 2 -T "$held_seconds" -P 1 -D batch=1 \
-            "${settings[@]}" "${peer}_work" >"$log" 2>&1 || die "held, $peer: see $log"
+            "${settings[@]}" "${peer}_work" >"$log" 2>&1 || fail "held, $peer: see $log"
         kill "$holder" && wait "$holder" 2>/dev/null || true
         holder=''
         sql postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'" >/dev/null
-        [ "$(left "$peer" "${peer}_work")" -gt 0 ] || die "held: $peer ran empty: give it a larger SIZE"
+        [ "$(left "$peer" "${peer}_work")" -gt 0 ] || { fail "held: $peer ran empty: give it a larger SIZE"; continue; }
         awk -v OFS='\t' -v peer="$peer" -v seconds="$held_seconds" '
             /^progress:/ { n++; tps[n] = $4 }
             END {
@@ -206,6 +228,7 @@ held() {
 
 clients() {
     local peer count clients
+    backlogs one
     for count in 1 2 4 8 16 32 64; do
         clients=$count
         for peer in "${present[@]}"; do
@@ -229,12 +252,15 @@ names() {
     done
 }
 
+thousands() { sed -E ':again; s/([0-9])([0-9]{3})(,|$)/\1,\2\3/; t again' <<<"$1"; }
+
 # report PART
 report() {
-    local title other=''
+    local title other='' ready
+    ready="$(thousands "$size") ready"
     case $1 in
-        one) title="claim and complete one by one, $clients clients, $size ready" other=return_and_own_tasks ;;
-        many) title="claim and complete $batch a call, $clients clients, $size ready" other=return_and_own_tasks ;;
+        one) title="claim and complete one by one, $clients clients, $ready" other=return_and_own_tasks ;;
+        many) title="claim and complete $batch a call, $clients clients, $ready" other=return_and_own_tasks ;;
         insert_one) title="insert one a call, $clients clients" ;;
         insert_many) title="insert 1,000 a call, $clients clients" other=insert_many ;;
         held) title="one by one, $held_seconds s under a held snapshot, $clients clients" ;;
@@ -291,5 +317,9 @@ for part in "$@"; do
     "$part"
     report "$part"
 done
-cat "$out"/{one,many,insert_one,insert_many,held,clients}.md 2>/dev/null >"$out/tables.md" || true
-cat "$out/tables.md"
+{
+    printf '%s, %s cores, shared_buffers = %s, %s rounds of %s s.\n\n' "$("$pg_config" --version)" "$(nproc)" \
+        "$(sql postgres -c 'SHOW shared_buffers')" "$rounds" "$seconds"
+    for part in "$@"; do cat "$out/$part.md"; done
+} | tee "$out/tables.md"
+exit $failed
