@@ -18,7 +18,8 @@
 #
 # A peer that cannot be had on this machine is skipped, and said so. What a peer is and where its statements come from
 # stands in benches/peers/README.md. Nothing is installed but below target/. Nobody else should use the machine meanwhile.
-# The default run takes some 15 minutes on two cores. The tables and plots are in target/bench/peers/.
+# The default run takes some 17 minutes on two cores, 7 of them for `held`. The tables and plots are in target/bench/peers/;
+# benches/paste.sh puts them into docs/benchmarks.md.
 # shellcheck disable=SC2034,SC2329  # `round` of the loops is not used in them; parts are called by their names
 set -euo pipefail
 
@@ -322,4 +323,5 @@ done
         "$(sql postgres -c 'SHOW shared_buffers')" "$rounds" "$seconds"
     for part in "$@"; do cat "$out/$part.md"; done
 } | tee "$out/tables.md"
+printf '%s\n' "$*" >"$out/parts" # for paste.sh
 exit $failed
