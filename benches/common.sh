@@ -10,7 +10,8 @@ benches=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # --- the cluster -------------------------------------------------------------------------------------------------
 
 # No fsync, so that the disk is not what is measured; no full pages, so that WAL is that of the steady state; no
-# autovacuum, so that it does not fall into one measurement and not into the other: each begins with a VACUUM.
+# autovacuum, so that it does not fall into one measurement and not into the other: each begins with a VACUUM. Checkpoints
+# come when they are asked for, between measurements.
 #
 # start_cluster [-c name=value ...]: starts it, and sets the environment for psql and pgbench.
 start_cluster() {
@@ -22,7 +23,7 @@ start_cluster() {
     [ -e "$("$pg_config" --sharedir)/extension/taskq.control" ] ||
         die "taskq is not installed in the server of $pg_config: see 'make install-private'"
     .ci/cluster.sh start "$out/cluster" -c fsync=off -c full_page_writes=off -c autovacuum=off \
-        -c shared_buffers="${SHARED_BUFFERS:-1GB}" -c max_wal_size=16GB -c checkpoint_timeout=1h "$@"
+        -c shared_buffers="${SHARED_BUFFERS:-1GB}" -c max_wal_size=8GB -c checkpoint_timeout=1h "$@"
     settings=$(.ci/cluster.sh env "$out/cluster")
     # shellcheck disable=SC2086,SC2163  # words of the form NAME=value
     export $settings
@@ -30,8 +31,12 @@ start_cluster() {
     postmaster=$(head -n 1 "$(sql postgres -c 'SHOW data_directory')/postmaster.pid")
 }
 
+# And removes it: it is some gigabytes of what can be made again.
 stop_cluster() {
+    local base
     .ci/cluster.sh stop "$out/cluster"
+    base=$(cat "$out/cluster/base.path" 2>/dev/null || true)
+    rm -rf "$out/cluster" ${base:+"$base"}
 }
 
 # sql DATABASE [psql's arguments]: the result alone, one field a line.

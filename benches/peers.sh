@@ -140,6 +140,7 @@ backlogs() {
         backlog "$peer" &
     done
     wait
+    sql postgres -c CHECKPOINT
 }
 
 # work PART BATCH
@@ -314,6 +315,7 @@ say "measured: ${present[*]}"
 
 for part in "$@"; do
     say "$part"
+    sql postgres -c CHECKPOINT
     : >"$out/$part.tsv"
     "$part"
     report "$part"
