@@ -62,6 +62,14 @@ impl Bench {
         run(&mut self.watcher, &names.fill(transaction, statement))
     }
 
+    /// The same in a transaction block.
+    pub fn call_in_block(&mut self, names: &Names, transaction: usize, statement: &str) -> Reply {
+        self.watcher.run("BEGIN");
+        let reply = self.call(names, transaction, statement);
+        self.watcher.run(if reply.is_ok() { "COMMIT" } else { "ROLLBACK" });
+        reply
+    }
+
     /// The state as lines.
     pub fn look(&mut self, names: &Names) -> String {
         let lines: Vec<String> = self.watcher.all(&format!("SELECT public.look('{}')", names.prefix));

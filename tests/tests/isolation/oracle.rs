@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::bench::Bench;
 use crate::scenes::{Kind, Rules};
-use crate::spec::{Spec, merges};
+use crate::spec::{End, Spec, merges};
 use crate::trial::{Fate, Trial, look};
 
 /// The calls of one order: which transaction's, which one, and in which form (0: all that it can do).
@@ -82,7 +82,13 @@ impl Oracle {
             for &(tx, call, form) in serial {
                 let op = spec.txs[tx].calls[call];
                 let sql = if form == 0 { op.sql } else { op.passing_over[form - 1] };
-                let reply = if sql.is_empty() { Ok(Vec::new()) } else { bench.call(&names, tx, sql) };
+                // A claim in a block does less upkeep.
+                let block = spec.scene.rules == Rules::Upkeep && spec.txs[tx].end != End::Alone;
+                let reply = match sql {
+                    "" => Ok(Vec::new()),
+                    _ if block => bench.call_in_block(&names, tx, sql),
+                    _ => bench.call(&names, tx, sql),
+                };
                 let answer = reply.map(|rows| names.answer(tx, op, &rows)).map_err(|(sqlstate, _)| sqlstate);
                 answers.insert((tx, call), answer);
             }
@@ -108,12 +114,15 @@ impl Result_ {
             }
         }
         for (seen, other) in [(&trial.state, &self.state), (&trial.last, &self.last)] {
-            let without = |these: &str, those: &str, sign: &str| -> Vec<String> {
-                let missing = these.lines().filter(|line| !those.lines().any(|other| other == *line));
-                missing.map(|line| format!("{sign} {line}")).collect()
-            };
-            lines.extend(without(seen, other, "seen"));
-            lines.extend(without(other, seen, "one after the other"));
+            // Each line as often as it is there.
+            let mut others: Vec<&str> = other.lines().collect();
+            for line in seen.lines() {
+                match others.iter().position(|other| *other == line) {
+                    Some(place) => drop(others.remove(place)),
+                    None => lines.push(format!("seen {line}")),
+                }
+            }
+            lines.extend(others.iter().map(|line| format!("one after the other {line}")));
         }
         lines
     }

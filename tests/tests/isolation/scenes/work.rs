@@ -267,7 +267,7 @@ const LATE: &[&str] = &[
         {"id": "@p", "action": "@x", "max_tries": 2}, {"id": "@q", "action": "@z", "max_tries": 1},
         {"id": "@c", "action": "@y", "depends_on": ["@p"]},
         {"id": "@s", "action": "@s", "depends_on": [{"id": "@q", "condition": "settled"}]}]')"#,
-    "SELECT task_id, token FROM taskq.own_tasks('setup', 1, '{@x}', '0')",
+    "SELECT task_id, token FROM taskq.own_tasks('setup', 1, '{@x}', '1 hour')",
     "SELECT task_id, token FROM taskq.own_tasks('setup', 1, '{@z}', '1 hour')",
     "SELECT * FROM taskq.extend_tasks_ownership('setup', '{@p,@q}', ARRAY[#p, #q], '0')",
 ];

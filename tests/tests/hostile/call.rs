@@ -1,0 +1,75 @@
+//! One hostile call, and what may come of it.
+
+use postgres::error::DbError;
+use taskq_tests::Session;
+
+/// The longest that all parts of a message may have together. What it repeats of a text is 300 characters at most.
+const LONGEST: usize = 4_000;
+
+/// Classes of errors that say that the input was bad: the queue's own, data exceptions, constraint (the domains), syntax, names and
+/// rights, limits, what is not supported.
+const CLASSES: &[&str] = &["TQ", "22", "42", "54", "0A"];
+
+/// A procedure that commits, in a block; a domain's check.
+const OTHERS: &[&str] = &["2D000", "23514"];
+
+/// Who calls what.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Caller {
+    Anybody,
+    /// A function that may sleep: it is not waited for.
+    Sleeper,
+    /// A function that is for the extension itself: who may call it at all is told less nicely.
+    Inside,
+}
+
+/// What became of a call.
+pub enum End {
+    Worked,
+    Refused(String),
+}
+
+/// Runs a call in a transaction that is rolled back, and looks at its error.
+///
+/// # Panics
+/// If the server has gone, or the error is none that a caller should see.
+pub fn hostile(session: &mut Session, call: &str, caller: Caller) -> End {
+    let shown: String = call.chars().take(600).collect();
+    session.run("BEGIN");
+    if caller == Caller::Sleeper {
+        session.run("SET LOCAL statement_timeout = '100ms'");
+    }
+    let end = match session.simple_query(call) {
+        Ok(_) => End::Worked,
+        Err(error) => {
+            let Some(error) = error.as_db_error() else { panic!("{shown}\ncost the connection: {error:?}") };
+            readable(error, &shown, caller);
+            End::Refused(error.code().code().to_owned())
+        }
+    };
+    session.run("ROLLBACK");
+    end
+}
+
+/// Whether it is an error for callers.
+fn readable(error: &DbError, call: &str, caller: Caller) {
+    let code = error.code().code();
+    let asleep = caller == Caller::Sleeper && code == "57014";
+    let parts = [Some(error.message()), error.detail(), error.hint()];
+    for trace in ["panicked", "unwrap", ".rs:", "src/", "internal error", "cache lookup", "unrecognized"] {
+        let found = parts.iter().flatten().any(|part| part.contains(trace));
+        assert!(!found, "{call}\nthe error tells of the inside: {error:?}");
+    }
+    // Where a caller cannot come, a constraint of a table may be the last to notice.
+    let inside = caller == Caller::Inside && code.starts_with("23");
+    assert!(
+        inside || CLASSES.contains(&&code[..2]) || OTHERS.contains(&code) || asleep,
+        "{call}\nfailed with {code}: {error:?}"
+    );
+    if caller == Caller::Inside {
+        return;
+    }
+    let length: usize = parts.iter().flatten().map(|part| part.len()).sum();
+    assert!(length <= LONGEST, "{call}\nan error of {length} bytes: {error:?}");
+    assert!(error.message().lines().count() <= 3, "{call}\na message of many lines: {error:?}");
+}
