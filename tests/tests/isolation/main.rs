@@ -168,3 +168,26 @@ fn the_branch_export() {
     let orders = if long() { 100 } else { 4 };
     run("the branch export", all.into_iter().map(|spec| Job { spec, orders }).collect());
 }
+
+/// Pairs that have gone wrong, in all orders and at all levels.
+#[test]
+fn what_went_wrong_once() {
+    let once = [
+        // Looked for ever for what had come after its snapshot.
+        ("ready", "cancel all x", "replace p and c"),
+        ("merge", "replace r", "reset g"),
+    ];
+    let scenes = scenes::all();
+    let mut all = Vec::new();
+    for (scene, first, second) in once {
+        let scene = scenes.iter().find(|other| other.name == scene).expect("the scene");
+        let op = |name: &str| scene.ops.iter().find(|op| op.name == name).expect("an operation");
+        for level in [COMMITTED, Level::RepeatableRead, Level::Serializable] {
+            for end in [End::Commit, End::Alone] {
+                all.push(two(scene, one(op(first), End::Commit, level), one(op(second), end, level)));
+                all.push(two(scene, one(op(second), End::Commit, level), one(op(first), end, level)));
+            }
+        }
+    }
+    run("what went wrong once", all.into_iter().map(|spec| Job { spec, orders: 100 }).collect());
+}
