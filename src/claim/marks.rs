@@ -122,6 +122,15 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
     });
 }
 
+/// This call claims without a look. What an earlier one has seen may be otherwise by now: what a savepoint had taken is back
+/// where it was. So it goes by the marks alone.
+pub(crate) fn without_look() {
+    MARKS.with_borrow_mut(|marks| {
+        marks.looks += 1;
+        marks.decided_to = Position::BEGINNING;
+    });
+}
+
 /// Up to where every position was decided when this call looked: what has a place up to there and is not seen by what
 /// follows the look will never be.
 pub(super) fn decided() -> Position {

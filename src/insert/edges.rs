@@ -144,6 +144,11 @@ impl Stored {
         self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
     }
 
+    /// Whether a dependency names it, and it is gone.
+    pub(super) fn has_lost(&self, id: &str) -> bool {
+        self.referred.contains(id) && self.find(id).is_none()
+    }
+
     /// The number of a stored task that a dependency names; `None` if it is gone.
     fn find(&self, id: &str) -> Option<TaskNo> {
         let number = *self.numbers.get(id).filter(|_| self.referred.contains(id))?;

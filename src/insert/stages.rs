@@ -15,7 +15,7 @@ use crate::rights::{self, Doing};
 use crate::spec::TaskSpec;
 use crate::store::actions::{self, Interned};
 use crate::store::merge_key::{self, MergeKey};
-use crate::store::{numbers, tally};
+use crate::store::{numbers, order, tally};
 
 /// The tasks of a call, with what has become of those that are not simply inserted.
 struct Tasks {
@@ -86,6 +86,10 @@ impl Numbered {
             false => Vec::new(),
         };
         let stored = edges::lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
+        if tasks.skipped().any(|id| stored.has_lost(id)) {
+            // Somebody has removed it since: it is to be inserted after all.
+            order::restart_if_possible();
+        }
         let (new, mut call) = tasks.unique();
         keys.decide_late(new, &stored, &mut call)?;
         Ok(Locked { tasks, keys, stored })
@@ -97,7 +101,7 @@ impl Locked {
     pub(super) fn insert(self) -> Result<Present> {
         let Locked { mut tasks, keys, mut stored } = self;
         let there = make_place(&mut tasks, &keys, &mut stored)?;
-        let skipped = insert_rows(&mut tasks, &there)?;
+        let skipped = insert_rows(&mut tasks, &there, &mut stored)?;
         tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
         let referred = tasks.referred(&skipped);
         if !referred.is_empty() {
@@ -183,6 +187,14 @@ impl Tasks {
         });
     }
 
+    /// The ids of tasks that are left out, since there are such.
+    fn skipped(&self) -> impl Iterator<Item = &str> {
+        self.fates.values().filter_map(|fate| match fate {
+            Fate::Skipped { existing } => Some(existing.as_str()),
+            _ => None,
+        })
+    }
+
     /// Those of the ids that dependencies name. A call without any locks no stored task, and need not be restartable; so it
     /// must not lock what it has no use for.
     fn referred<'a>(&self, ids: &'a [String]) -> Vec<&'a str> {
@@ -250,7 +262,7 @@ fn insert_the_new(tasks: &Tasks, old: &HashSet<&str>) -> HashSet<TaskNo> {
 
 /// Inserts the rows that are not there yet. Returns the ids that somebody has inserted since the call looked, and that are
 /// skipped for that.
-fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>) -> Result<Vec<String>> {
+fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>, stored: &mut Stored) -> Result<Vec<String>> {
     let mut missing: Vec<&NewTask> = tasks.new.iter().filter(|t| !there.contains(&t.task_no)).collect();
     loop {
         let refused = rows::insert(&missing, tasks.now);
@@ -268,6 +280,8 @@ fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>) -> Result<Vec<String>
                 // Those are replaced as well.
                 let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
                 replace::remove_newcomers(&ids.iter().copied().collect::<Vec<_>>(), tasks.now)?;
+                // As in `make_place`: what waited for them has heard of their end.
+                stored.refresh()?;
                 missing.retain(|task| ids.contains(task.id.as_str()));
             }
         }

@@ -148,6 +148,13 @@ pub(crate) fn before_guard() {
     });
 }
 
+/// Begins anew, if the call can: something that it has decided by has changed meanwhile.
+pub(crate) fn restart_if_possible() {
+    if ATTEMPT.with_borrow(Option::is_some) {
+        restart(|_| ());
+    }
+}
+
 /// Begins anew, with these live rows.
 pub(crate) fn restart_with_live(task_nos: &[TaskNo], strength: LockStrength) -> ! {
     restart(|wanted| {

@@ -29,7 +29,7 @@ use crate::pg::table;
 use crate::schedules;
 use crate::settle::fold;
 use crate::store::{before_commit, lease, numbers, run, schedule, scheduled, settled, signal};
-use crate::wake;
+use crate::wake::{self, lately};
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;
@@ -147,13 +147,15 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
     let few = 8 * (action_nos.len() + seen.firsts.len());
     low_ends::remember(action_nos, &starts, &found, now, (seen.pages, few));
     marks::advance(&known, &seen);
-    Due {
+    let due = Due {
         lease: found.lease.is_some(),
         due: found.scheduled.iter().any(Option::is_some),
         signal: found.signals,
         expired: found.settled.is_some(),
         schedule,
-    }
+    };
+    lately::note(action_nos, due.any() || due.expired);
+    due
 }
 
 /// The body of `taskq._tidy_before_commit()`: what [`before_commit`] has kept until now.

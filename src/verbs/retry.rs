@@ -7,6 +7,8 @@ use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::clock;
 use crate::error::Result;
 use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, sql};
 use crate::revive::{Unrevivable, revive};
 use crate::rights::{self, Doing};
@@ -63,11 +65,26 @@ static MATCHING: Statement<Filters, TaskNo> = Statement::planned_each_time(sql!(
 fn retry(filter: Filter) -> Result<i64> {
     let now = clock::now();
     if let Some(ids) = filter.only_ids()? {
-        let task_nos: Vec<TaskNo> = numbers::by_id(&ids).into_values().collect();
-        rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
-        return restartable(|| revive(&task_nos, Unrevivable::Refuse, now));
+        return restartable(|| retry_by_id(&ids, now));
     }
     let task_nos: Vec<TaskNo> = MATCHING.query(filter.given());
     rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
     restartable(|| revive(&task_nos, Unrevivable::Leave, now))
+}
+
+/// A task may be replaced while its row is waited for: then the id is another's, and that one is looked at as well.
+fn retry_by_id(ids: &[&str], now: Time) -> Result<i64> {
+    let mut found = numbers::by_id(ids);
+    let mut revived = 0;
+    loop {
+        check_for_interrupts();
+        let task_nos: Vec<TaskNo> = found.values().copied().collect();
+        rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
+        revived += revive(&task_nos, Unrevivable::Refuse, now)?;
+        let now_found = numbers::by_id(ids);
+        if now_found == found {
+            return Ok(revived);
+        }
+        found = now_found;
+    }
 }

@@ -10,6 +10,7 @@
 //! themselves: all look within [`longest_sleep`], and those who look within [`SOON`] say so.
 
 mod channels;
+pub(crate) mod lately;
 mod notes;
 mod waiters;
 

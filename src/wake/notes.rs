@@ -12,6 +12,7 @@ use super::channels::{
     SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, longest_sleep, name_channel, ready_channel, settled_channel,
     wake,
 };
+use super::lately;
 use super::waiters::give_up;
 use crate::clock;
 use crate::number::TaskNo;
@@ -103,6 +104,7 @@ fn wake_for(channel: Channel, due: Instant) {
 pub(crate) fn due(time: Time) {
     transaction::listen(LISTENER);
     DUE.set(DUE.get().min(time));
+    lately::will_be_due(time);
 }
 
 /// Somebody who waits for work is to look now, and so is the background worker: signals may be left that no commit

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::leave::leave;
 use crate::claim::left_out::LeftOut;
+use crate::claim::marks;
 use crate::claim::{Grant, Request, claim};
 use crate::clock;
 use crate::error::Result;
@@ -15,7 +16,7 @@ use crate::settle::commit;
 use crate::store::{tables, touched};
 use crate::upkeep::{self, Due, Upkeep};
 use crate::verbs::wait::Waiter;
-use crate::wake;
+use crate::wake::{self, lately};
 
 /// What a look has come to.
 pub(super) struct Look {
@@ -196,6 +197,16 @@ pub(super) fn attempt(
     // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made
     // ready the first entry in a lane: it has its place in the order of what is granted.
     let look_anew = |actions: &mut Vec<Action>| *actions = actions::for_claim(&request.actions);
+    let may_do_without =
+        request.max_tasks > 0 && looked.is_none() && !actions.iter().any(Action::is_chosen_from);
+    if may_do_without && lately::nothing_was_due(action_nos) {
+        marks::without_look();
+        total.moved |= claim(request, actions, clock::now(), left_out, grants);
+        if grants.len() >= request.max_tasks {
+            grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
+            return;
+        }
+    }
     loop {
         let now = clock::now();
         let room = request.max_tasks - grants.len();

@@ -22,6 +22,7 @@ use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::seal;
 use crate::upkeep::{self, elapsed, retention};
+use crate::wake::lately;
 use grants::fetch_results;
 use leave::leave;
 use looks::{Look, attempt, look_until};
@@ -109,11 +110,15 @@ pub(super) fn own_after<T>(
     with_results: bool,
     first: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Grant>)> {
-    let looked = (!session::has_transaction_id()).then(|| {
+    let look_first = || {
         let numbers: Vec<i32> = actions::for_claim(&request.actions).iter().map(|a| a.action_no).collect();
+        if lately::nothing_was_due(&numbers) {
+            return None;
+        }
         let due = upkeep::look(&numbers, clock::now());
-        (numbers, due)
-    });
+        Some((numbers, due))
+    };
+    let looked = if session::has_transaction_id() { None } else { look_first() };
     let done = first()?;
     // Names may be new, and lanes may have entries, by what was done.
     let mut look = Look::of(actions::for_claim(&request.actions));

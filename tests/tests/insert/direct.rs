@@ -151,6 +151,32 @@ fn what_is_skipped_is_not_locked() {
     sound(&mut watcher);
 }
 
+/// What is there already is skipped, and named by another task of the call; then it goes before the call has it.
+#[test]
+fn what_is_skipped_and_removed_meanwhile_is_inserted() {
+    let db = Db::new();
+    let (mut remover, mut watcher) = (db.connect(), db.connect());
+    for settled in [true, false] {
+        db.clear();
+        remover.insert(json!([{"id": "t", "action": "x", "body": "old"}])).unwrap();
+        if settled {
+            remover.perform("x", "completed");
+        }
+        remover.run("BEGIN; SELECT taskq.delete_tasks('{t}')");
+        let skips = db.connect().background(|session| {
+            let depends = json!([{"id": "t", "condition": "settled"}]);
+            let tasks =
+                json!([{"id": "t", "action": "x"}, {"id": "n", "action": "x", "depends_on": depends}]);
+            session.insert_with(tasks, "on_conflict => 'skip'")
+        });
+        assert_eq!(skips.settle_down(&mut watcher), Progress::Blocked);
+        remover.run("COMMIT");
+        assert_eq!(skips.join().1.unwrap(), ["t", "n"]);
+        assert_eq!(watcher.all::<String>("SELECT state FROM taskq.tasks ORDER BY id"), ["blocked", "ready"]);
+        sound(&mut watcher);
+    }
+}
+
 /// Under each level of isolation, somebody else has committed the id after this transaction's snapshot.
 #[test]
 fn an_id_that_came_after_the_snapshot() {

@@ -4,6 +4,7 @@ mod direct;
 mod exclusive;
 mod exhaustion;
 mod hostages;
+mod lately;
 mod lease;
 mod lease_rows;
 mod many_actions;
