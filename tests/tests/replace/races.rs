@@ -170,3 +170,44 @@ fn a_replace_that_waits_for_an_id_has_removed_nothing_yet() {
         assert_eq!(bodies, [Some("new".to_owned()), Some("new".to_owned())]);
     }
 }
+
+/// The old task may have come while the replace waited for its id. What its end means for others counts: one of them is what
+/// the new task waits for.
+#[test]
+fn the_end_of_a_newcomer_that_is_replaced_is_heard_of() {
+    let db = Db::new();
+    let (mut first, mut watcher) = (db.connect(), db.connect());
+    watcher
+        .insert(json!([{"id": "p", "action": "x"}, {"id": "c", "action": "y", "depends_on": ["p"]}]))
+        .unwrap();
+    first.run("BEGIN");
+    first.insert(json!([{"id": "n", "action": "n", "to_signal_after": ["p"]}])).unwrap();
+    let call = db
+        .connect()
+        .background(|session| session.replace(json!([{"id": "n", "action": "n", "depends_on": ["c"]}])));
+    assert_eq!(call.settle_down(&mut watcher), Progress::Blocked);
+    first.run("COMMIT");
+    call.join().1.unwrap();
+    let states = watcher.all::<String>("SELECT id || ' ' || state FROM taskq.tasks ORDER BY id");
+    assert_eq!(states, ["c aborted", "n aborted", "p aborted"]);
+    assert_eq!(watcher.broken(), [""; 0]);
+}
+
+/// Whose id it is by the time that the retry has the row.
+#[test]
+fn a_retry_of_what_is_being_replaced_is_one_of_the_new_task() {
+    let db = Db::new();
+    let (mut first, mut watcher) = (db.connect(), db.connect());
+    watcher
+        .insert(json!([{"id": "p", "action": "x"}, {"id": "c", "action": "y", "depends_on": ["p"]}]))
+        .unwrap();
+    watcher.perform("x", "aborted");
+    first.run("BEGIN");
+    first.replace(json!([{"id": "c", "action": "y", "depends_on": ["p"]}])).unwrap();
+    let call = db.connect().background(|session| session.batch_execute("SELECT taskq.retry_tasks('{c}')"));
+    assert_eq!(call.settle_down(&mut watcher), Progress::Blocked);
+    first.run("COMMIT");
+    // It cannot come back while the other stays as it is.
+    assert_eq!(sqlstate(&call.join().1.unwrap_err()), "TQ005");
+    assert_eq!(watcher.broken(), [""; 0]);
+}
