@@ -1,0 +1,48 @@
+//! The clauses of the protocol.
+
+/// What the protocol consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clause {
+    /// A waiter registers before it looks (`own::look`).
+    RegisterBeforeLook,
+    /// It resets its latch before it looks (`Waiter::before_look`).
+    ResetBeforeLook,
+    /// Whoever wakes makes the list again, for those who were just leaving (`latch::wake_among`).
+    ListAgain,
+    /// Who leaves hands on a wake-up that he has not used (`wake::hand_on`).
+    HandOnWakeUp,
+    /// He gives up his registrations before he looks for it.
+    UnregisterBeforeThat,
+    /// Who takes all that he wanted wakes one for what is left.
+    HandOnRest,
+    /// Who is ended by an error hands on, too (`waiters::give_up`).
+    ErrorHandsOn,
+    /// A rollback of who has taken a task wakes one for it (`notes::TAKEN`).
+    RollbackWakes,
+    /// So does the end of who had locked one that is still there (`notes::HELD`).
+    EndOfLockWakes,
+    /// One is woken once the locks of the lock manager are released (`Listener::unlocked`).
+    PayAfterLocks,
+    /// Who was woken for any action, and has found nothing, passes it on (`wake::pass_on`).
+    PassOn,
+    /// A wake-up that comes before the look counts, too, though the look forgets it (`Waiter::before_look`).
+    NoticeBeforeReset,
+    /// Who was woken already is passed over for another one (`latch::set_latch`).
+    PassOverWoken,
+}
+
+/// Those that are needed, each by itself.
+pub const NEEDED: [Clause; 12] = [
+    Clause::RegisterBeforeLook,
+    Clause::ResetBeforeLook,
+    Clause::ListAgain,
+    Clause::HandOnWakeUp,
+    Clause::UnregisterBeforeThat,
+    Clause::HandOnRest,
+    Clause::ErrorHandsOn,
+    Clause::RollbackWakes,
+    Clause::EndOfLockWakes,
+    Clause::PayAfterLocks,
+    Clause::PassOn,
+    Clause::NoticeBeforeReset,
+];
