@@ -176,6 +176,12 @@ fn what_went_wrong_once() {
         // Looked for ever for what had come after its snapshot.
         ("ready", "cancel all x", "replace p and c"),
         ("merge", "replace r", "reset g"),
+        // The new one waited for ever for what the end of the old one had aborted.
+        ("ready", "insert before p", "replace n"),
+        // Skipped what had gone, and then missed it.
+        ("ready", "delete p", "insert p or skip"),
+        // Did not look the id up again.
+        ("aborted", "replace c", "retry c"),
     ];
     let scenes = scenes::all();
     let mut all = Vec::new();
