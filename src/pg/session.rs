@@ -14,15 +14,26 @@ pub(crate) fn reserve_settings(prefix: &'static std::ffi::CStr) {
     }
 }
 
+/// What is refused where nothing may be changed, in the words of the error.
+pub(super) const CHANGE: &std::ffi::CStr = c"a call that changes the queue";
+
+/// Ends the call if nothing may be changed: in a transaction that only reads, as each one of a standby does.
+pub(super) fn refuse_if_read_only() {
+    // SAFETY: reads a variable; raises an error.
+    unsafe {
+        if pg_sys::XactReadOnly {
+            pg_sys::PreventCommandIfReadOnly(CHANGE.as_ptr());
+        }
+    }
+}
+
 /// Gives the transaction its id now. A transaction that takes a position from the sequence must have one first:
 /// the low-water mark of claiming relies on every taken position belonging to a transaction that
 /// snapshots can see as running.
 pub(crate) fn assign_transaction_id() {
-    // SAFETY: assigns an id if there is none; raises an error in read-only transactions.
+    refuse_if_read_only();
+    // SAFETY: assigns an id if there is none.
     unsafe {
-        if pg_sys::RecoveryInProgress() || pg_sys::XactReadOnly {
-            pg_sys::PreventCommandIfReadOnly(c"a call that changes the queue".as_ptr());
-        }
         pg_sys::GetTopTransactionId();
     }
 }

@@ -76,7 +76,7 @@ impl Row<'_> {
     /// Writes a new version of the row with these values, unless somebody else has it. No key of the table may change.
     pub(crate) fn update(&self, values: &[Set]) -> Change {
         self.scan.check_access();
-        refuse_if_read_only(c"UPDATE");
+        refuse_if_read_only();
         // SAFETY: the row lies in the open table, the new version in a slot of its shape. The snapshot is for
         // serializable transactions to tell what was seen; the lock mode and the need for index entries are written
         // to variables of the types that the server's version has.
@@ -139,7 +139,7 @@ impl Row<'_> {
     /// Removes the row.
     pub(crate) fn delete(&self, wait: Wait) -> Change {
         self.scan.check_access();
-        refuse_if_read_only(c"DELETE");
+        refuse_if_read_only();
         // SAFETY: as in [`Row::update`].
         unsafe {
             if wait == Wait::Yes || self.is_locked() {
@@ -206,7 +206,7 @@ impl Row<'_> {
         see: impl FnOnce(&Row) -> T,
     ) -> Option<T> {
         self.scan.check_access();
-        refuse_if_read_only(c"SELECT FOR UPDATE");
+        refuse_if_read_only();
         let slot = self.scratch();
         // SAFETY: the slot is one of the table's.
         let locked = unsafe { self.lock(mode, wait, Version::Newest, slot) };
@@ -222,7 +222,7 @@ impl Row<'_> {
         see: impl FnOnce(&Row) -> T,
     ) -> Option<T> {
         self.scan.check_access();
-        refuse_if_read_only(c"SELECT FOR UPDATE");
+        refuse_if_read_only();
         let isolated = !session::is_read_committed();
         let version = if isolated { Version::This } else { Version::Newest };
         let slot = self.scratch();
@@ -350,15 +350,11 @@ pub(super) unsafe fn fill(slot: *mut pg_sys::TupleTableSlot, values: &[Set]) {
     }
 }
 
-/// Refuses as a statement of this kind would.
-pub(super) fn refuse_if_read_only(kind: &'static std::ffi::CStr) {
+/// Refuses as a statement that writes would.
+pub(super) fn refuse_if_read_only() {
+    session::refuse_if_read_only();
     // SAFETY: reads variables, and raises errors.
-    unsafe {
-        if pg_sys::XactReadOnly {
-            pg_sys::PreventCommandIfReadOnly(kind.as_ptr());
-        }
-        pg_sys::PreventCommandIfParallelMode(kind.as_ptr());
-    }
+    unsafe { pg_sys::PreventCommandIfParallelMode(session::CHANGE.as_ptr()) }
 }
 
 impl Scan<'_> {

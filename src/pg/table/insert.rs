@@ -40,7 +40,7 @@ fn begin<R>(
     unique: Option<&'static Index>,
     work: impl FnOnce(&mut Insertion) -> R,
 ) -> R {
-    refuse_if_read_only(c"INSERT");
+    refuse_if_read_only();
     let level = Level::here();
     // SAFETY: all is opened and closed here, and goes with the (sub)transaction if `work` ends in an error; it has it by
     // reference and can keep nothing.
