@@ -166,7 +166,7 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
 /// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
 pub(crate) fn remove(mut performances: Vec<(TaskNo, Nonce)>) -> Vec<Live> {
     performances.sort_unstable();
-    changed(&performances, |nonce, row| remove_one(nonce, row))
+    changed(&performances, remove_one)
 }
 
 /// What `change` makes of the rows of the performances, in the order of their numbers.
