@@ -155,6 +155,7 @@ type named_only
 type status_code
 view _counts(action_no, state, number, first, recent)
 view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no)
+view _told_attempt(task_no, num_try, actor_id, started_at, ended_at, outcome, status)
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
