@@ -183,10 +183,10 @@ install_and_use() {
         mkdir -p "$debian"
         tar -C "$debian" -xf "$target/deb/$release.tar"
     fi
-    cp "$file" .ci/deb_install.sh "$debian/root/"
+    cp "$file" .ci/deb_install.sh "$debian/tmp/"
     unshare --mount --pid --fork --mount-proc="$debian/proc" \
-        chroot "$debian" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-        bash /root/deb_install.sh "$major" "/root/$(basename "$file")" "$version"
+        chroot "$debian" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LANG=C.UTF-8 \
+        bash /tmp/deb_install.sh "$major" "/tmp/$(basename "$file")" "$version"
     rm -rf "$debian"
 }
 

@@ -22,7 +22,7 @@ done
 
 # Debian's own packages come from the network, this one from the file.
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends "$file" >/root/apt.log 2>&1 || { cat /root/apt.log >&2; die "it cannot be installed"; }
+apt-get install -y -qq --no-install-recommends "$file" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log >&2; die "it cannot be installed"; }
 [ -e "/usr/lib/postgresql/$major/lib/taskq.so" ] || die "no library"
 ldd "/usr/lib/postgresql/$major/lib/taskq.so" | grep 'not found' && die "the library misses another"
 dpkg --verify "postgresql-$major-taskq"
@@ -71,8 +71,8 @@ done
 
 psql jobs <<<'DROP EXTENSION taskq'
 pg_ctlcluster "$major" main stop -m fast
-apt-get purge -y -qq "postgresql-$major-taskq" >/root/apt.log 2>&1 || { cat /root/apt.log >&2; die "it cannot be removed"; }
-left=$(find / -xdev -path /proc -prune -o -name '*taskq*' ! -path '/root/*' -print)
+apt-get purge -y -qq "postgresql-$major-taskq" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log >&2; die "it cannot be removed"; }
+left=$(find / -xdev -path /proc -prune -o -name '*taskq*' ! -path '/tmp/*' -print)
 [ -z "$left" ] || die "it leaves behind: $left"
 printf 'deb: installed, used and removed on %s, PostgreSQL %s\n' "$(. /etc/os-release && printf '%s' "$PRETTY_NAME")" \
     "$(dpkg-query -W -f '${Version}' "postgresql-$major")"
