@@ -2,7 +2,7 @@
 //! `after` settles must either see it settled or be seen by its settling; a queue that does neither strands `run`.
 
 use serde_json::json;
-use taskq_tests::{Db, Grant, Session, sqlstate};
+use taskq_tests::{Db, Grant, Progress, Session, sqlstate};
 
 use super::commit_both;
 
@@ -234,5 +234,32 @@ fn an_insert_with_edges_races_with_the_return_as_well() {
             let run = if code == "completed" { "blocked" } else { "aborted" };
             assert_eq!([watcher.state("run"), watcher.state("mark")], [run, "completed"]);
         }
+    }
+}
+
+/// A task is inserted after one that somebody is just granting or extending. Neither minds the other; but then both versions
+/// of the row have to be held, or the return finds the newer one free, and no edge.
+#[test]
+fn an_edge_to_a_task_that_is_just_being_granted_holds_off_its_return() {
+    let db = Db::new();
+    for extended in [false, true] {
+        db.clear();
+        let (mut worker, mut linker, mut watcher) = (db.connect(), db.connect(), db.connect());
+        watcher.insert(json!([{"id": "after", "action": "x"}])).unwrap();
+        let before = extended.then(|| worker.own_one_with("x", "max_duration => '1 hour'"));
+        worker.run("BEGIN");
+        let grant = before.unwrap_or_else(|| worker.own_one_with("x", "max_duration => '1 hour'"));
+        if extended {
+            worker.extend("w", &[("after", grant.token)], "2 hours").unwrap();
+        }
+        linker.run("BEGIN");
+        linker.insert(json!([{"id": "child", "action": "y", "depends_on": ["after"]}])).unwrap();
+        worker.run("COMMIT");
+        let returned = worker.background(move |session| session.complete(&grant));
+        assert_eq!(returned.settle_down(&mut watcher), Progress::Blocked, "extended: {extended}");
+        linker.run("COMMIT");
+        returned.join();
+        assert_eq!(watcher.state("child"), "ready");
+        assert_eq!(watcher.broken(), [""; 0]);
     }
 }
