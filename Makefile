@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/o
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test test-matrix bench bench-peers bench-waiting clean
+.PHONY: all help setup build install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test test-matrix coverage mutants bench bench-peers bench-waiting clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -110,6 +110,12 @@ outside-test: ## tests from outside, over connections (tests/; T=flow::limits: s
 
 test-matrix: ## tests from outside on other versions of PostgreSQL (VERSIONS='17 18', T='own flow')
 	@T='$(T)' .ci/matrix.sh $(VERSIONS)
+
+coverage: ## the lines and branches of src that tests reach, per module (T='own flow', unit: these alone)
+	@T='$(T)' PG_CONFIG=$(PG_CONFIG) .ci/coverage.sh
+
+mutants: ## how many small mistakes in the source tests notice (SAMPLE=, SEED=, FILES=, NAMES=, MINUTES=)
+	@PG_CONFIG=$(PG_CONFIG) .ci/mutants.py
 
 bench: ## measure, also beside other queues, and print tables (takes half an hour)
 	@$(MAKE) --no-print-directory install-private

@@ -54,6 +54,8 @@ choose_user() {
 as_server() {
     local clean=(env -i "PATH=$PATH" LANG=C.UTF-8 HOME=/)
     [ -z "${LD_LIBRARY_PATH:-}" ] || clean+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH")
+    # Where a library with counters writes them, see coverage.sh.
+    [ -z "${LLVM_PROFILE_FILE:-}" ] || clean+=("LLVM_PROFILE_FILE=$LLVM_PROFILE_FILE")
     if [ "$server_user" = "$(id -un)" ]; then
         (cd / && "${clean[@]}" "$@")
     elif command -v runuser >/dev/null; then
