@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/o
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test test-matrix coverage mutants bench bench-peers bench-waiting clean
+.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test test-matrix coverage mutants bench bench-peers bench-waiting clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -35,9 +35,18 @@ setup: ## install what building needs, where it is missing (root or sudo)
 
 build: ## build the library and the extension's files
 	$(CARGO_ENV) cargo build --release --locked --lib $(FEATURES)
-	@mkdir -p $(STAGE)
+	@$(MAKE) --no-print-directory stage
+
+# What is installed beside the library: the control file, the script of this version, and those in sql/releases: of older
+# versions, and of updates between versions.
+stage:
+	@mkdir -p $(STAGE) && rm -f $(STAGE)/*.sql
+	@for script in sql/releases/*.sql; do [ ! -e "$$script" ] || cp "$$script" $(STAGE)/; done
 	@sed 's/@CARGO_VERSION@/$(VERSION)/' taskq.control > $(STAGE)/taskq.control
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION taskq" to load this file. \quit'; cat $(SQL_PARTS); } > $(STAGE)/taskq--$(VERSION).sql
+
+freeze: stage ## keep the install script of this version in sql/releases; part of a release
+	@.ci/releases.sh freeze $(STAGE)/taskq--$(VERSION).sql $(VERSION)
 
 # For whoever may not write into the server's folders: built as that user, copied as root.
 SUDO       = $(if $(DESTDIR),,$(shell test -w '$(PKGLIBDIR)' -a -w '$(EXTDIR)' || echo sudo))
@@ -48,7 +57,7 @@ install: build ## install into the server that PG_CONFIG belongs to, with sudo w
 	$(SUDO) install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
 	$(SUDO) install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so.new'
 	$(SUDO) mv -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so.new' '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
-	$(SUDO) install -m 644 $(STAGE)/taskq.control $(STAGE)/taskq--$(VERSION).sql '$(DESTDIR)$(EXTDIR)/'
+	$(SUDO) install -m 644 $(STAGE)/taskq.control $(STAGE)/*.sql '$(DESTDIR)$(EXTDIR)/'
 
 # For tests, demo and benchmarks: into a private copy of the server, which no other cluster of the machine uses.
 install-private:
@@ -86,7 +95,7 @@ TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 test: ## all of the following four; installs what they need
 	@.ci/test.sh all
 
-lint: ## format, clippy, pgspot on the install script, and cargo-deny where it is installed
+lint: ## format, clippy, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
@@ -94,6 +103,8 @@ lint: ## format, clippy, pgspot on the install script, and cargo-deny where it i
 	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
 	@for script in .ci/*.sh benches/*.sh benches/peers/*/*.sh; do bash -n "$$script" || exit 1; done
 	@.ci/pgspot.sh $(SQL_PARTS)
+	@$(MAKE) --no-print-directory stage
+	@.ci/releases.sh check $(STAGE)/taskq--$(VERSION).sql $(VERSION)
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
 	 else echo "lint: cargo-deny is not installed, so licences and sources of dependencies are not checked"; fi
 

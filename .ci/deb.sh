@@ -114,7 +114,7 @@ build() {
     install -D -m 644 "$built/release/libtaskq.so" "$tree/usr/lib/postgresql/$major/lib/taskq.so"
     strip --strip-unneeded "$tree/usr/lib/postgresql/$major/lib/taskq.so"
     install -D -m 644 -t "$tree/usr/share/postgresql/$major/extension" "$built/stage/taskq.control" \
-        "$built/stage/taskq--$version.sql"
+        "$built/stage"/taskq--*.sql
     install -D -m 644 -t "$docs" README.md SECURITY.md
     install -d "$docs/docs"
     cp -r docs/. "$docs/docs/"

@@ -150,6 +150,7 @@ table task
 table task_group
 table unique_key
 table workgroup
+type _schema_1
 type dependency_condition
 type named_only
 type status_code

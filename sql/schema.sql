@@ -25,6 +25,12 @@ $$;
 CREATE SCHEMA taskq;
 COMMENT ON SCHEMA taskq IS 'a task queue with dependencies between tasks';
 
+-- Its name has the number of the schema, which the library looks for before it touches a table (src/pg/fit.rs). An update
+-- after which an older library could trip over what it finds (it knows columns by their places) gives it the next one:
+-- ALTER TYPE taskq._schema_1 RENAME TO _schema_2.
+CREATE TYPE taskq._schema_1 AS ();
+COMMENT ON TYPE taskq._schema_1 IS 'internal: the number of the schema, for the library';
+
 CREATE DOMAIN taskq.status_code AS text
     CONSTRAINT status_code_check CHECK (VALUE IN ('pending', 'in-progress', 'aborted', 'completed'));
 COMMENT ON DOMAIN taskq.status_code IS 'what has become of a task: pending, in-progress, aborted or completed';

@@ -7,9 +7,10 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, RELNAMENSP};
 
 use super::changes::Changes;
+use super::fit;
 
 /// Of the names of relations and schemas.
-static NAMES: Changes<2> = Changes::of([RELNAMENSP, NAMESPACEOID]);
+pub(super) static NAMES: Changes<2> = Changes::of([RELNAMENSP, NAMESPACEOID]);
 
 /// A relation's name, and which one that is.
 pub(crate) struct Named {
@@ -32,6 +33,7 @@ impl Named {
         if self.as_of.load(Ordering::Relaxed) == as_of {
             return self.oid.load(Ordering::Relaxed).into();
         }
+        fit::check();
         // SAFETY: look-ups in the system caches by strings that end with a NUL; whoever calls the extension is in a
         // transaction.
         let oid = unsafe {

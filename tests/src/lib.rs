@@ -5,6 +5,7 @@
 //! * [`db`]: a database of its own for every test, made from a template and dropped at the end.
 //! * [`cluster`]: a cluster of its own, for what concerns the whole server.
 //! * [`session`]: one connection, with a method for each operation of the contract.
+//! * [`full`]: a queue with tasks in every state, to be carried elsewhere.
 //! * [`refusal`]: a refused call reports all three parts of an error and changes nothing.
 //! * [`concurrent`]: running a call on another connection, and seeing whether it waits.
 //! * [`model`]: what the contract says, in memory, small enough to be obviously right.
@@ -20,6 +21,7 @@
 pub mod cluster;
 pub mod concurrent;
 pub mod db;
+pub mod full;
 pub mod model;
 pub mod ops;
 pub mod random;

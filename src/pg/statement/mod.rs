@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use pgrx::pg_sys;
 
 use super::planner::{self, Settings};
-use super::session;
+use super::{fit, session};
 use columns::{Checked, Header};
 pub(crate) use columns::{Column, FromRow, Record};
 use params::Value;
@@ -147,6 +147,7 @@ impl Prepared {
         reader: impl FnOnce(Header) -> F,
     ) -> Done<T> {
         assert_eq!(given.len(), self.types.len());
+        fit::check();
         let mut values = [pg_sys::Datum::from(0usize); params::MOST];
         let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
         for (i, value) in given.iter().enumerate() {
@@ -187,6 +188,8 @@ impl Prepared {
             if code < 0 {
                 pgrx::error!("SPI error {code} in {:?}", self.sql);
             }
+            // Word of an update that came with the locks on the tables: what was done by then is rolled back.
+            fit::check();
             let count = pg_sys::SPI_processed;
             let table = pg_sys::SPI_tuptable;
             let mut rows = Vec::new();

@@ -28,7 +28,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::named::Named;
-use super::{quiet, session};
+use super::{fit, quiet, session};
 
 pub(crate) use change::{Change, LockStrength, Wait};
 pub(crate) use columns::{Column, Set, table};
@@ -135,6 +135,8 @@ unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
         let relation = pg_sys::table_open(table.name.oid(), lock as pg_sys::LOCKMODE);
+        // Once more: whoever has changed the table had it locked, and word of it came with the lock.
+        fit::check();
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
             || (*relation).rd_tableam != quiet::heap_routine()
         {

@@ -1,0 +1,2957 @@
+\echo Use "CREATE EXTENSION taskq" to load this file. \quit
+-- taskq: the stored state. Each table is here once; a change needs a migration script.
+--
+-- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
+-- one of `run`, `blocked`, `scheduled` and `settled`; see docs/architecture.md for the whole map.
+-- Tables that change often are narrow; the wide one hardly ever.
+
+-- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
+-- found by then, or whoever may create operators in a schema of the caller's search_path had his own called by everybody.
+-- (`schema = pg_catalog` in the control file has the same effect; this one also holds where the script is run by hand.)
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
+-- Texts go to and from Rust as they are stored, which is UTF-8 there.
+DO $$
+BEGIN
+    IF pg_catalog.getdatabaseencoding() OPERATOR(pg_catalog.<>) 'UTF8' THEN
+        RAISE EXCEPTION 'extension "taskq" needs a database with the encoding UTF8'
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = pg_catalog.format('The encoding of database "%s" is %s.',
+                                             pg_catalog.current_database(), pg_catalog.getdatabaseencoding()),
+                  HINT = 'Create the database with ENCODING ''UTF8'' TEMPLATE template0. Clients may use any encoding.';
+    END IF;
+END
+$$;
+
+CREATE SCHEMA taskq;
+COMMENT ON SCHEMA taskq IS 'a task queue with dependencies between tasks';
+
+-- Its name has the number of the schema, which the library looks for before it touches a table (src/pg/fit.rs). An update
+-- after which an older library could trip over what it finds (it knows columns by their places) gives it the next one:
+-- ALTER TYPE taskq._schema_1 RENAME TO _schema_2.
+CREATE TYPE taskq._schema_1 AS ();
+COMMENT ON TYPE taskq._schema_1 IS 'internal: the number of the schema, for the library';
+
+CREATE DOMAIN taskq.status_code AS text
+    CONSTRAINT status_code_check CHECK (VALUE IN ('pending', 'in-progress', 'aborted', 'completed'));
+COMMENT ON DOMAIN taskq.status_code IS 'what has become of a task: pending, in-progress, aborted or completed';
+
+CREATE DOMAIN taskq.dependency_condition AS text
+    CONSTRAINT dependency_condition_check CHECK (VALUE IN ('completed', 'settled', 'aborted'));
+COMMENT ON DOMAIN taskq.dependency_condition IS
+    'how the task waited for must end for the waiting one to run: completed, settled (either way) or aborted';
+
+-- Has no value on purpose: see taskq.add_dependencies.
+CREATE TYPE taskq.named_only AS ENUM ();
+COMMENT ON TYPE taskq.named_only IS
+    'of an argument that takes no value: the arguments behind it are given by their names';
+
+-- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and
+-- whoever takes a position has its transaction id before: a position below another transaction's xmin
+-- horizon can then never appear later. The low-water mark of claiming rests on that.
+CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
+
+CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
+
+-- Names of actions. *Not* unique on purpose: two transactions that use a new name at once would wait
+-- for each other. Each gets a number of its own instead, and claiming looks at all numbers of a name.
+-- Rows are never deleted, only marked when a name is forgotten: an insertion may have read the number before.
+CREATE TABLE taskq.action (
+    action_no integer PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    forgotten boolean NOT NULL DEFAULT false,   -- the name is not used any more: no new task gets this number
+    CONSTRAINT action_name_check CHECK (name <> '')
+);
+CREATE INDEX action_name_idx ON taskq.action (name);    -- numbers of a name
+COMMENT ON TABLE taskq.action IS 'names of actions and the numbers that stand for them in the narrow tables';
+
+-- What is set for an action, by name: it may come before the action's first task.
+CREATE TABLE taskq.action_setting (
+    name text COLLATE "C" PRIMARY KEY,
+    paused boolean NOT NULL DEFAULT false,
+    max_tries integer,
+    max_duration interval,
+    backoff jsonb,
+    max_concurrency integer,
+    rate_limit integer,                         -- grants per rate_period
+    rate_period interval,
+    retention interval,
+    retention_aborted interval,                 -- of those that abort; NULL: the same
+    notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
+    on_timeout text NOT NULL DEFAULT 'retry',
+    max_timeouts integer,                       -- deadlines that may pass before the task aborts
+    fair boolean NOT NULL DEFAULT false,        -- its groups take turns
+    max_per_group integer,                      -- tasks of one group in progress at the same time
+    CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
+    CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
+    CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL)
+                                                AND rate_limit BETWEEN 1 AND 1000000000),
+    CONSTRAINT action_setting_on_timeout_check CHECK (on_timeout IN ('retry', 'abort')),
+    CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1),
+    CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group BETWEEN 1 AND 100000)
+);
+COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
+
+-- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones with SKIP LOCKED,
+-- whatever ends the performance frees it. Rows above the limit are what is left of a higher one. There are three kinds
+-- of limits: an action's max_concurrency (no group), its max_per_group (both), and a group's own (no action). Those of
+-- an action are made with the limit, those of groups when they are first needed.
+CREATE TABLE taskq.slot (
+    group_id text COLLATE "C" NOT NULL,         -- '' for any
+    name text COLLATE "C" NOT NULL,             -- of the action; '' for any
+    slot_no integer NOT NULL,
+    task_no bigint,
+    -- In the order of these free ones are taken; new each time it is freed.
+    position bigint NOT NULL DEFAULT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass),
+    -- With the position: an insertion into a unique index visits all versions that have the key, dead ones too. That the
+    -- numbers of a limit differ is up to those who make them, one at a time.
+    CONSTRAINT slot_pkey PRIMARY KEY (group_id, name, slot_no, position)
+) WITH (fillfactor = 50);
+CREATE INDEX slot_free_idx ON taskq.slot (group_id, name, position) WHERE task_no IS NULL;    -- which to take next
+CREATE INDEX slot_task_idx ON taskq.slot (task_no) WHERE task_no IS NOT NULL;     -- what a performance holds
+-- Which groups are at their limits.
+CREATE INDEX slot_held_idx ON taskq.slot (name, group_id) WHERE task_no IS NOT NULL AND group_id <> '';
+COMMENT ON TABLE taskq.slot IS 'who holds the places that limits of concurrency allow';
+
+-- One row per rate-limited action: how many grants there were left, and when.
+CREATE TABLE taskq.bucket (
+    name text COLLATE "C" NOT NULL,
+    level double precision NOT NULL,
+    measured_at timestamptz NOT NULL,
+    -- New at each change: of the versions of a row, dead ones too, the last in the index is the one there is.
+    position bigint NOT NULL DEFAULT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass),
+    CONSTRAINT bucket_pkey PRIMARY KEY (name, position)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
+
+-- One row per task, inserted once, deleted at the end of its retention. Only update_tasks updates it, by hand.
+CREATE TABLE taskq.task (
+    task_no bigint PRIMARY KEY,
+    action_no integer NOT NULL,
+    priority integer NOT NULL,
+    max_tries integer,                          -- NULL: the action's default, else the setting's
+    spontaneous boolean NOT NULL,               -- completed by the queue itself
+    post_result boolean NOT NULL,               -- NOTIFY when settled
+    inserted_at timestamptz NOT NULL,
+    not_before timestamptz,
+    max_duration interval,                      -- default lease
+    retention interval,                         -- how long it is kept once completed
+    retention_aborted interval,                 -- or aborted
+    backoff jsonb,                              -- delays between tries; NULL: the action's
+    seed boolean NOT NULL,                      -- survives a reset of its group
+    id text COLLATE "C" NOT NULL,
+    group_id text COLLATE "C",
+    workgroup text COLLATE "C",                 -- rate-limit domain
+    merge_key text COLLATE "C",
+    unique_key text COLLATE "C",                -- see the table unique_key
+    unique_until timestamptz,                   -- end of its period; it is kept until then. NULL: none
+    unique_states smallint,                     -- in which it holds the key: the sum of 1 blocked, 2 scheduled,
+                                                -- 4 ready, 8 in-progress, 16 completed, 32 aborted
+    body text,
+    metadata jsonb,
+    CONSTRAINT task_id_key UNIQUE (id)
+);
+CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
+CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
+CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
+CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
+COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
+
+-- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
+-- row, so that a grant is a HOT update: nothing that a grant changes is indexed.
+CREATE TABLE taskq.run (
+    -- What a grant leaves as it is comes first: of a new version of a row the log has what is behind that only.
+    task_no bigint PRIMARY KEY,
+    position bigint NOT NULL,                   -- place in the queue; new at each comeback
+    lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
+    prev_nonce bigint NOT NULL,                 -- the nonce before, while a grant looks whether it may stand
+    action_no integer NOT NULL,
+    priority integer NOT NULL,
+    failures integer NOT NULL,                  -- dependencies that aborted
+    dependencies integer NOT NULL,              -- dependencies in all
+    gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
+    max_duration interval,
+    key_hash bigint,                            -- stands for its group and merge key; NULL: no merge key
+    aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
+    tries integer NOT NULL,
+    nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
+    deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
+    granted_at timestamptz,
+    grantable boolean NOT NULL,                 -- false while a grant holds it
+    limited boolean NOT NULL,                   -- it holds slots
+    keyed boolean NOT NULL,                     -- it holds its merge key
+    actor_id text,
+    prev_deadline timestamptz,                  -- what went with prev_nonce, if that was not 0
+    prev_granted_at timestamptz,
+    prev_actor_id text
+) WITH (fillfactor = 45);
+CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position)      -- the order of claiming
+    WHERE lane = 0;
+CREATE INDEX run_lane_idx ON taskq.run (action_no, priority DESC, lane, position) -- the same within each lane
+    WHERE lane <> 0;
+CREATE INDEX run_key_idx ON taskq.run (key_hash) WHERE key_hash IS NOT NULL;      -- what shares a merge key
+CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;          -- set aside under a reason
+COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
+
+-- Tasks that wait for other tasks. Deleted when `remaining` reaches zero.
+CREATE TABLE taskq.blocked (
+    task_no bigint PRIMARY KEY,
+    remaining integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    tries integer NOT NULL,
+    not_before timestamptz,                     -- set by delay_children, besides the task's own
+    action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
+    CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND remaining <= dependencies)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
+
+-- Tasks that nothing blocks but their time.
+CREATE TABLE taskq.scheduled (
+    task_no bigint PRIMARY KEY,
+    due timestamptz NOT NULL,
+    action_no integer NOT NULL,
+    tries integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    held_back boolean NOT NULL                  -- because of its workgroup
+);
+CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due);               -- what is due by now
+COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
+
+-- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
+-- whose end they share. A claim moves them here when it meets them, so that later claims do not.
+CREATE TABLE taskq.parked (
+    task_no bigint PRIMARY KEY,
+    kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
+    name text COLLATE "C",                      -- the group ('' for none)
+    key text COLLATE "C",
+    action text COLLATE "C",                    -- of the key
+    leader_no bigint,
+    priority integer NOT NULL,
+    position bigint NOT NULL,                   -- where it stood
+    tries integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
+    CONSTRAINT parked_kind_check CHECK (kind IN ('g', 'k', 'm')),
+    CONSTRAINT parked_reason_check CHECK ((kind = 'm') = (leader_no IS NOT NULL) AND (kind <> 'm') = (name IS NOT NULL)
+                                          AND (kind = 'k') = (key IS NOT NULL) AND (kind = 'k') = (action IS NOT NULL))
+);
+CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
+CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- who rides on a task
+COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key';
+
+-- Groups about which something is known besides their tasks.
+CREATE TABLE taskq.task_group (
+    group_id text COLLATE "C" PRIMARY KEY,
+    paused boolean NOT NULL DEFAULT false,
+    max_concurrency integer,                    -- tasks of it in progress at the same time, over all actions
+    weight integer,                             -- its share where groups take turns; NULL: 1
+    CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
+    CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
+);
+CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_concurrency = 0;  -- always full
+COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something is set';
+
+-- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
+-- appended, and folded now and then, but never updated, so nobody waits for anybody.
+CREATE TABLE taskq.group_tally (
+    group_id text COLLATE "C" NOT NULL,
+    folded boolean NOT NULL,                    -- a sum of earlier rows
+    tasks bigint NOT NULL,
+    completed bigint NOT NULL,
+    aborted bigint NOT NULL,
+    span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago
+    first_at timestamptz NOT NULL,              -- first insertion; infinity: none
+    last_at timestamptz NOT NULL                -- last end; -infinity: none
+);
+CREATE INDEX group_tally_idx ON taskq.group_tally (folded, group_id);            -- of a group; what is to be folded
+COMMENT ON TABLE taskq.group_tally IS 'numbers of tasks of groups, to be summed up';
+
+CREATE TABLE taskq.workgroup (
+    name text COLLATE "C" PRIMARY KEY,
+    not_before timestamptz NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE taskq.workgroup IS 'until when the tasks of a workgroup are held back';
+
+-- One row per merge key that tasks have; its holder is the one that runs.
+CREATE TABLE taskq.merge_key (
+    action text COLLATE "C" NOT NULL,
+    group_id text COLLATE "C" NOT NULL,         -- '' for tasks without a group
+    key text COLLATE "C" NOT NULL,
+    holder_no bigint,
+    CONSTRAINT merge_key_pkey PRIMARY KEY (action, group_id, key)
+) WITH (fillfactor = 50);
+CREATE INDEX merge_key_holder_idx ON taskq.merge_key (holder_no) WHERE holder_no IS NOT NULL;
+COMMENT ON TABLE taskq.merge_key IS 'which task with a merge key runs';
+
+-- One row per key of unique tasks: which task was inserted with it last. Whether that task holds the key is
+-- worked out from the task; a key whose task is gone is free.
+CREATE TABLE taskq.unique_key (
+    action text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    task_no bigint NOT NULL,
+    behind_no bigint,                           -- the one before, if that had begun
+    since timestamptz NOT NULL,                 -- when the first of those that replaced each other was inserted
+    not_before timestamptz,                     -- the end of the period of the one before
+    CONSTRAINT unique_key_pkey PRIMARY KEY (action, key)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
+
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that whoever
+-- waits for it learns of its end.
+CREATE TABLE taskq.settled (
+    task_no bigint PRIMARY KEY,
+    expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
+    settled_at timestamptz NOT NULL,
+    granted_at timestamptz,
+    tries integer NOT NULL,
+    failures integer NOT NULL,
+    dependencies integer NOT NULL,
+    signals integer NOT NULL,                   -- dependencies that had signalled when it ended
+    action_no integer NOT NULL,                 -- the task's, so that counting per action reads this table only
+    grouped boolean NOT NULL,                   -- the task has a group, whose tally counts it
+    code "char" NOT NULL,                       -- c: completed, a: aborted
+    cause "char" NOT NULL,                      -- who ended it: see settled_cause_check
+    actor_id text,
+    status text,
+    result jsonb,
+    leader_no bigint,                           -- of a merged one: the task that ran for it
+    CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
+    -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
+    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on
+    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm'))
+);
+CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
+CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
+COMMENT ON TABLE taskq.settled IS 'how tasks ended';
+
+-- How many tasks have settled, per action, code and cause (those of which nothing is left but the end, cause r, not counted).
+-- What settled before `seal.until` is summed up here, the rest is counted in `settled`: see src/store/ends.rs. Rows are
+-- appended, and folded now and then.
+CREATE TABLE taskq.end_tally (
+    span timestamptz NOT NULL,                  -- when they settled: the beginning of a span; -infinity: long ago
+    action_no integer NOT NULL,
+    code "char" NOT NULL,
+    cause "char" NOT NULL,
+    number bigint NOT NULL,                     -- that are kept; negative: a correction, they have gone
+    ended bigint NOT NULL                       -- that settled in this span, kept or not
+);
+CREATE INDEX end_tally_span_idx ON taskq.end_tally (span);                        -- of a span
+COMMENT ON TABLE taskq.end_tally IS 'numbers of settled tasks, to be summed up';
+
+-- One row: up to when what has settled is summed up in `end_tally`, and up to when it will be, once all transactions
+-- with an id below mark_xid have ended. Neither table is dumped: what is restored is summed up anew.
+CREATE TABLE taskq.seal (
+    until timestamptz NOT NULL,
+    mark_at timestamptz,
+    mark_xid bigint,
+    CONSTRAINT seal_mark_check CHECK ((mark_at IS NULL) = (mark_xid IS NULL))
+) WITH (fillfactor = 10);
+INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
+COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
+
+-- "run_no runs after after_no". Kept until one of the two is deleted.
+CREATE TABLE taskq.dependency (
+    after_no bigint NOT NULL,
+    run_no bigint NOT NULL,
+    condition "char" NOT NULL,                  -- c: completed, s: settled, a: aborted
+    CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- whom a settled task signals
+    CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
+    CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
+);
+CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
+COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
+
+-- Signals that found their counter locked by somebody else. Folded into `blocked` by whoever comes next.
+CREATE TABLE taskq.signal (
+    run_no bigint NOT NULL,
+    satisfied integer NOT NULL,                 -- dependencies that ended as they should
+    failed integer NOT NULL,                    -- of these, how many aborted
+    lost integer NOT NULL,                      -- dependencies that ended the wrong way
+    lost_status text                            -- why the task aborts, where lost > 0
+);
+CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
+COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
+
+-- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
+-- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others.
+CREATE TABLE taskq.lease (
+    deadline timestamptz NOT NULL,
+    base bigint NOT NULL,
+    keeper_no bigint NOT NULL,                  -- one of its tasks
+    others bigint[]                             -- the others; NULL: none
+);
+CREATE INDEX lease_deadline_idx ON taskq.lease (deadline, keeper_no);             -- which are over; a task's
+COMMENT ON TABLE taskq.lease IS 'deadlines to look after';
+
+-- When which task is to be inserted.
+CREATE TABLE taskq.schedule (
+    name text COLLATE "C" PRIMARY KEY,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    task jsonb NOT NULL,                        -- as for insert_tasks, without id
+    overlap text NOT NULL,                      -- if the run before has not settled
+    backfill text NOT NULL,                     -- of runs that were missed
+    next_at timestamptz NOT NULL,               -- infinity: never again, or paused
+    last_at timestamptz,                        -- time of the last run that was inserted
+    last_task_id text COLLATE "C",
+    problem text,                               -- why the last run could not be inserted
+    max_backfill integer,                       -- how many missed runs are inserted, with 'all'; NULL: each
+    paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
+    CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
+    CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all')),
+    CONSTRAINT schedule_max_backfill_check CHECK (max_backfill >= 1)
+) WITH (fillfactor = 50);
+CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
+COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
+
+-- Tries that ended without settling their task, or that a retry has made history. How a task's last try
+-- ended is in `settled`. The last hundred of a task are kept.
+CREATE TABLE taskq.attempt (
+    task_no bigint NOT NULL,
+    num_try integer NOT NULL,
+    started_at timestamptz,
+    ended_at timestamptz NOT NULL,
+    outcome text NOT NULL,                      -- pending: given back; timeout: the deadline passed
+    actor_id text,
+    status text,
+    past boolean NOT NULL DEFAULT false,        -- before the last retry
+    timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
+    CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
+);
+CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
+COMMENT ON TABLE taskq.attempt IS 'tries that did not settle their task';
+
+-- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
+CREATE TABLE taskq.progress (
+    task_no bigint PRIMARY KEY,
+    progress double precision,                  -- 0 to 1
+    status text,
+    checkpoint jsonb,                           -- handed to the next try
+    CONSTRAINT progress_range_check CHECK (progress BETWEEN 0 AND 1)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE taskq.progress IS 'what workers last reported of tasks that have not completed';
+
+-- One row, which every call that could close a cycle through stored tasks updates: they run one after
+-- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
+-- Not dumped: the install script makes the row.
+CREATE TABLE taskq.graph_guard (
+    version bigint NOT NULL
+) WITH (fillfactor = 10);
+INSERT INTO taskq.graph_guard VALUES (0);
+COMMENT ON TABLE taskq.graph_guard IS 'serialises calls that could close a cycle';
+
+-- Rows of an extension's tables are dumped only if registered; so are the values of its sequences.
+SELECT pg_catalog.pg_extension_config_dump('taskq.position_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.action_no_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.action', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.action_setting', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.slot', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.bucket', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.task', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.run', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.blocked', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.scheduled', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.parked', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.task_group', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.group_tally', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.workgroup', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.merge_key', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.unique_key', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.settled', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.dependency', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.signal', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.lease', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.progress', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.attempt', '');
+-- taskq: the functions. Everything here is code: a new version replaces it wholesale.
+--
+-- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
+-- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
+-- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The SET clauses make that safe (search_path).
+-- What the planner may do is not said here: it belongs to the plans, see src/pg/statement.rs.
+
+CREATE FUNCTION taskq.insert_task(
+        id text,
+        action text,
+        body text = NULL,
+        priority integer = 0,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        depends_on text[] = NULL,
+        to_signal_after text[] = NULL,
+        spontaneous boolean = false,
+        post_result boolean = false,
+        group_id text = NULL,
+        retention interval = NULL,
+        metadata jsonb = NULL,
+        backoff jsonb = NULL,
+        workgroup text = NULL,
+        merge_key text = NULL,
+        seed boolean = false,
+        on_conflict text = 'error',
+        if_missing text = 'error',
+        unique_by jsonb = NULL,
+        retention_aborted interval = NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
+COMMENT ON FUNCTION taskq.insert_task(
+        text, text, text, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
+        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
+    'insert one task; returns its id, or NULL where an existing one was left alone';
+
+-- A body without a type is text: this form has no default, and PostgreSQL prefers text for what it knows nothing of.
+CREATE FUNCTION taskq.insert_task(
+        id text,
+        action text,
+        body jsonb,
+        priority integer = 0,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        depends_on text[] = NULL,
+        to_signal_after text[] = NULL,
+        spontaneous boolean = false,
+        post_result boolean = false,
+        group_id text = NULL,
+        retention interval = NULL,
+        metadata jsonb = NULL,
+        backoff jsonb = NULL,
+        workgroup text = NULL,
+        merge_key text = NULL,
+        seed boolean = false,
+        on_conflict text = 'error',
+        if_missing text = 'error',
+        unique_by jsonb = NULL,
+        retention_aborted interval = NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
+COMMENT ON FUNCTION taskq.insert_task(
+        text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
+        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
+    'the same with a body that is JSON: a string is stored as it is, anything else as its JSON text';
+
+CREATE FUNCTION taskq.insert_many(
+        action text,
+        bodies text[],
+        ids text[] = NULL,
+        priority integer = 0,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        depends_on text[] = NULL,
+        to_signal_after text[] = NULL,
+        spontaneous boolean = false,
+        post_result boolean = false,
+        group_id text = NULL,
+        retention interval = NULL,
+        metadata jsonb = NULL,
+        backoff jsonb = NULL,
+        workgroup text = NULL,
+        merge_key text = NULL,
+        seed boolean = false,
+        on_conflict text = 'error',
+        if_missing text = 'error',
+        unique_by jsonb = NULL,
+        retention_aborted interval = NULL,
+        bodies_json jsonb = NULL)
+    RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
+COMMENT ON FUNCTION taskq.insert_many IS
+    'insert tasks that are alike but for id and body, all or none; returns the inserted ids in the order given';
+
+CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
+    RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
+COMMENT ON FUNCTION taskq.insert_tasks IS
+    'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
+
+CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
+    RETURNS TABLE (task_id text, outcome text, existing_id text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_insert_tasks_report_wrapper';
+COMMENT ON FUNCTION taskq.insert_tasks_report IS
+    'insert a JSON array of tasks, all or none; tells of each element what became of it, in the order given';
+
+CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
+    RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_replace_tasks_wrapper';
+COMMENT ON FUNCTION taskq.replace_tasks IS
+    'insert tasks in place of those with the same ids, which end as aborted';
+
+CREATE FUNCTION taskq.update_tasks(
+        task_ids text[],
+        priority integer = NULL,
+        not_before timestamptz = NULL,
+        delay interval = NULL,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        body text = NULL,
+        metadata jsonb = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
+COMMENT ON FUNCTION taskq.update_tasks IS
+    'change tasks that have yet to begin, in place; NULL leaves as it is; returns how many they are';
+
+CREATE FUNCTION taskq.own_tasks(
+        actor_id text,
+        max_tasks integer,
+        actions text[],
+        max_duration interval = NULL,
+        wait interval = NULL,
+        with_results boolean = false)
+    RETURNS TABLE (
+        task_id text,
+        token uuid,
+        action text,
+        body text,
+        num_tries integer,
+        num_failures integer,
+        action_deadline timestamptz,
+        checkpoint jsonb,
+        results jsonb,
+        priority integer,
+        metadata jsonb,
+        body_json jsonb)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
+COMMENT ON FUNCTION taskq.own_tasks IS
+    'grant up to max_tasks ready tasks of these actions to an actor; with wait, sleep until there are some';
+
+CREATE FUNCTION taskq.extend_tasks_ownership(
+        actor_id text,
+        task_ids text[],
+        tokens uuid[],
+        max_duration interval)
+    RETURNS TABLE (task_id text, owned boolean)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
+COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
+    'move the deadlines of tasks still held to now + max_duration; tells which are held';
+
+CREATE FUNCTION taskq.return_task(
+        task_id text,
+        token uuid,
+        status_code text = 'completed',
+        status text = NULL,
+        result jsonb = NULL,
+        retry_after interval = NULL,
+        children jsonb = NULL,
+        children_block boolean = false,
+        delay_children interval = NULL,
+        delay_workgroup interval = NULL)
+    RETURNS taskq.status_code
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
+COMMENT ON FUNCTION taskq.return_task IS
+    'end a performance: completed, aborted, or pending for another try; returns the code the task really got';
+
+CREATE FUNCTION taskq.return_tasks(
+        task_ids text[],
+        tokens uuid[],
+        status_code text = 'completed',
+        status text = NULL,
+        result jsonb = NULL,
+        retry_after interval = NULL,
+        delay_workgroup interval = NULL)
+    RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
+COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval) IS
+    'end many performances alike; a bad token spoils only its own row';
+
+CREATE FUNCTION taskq.return_tasks(returns jsonb)
+    RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_tasks_json_wrapper';
+COMMENT ON FUNCTION taskq.return_tasks(jsonb) IS
+    'end many performances, each in its own way; a bad token spoils only its own row';
+
+CREATE FUNCTION taskq.return_and_own_tasks(
+        actor_id text,
+        returns jsonb,
+        max_tasks integer,
+        actions text[],
+        max_duration interval = NULL,
+        with_results boolean = false)
+    RETURNS TABLE (
+        task_id text,
+        token uuid,
+        action text,
+        body text,
+        num_tries integer,
+        num_failures integer,
+        action_deadline timestamptz,
+        checkpoint jsonb,
+        results jsonb,
+        priority integer,
+        metadata jsonb,
+        body_json jsonb,
+        sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_json_wrapper';
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean) IS
+    'return_tasks, then own_tasks without a wait, in one call; a row for each return that was refused comes first';
+
+CREATE FUNCTION taskq.return_and_own_tasks(
+        actor_id text,
+        task_ids text[],
+        tokens uuid[],
+        max_tasks integer,
+        actions text[],
+        max_duration interval = NULL,
+        with_results boolean = false)
+    RETURNS TABLE (
+        task_id text,
+        token uuid,
+        action text,
+        body text,
+        num_tries integer,
+        num_failures integer,
+        action_deadline timestamptz,
+        checkpoint jsonb,
+        results jsonb,
+        priority integer,
+        metadata jsonb,
+        body_json jsonb,
+        sqlstate text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_wrapper';
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean) IS
+    'the same for tasks that have all completed';
+
+CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds')
+    RETURNS TABLE (
+        task_id text,
+        status_code taskq.status_code,
+        status text,
+        result jsonb,
+        settled_at timestamptz)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 1
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_wait_for_task_wrapper';
+COMMENT ON FUNCTION taskq.wait_for_task IS
+    'sleep until the task is settled and tell how it ended; no row on time-out';
+
+-- Procedures that commit can have neither SECURITY DEFINER nor SET: they only sleep, and look through the
+-- functions below, which are theirs.
+CREATE PROCEDURE taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer = NULL)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'taskq_wait_for_tasks_wrapper';
+COMMENT ON PROCEDURE taskq.wait_for_tasks IS
+    'sleep, holding no snapshot, until all the tasks are settled; tells how many are';
+
+CREATE PROCEDURE taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean = NULL)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'taskq_wait_for_work_wrapper';
+COMMENT ON PROCEDURE taskq.wait_for_work IS
+    'sleep, holding no snapshot, until own_tasks for these actions would find something';
+
+CREATE FUNCTION taskq._task_channels(task_ids text[])
+    RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_task_channels_wrapper';
+COMMENT ON FUNCTION taskq._task_channels IS
+    'internal: the look of wait_for_tasks';
+
+CREATE FUNCTION taskq._action_channels(actions text[])
+    RETURNS SETOF integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_action_channels_wrapper';
+COMMENT ON FUNCTION taskq._action_channels IS
+    'internal: the look of wait_for_work';
+
+CREATE FUNCTION taskq._num_settled(task_nos bigint[])
+    RETURNS integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_num_settled_wrapper';
+COMMENT ON FUNCTION taskq._num_settled IS
+    'internal: the look of wait_for_tasks';
+
+CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_nos integer[])
+    RETURNS integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
+COMMENT ON FUNCTION taskq._look_for_work IS
+    'internal: the look of wait_for_work';
+
+CREATE FUNCTION taskq._left_behind(action_nos integer[])
+    RETURNS SETOF integer
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
+COMMENT ON FUNCTION taskq._left_behind IS
+    'internal: what wait_for_work leaves to other waiters';
+
+CREATE FUNCTION taskq._next_due(actions text[])
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
+COMMENT ON FUNCTION taskq._next_due IS
+    'internal: the look of wait_for_work';
+
+-- Two literals or parameters without a type, '{a}' and '{b}' or $1 and $2, are the two arrays of the form below.
+-- PostgreSQL would call that ambiguous if they could be an array of dependencies and "if_missing" as well; nothing
+-- without a type can be an enum, so "if_missing" is given by its name here.
+CREATE FUNCTION taskq.add_dependencies(
+        dependencies jsonb,
+        named_only anyenum = NULL::taskq.named_only,
+        if_missing text = 'error')
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_add_dependencies_json_wrapper';
+COMMENT ON FUNCTION taskq.add_dependencies(jsonb, anyenum, text) IS
+    'make stored tasks wait for others; returns how many of the dependencies block now';
+
+CREATE FUNCTION taskq.add_dependencies(
+        after text[],
+        run text[],
+        condition text = 'completed',
+        if_missing text = 'error')
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_add_dependencies_wrapper';
+COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], text, text) IS
+    'make stored tasks wait for others; returns how many of the dependencies block now';
+
+CREATE FUNCTION taskq.cancel_tasks(
+        task_ids text[] = NULL,
+        status text = NULL,
+        actions text[] = NULL,
+        groups text[] = NULL,
+        status_like text = NULL,
+        max_tasks integer = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
+COMMENT ON FUNCTION taskq.cancel_tasks IS
+    'abort those of the tasks that meet all the filters and are not settled, in progress or not; returns how many';
+
+CREATE FUNCTION taskq.delete_tasks(
+        task_ids text[] = NULL,
+        actions text[] = NULL,
+        groups text[] = NULL,
+        status_like text = NULL,
+        causes text[] = NULL,
+        settled_since timestamptz = NULL,
+        settled_until timestamptz = NULL,
+        max_tasks integer = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
+COMMENT ON FUNCTION taskq.delete_tasks IS
+    'remove tasks that meet all the filters, and what is left with nothing to wait for; returns how many went';
+
+CREATE FUNCTION taskq.report_status(
+        task_id text,
+        token uuid,
+        status text = NULL,
+        progress double precision = NULL,
+        checkpoint jsonb = NULL)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_report_status_wrapper';
+COMMENT ON FUNCTION taskq.report_status IS
+    'say how a performance is getting on, and save a checkpoint for a next try; NULL keeps what was said before';
+
+CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status text = NULL)
+    RETURNS taskq.status_code
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
+COMMENT ON FUNCTION taskq.complete_task IS
+    'complete by hand a task that nothing blocks and nobody owns';
+
+CREATE FUNCTION taskq._chain(blocks jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_chain_wrapper';
+COMMENT ON FUNCTION taskq._chain IS
+    'internal: the body of taskq.chain';
+
+CREATE FUNCTION taskq._parallel(blocks jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_parallel_wrapper';
+COMMENT ON FUNCTION taskq._parallel IS
+    'internal: the body of taskq.parallel';
+
+-- The builders touch no table: they run with the caller's rights.
+CREATE FUNCTION taskq.chain(VARIADIC blocks jsonb[])
+    RETURNS jsonb
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE COST 100
+    RETURN taskq._chain(pg_catalog.to_jsonb(blocks));
+COMMENT ON FUNCTION taskq.chain IS
+    'tasks, or arrays of tasks, one after the other; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.parallel(VARIADIC blocks jsonb[])
+    RETURNS jsonb
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE COST 100
+    RETURN taskq._parallel(pg_catalog.to_jsonb(blocks));
+COMMENT ON FUNCTION taskq.parallel IS
+    'tasks, or arrays of tasks, side by side; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.chord(header jsonb, callback jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_chord_wrapper';
+COMMENT ON FUNCTION taskq.chord IS
+    'the callback after all of the header; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.map(action text, bodies jsonb)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_map_wrapper';
+COMMENT ON FUNCTION taskq.map IS
+    'one task of this action for each body; yields an array for insert_tasks';
+
+CREATE FUNCTION taskq.retry_tasks(
+        task_ids text[] = NULL,
+        actions text[] = NULL,
+        groups text[] = NULL,
+        status_like text = NULL,
+        causes text[] = NULL,
+        settled_since timestamptz = NULL,
+        settled_until timestamptz = NULL,
+        max_tasks integer = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
+COMMENT ON FUNCTION taskq.retry_tasks IS
+    'give aborted tasks that meet all the filters new tries, and bring back what aborted because of them; returns how many came back';
+
+CREATE FUNCTION taskq.ancestors(task_id text, max_tasks integer = NULL)
+    RETURNS TABLE (task_id text, action text, state text, depth integer)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_ancestors_wrapper';
+COMMENT ON FUNCTION taskq.ancestors IS
+    'the tasks that a task runs after, directly or not, nearest first';
+
+CREATE FUNCTION taskq.descendants(task_id text, max_tasks integer = NULL)
+    RETURNS TABLE (task_id text, action text, state text, depth integer)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_descendants_wrapper';
+COMMENT ON FUNCTION taskq.descendants IS
+    'the tasks that run after a task, directly or not, nearest first';
+
+CREATE FUNCTION taskq.critical_path(task_id text)
+    RETURNS TABLE (step integer, task_id text, action text, state text, duration interval)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_critical_path_wrapper';
+COMMENT ON FUNCTION taskq.critical_path IS
+    'the chain of dependencies that takes longest up to a task';
+
+CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks integer = 500, skip integer = 0)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_graph_wrapper';
+COMMENT ON FUNCTION taskq.graph IS
+    'a task with all it is connected to, or the tasks of a group, as dot, mermaid or text';
+
+-- Planned anew at each call, and free to read whole tables: a report, not a step of the queue.
+CREATE FUNCTION taskq.metrics(kept boolean = true)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_metrics_wrapper';
+COMMENT ON FUNCTION taskq.metrics IS
+    'the numbers of the moment as OpenMetrics text; without kept, nothing is counted that has settled';
+
+CREATE FUNCTION taskq.metrics_rows(kept boolean = true)
+    RETURNS TABLE (name text, labels jsonb, value double precision)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_metrics_rows_wrapper';
+COMMENT ON FUNCTION taskq.metrics_rows IS
+    'the numbers that metrics gives as text, one a row, for exporters that make metrics of columns';
+
+-- Flow control ------------------------------------------------------------------------------------------
+
+CREATE FUNCTION taskq.set_action(
+        action text,
+        max_tries integer = NULL,
+        max_duration interval = NULL,
+        backoff jsonb = NULL,
+        max_concurrency integer = NULL,
+        rate_limit integer = NULL,
+        rate_period interval = NULL,
+        retention interval = NULL,
+        notify boolean = NULL,
+        on_timeout text = NULL,
+        max_timeouts integer = NULL,
+        clear text[] = NULL,
+        retention_aborted interval = NULL,
+        fair boolean = NULL,
+        max_per_group integer = NULL)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_set_action_wrapper';
+COMMENT ON FUNCTION taskq.set_action IS
+    'set defaults and limits of an action; what is left out stays as it was';
+
+CREATE FUNCTION taskq.pause_action(action text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_pause_action_wrapper';
+COMMENT ON FUNCTION taskq.pause_action IS
+    'let no more tasks of an action be owned; tells whether that changed anything';
+
+CREATE FUNCTION taskq.resume_action(action text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_resume_action_wrapper';
+COMMENT ON FUNCTION taskq.resume_action IS
+    'let tasks of an action be owned again; tells whether that changed anything';
+
+CREATE FUNCTION taskq.forget_action(action text)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_forget_action_wrapper';
+COMMENT ON FUNCTION taskq.forget_action IS
+    'forget the name of an action without tasks, and what is set for it';
+
+CREATE FUNCTION taskq.set_group(
+        group_id text,
+        max_concurrency integer = NULL,
+        weight integer = NULL,
+        clear text[] = NULL)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_set_group_wrapper';
+COMMENT ON FUNCTION taskq.set_group IS
+    'set the limit and the weight of a group; what is left out stays as it was';
+
+CREATE FUNCTION taskq.pause_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_pause_group_wrapper';
+COMMENT ON FUNCTION taskq.pause_group IS
+    'let no more tasks of a group be owned; returns how many are held back';
+
+CREATE FUNCTION taskq.resume_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_resume_group_wrapper';
+COMMENT ON FUNCTION taskq.resume_group IS
+    'let tasks of a group be owned again; returns how many were held back';
+
+CREATE FUNCTION taskq.cancel_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_cancel_group_wrapper';
+COMMENT ON FUNCTION taskq.cancel_group IS
+    'abort the tasks of a group that are not settled; returns how many';
+
+CREATE FUNCTION taskq.delete_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_delete_group_wrapper';
+COMMENT ON FUNCTION taskq.delete_group IS
+    'delete the tasks of a group; returns how many tasks went';
+
+CREATE FUNCTION taskq.retry_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_retry_group_wrapper';
+COMMENT ON FUNCTION taskq.retry_group IS
+    'give the aborted tasks of a group new tries; returns how many came back';
+
+CREATE FUNCTION taskq.reset_group(group_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_reset_group_wrapper';
+COMMENT ON FUNCTION taskq.reset_group IS
+    'put a group back to its start, or to its seed tasks; returns how many tasks it had';
+
+CREATE FUNCTION taskq.delay_workgroup(workgroup text, delay interval)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_delay_workgroup_wrapper';
+COMMENT ON FUNCTION taskq.delay_workgroup IS
+    'hold all tasks of a workgroup back for a while from now; returns until when';
+
+CREATE FUNCTION taskq.schedule(
+        name text,
+        cron text,
+        task jsonb,
+        timezone text = 'UTC',
+        overlap text = 'skip',
+        backfill text = 'one',
+        max_backfill integer = NULL)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_schedule_wrapper';
+COMMENT ON FUNCTION taskq.schedule IS
+    'insert a task whenever a cron expression says so; returns when that is next';
+
+CREATE FUNCTION taskq.unschedule(name text)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_unschedule_wrapper';
+COMMENT ON FUNCTION taskq.unschedule IS
+    'end a schedule; tasks that it has inserted stay';
+
+CREATE FUNCTION taskq.pause_schedule(name text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_pause_schedule_wrapper';
+COMMENT ON FUNCTION taskq.pause_schedule IS
+    'insert no more runs of a schedule; tells whether that changed anything';
+
+CREATE FUNCTION taskq.resume_schedule(name text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_resume_schedule_wrapper';
+COMMENT ON FUNCTION taskq.resume_schedule IS
+    'insert runs of a schedule again, missed ones as its backfill policy says; tells whether that changed anything';
+
+CREATE FUNCTION taskq.run_schedule(name text)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_run_schedule_wrapper';
+COMMENT ON FUNCTION taskq.run_schedule IS
+    'insert a run of a schedule now, paused or not, whatever the run before does; returns its id';
+
+CREATE FUNCTION taskq.action_channel(action text)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5
+    RETURN 'taskq_action_' OPERATOR(pg_catalog.||) pg_catalog.md5(action);
+COMMENT ON FUNCTION taskq.action_channel IS
+    'the channel that LISTEN needs for tasks of an action that is set to notify';
+
+CREATE FUNCTION taskq.maintain()
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_maintain_wrapper';
+COMMENT ON FUNCTION taskq.maintain IS
+    'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
+
+CREATE FUNCTION taskq._upkeep(kind text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_upkeep_wrapper';
+COMMENT ON FUNCTION taskq._upkeep IS
+    'internal: one step of one kind of upkeep; tells whether there is more to do';
+
+CREATE FUNCTION taskq.recount()
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_recount_wrapper';
+COMMENT ON FUNCTION taskq.recount IS
+    'throw away the tallies of what has settled: it is counted row by row until upkeep has made them anew';
+
+CREATE FUNCTION taskq._next_upkeep()
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_next_upkeep_wrapper';
+COMMENT ON FUNCTION taskq._next_upkeep IS
+    'internal: when the background worker has something to do';
+
+-- Inlined where it is used. Two groups with the same number share a lane, and keep their own limits.
+CREATE FUNCTION taskq._lane(group_id text)
+    RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
+COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
+
+-- Inlined where it is used. Two keys with the same number are told apart by whoever finds entries by it.
+CREATE FUNCTION taskq._key_hash(group_id text, key text)
+    RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN pg_catalog.hashtextextended(key COLLATE pg_catalog."C",
+                                       pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C", 0));
+COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for a group and a merge key in taskq.run';
+
+CREATE FUNCTION taskq._body_json(body text)
+    RETURNS jsonb
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10
+    AS 'MODULE_PATHNAME', 'taskq_body_json_wrapper';
+COMMENT ON FUNCTION taskq._body_json IS 'internal: a body as JSON, NULL if it is none';
+
+-- Joins of the views are look-ups, whatever the statistics say: see src/pg/lookup.rs. Dear wherever it is not one.
+CREATE FUNCTION taskq._same_support(internal)
+    RETURNS internal
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'taskq_same_support_wrapper';
+COMMENT ON FUNCTION taskq._same_support IS 'internal: tells the planner how to use taskq.=== with an index';
+
+CREATE FUNCTION taskq._same(bigint, bigint)
+    RETURNS boolean
+    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE COST 10000
+    SUPPORT taskq._same_support
+    AS 'int8eq';
+COMMENT ON FUNCTION taskq._same IS 'internal: whether two numbers are the same';
+
+CREATE OPERATOR taskq.=== (
+    FUNCTION = taskq._same, LEFTARG = bigint, RIGHTARG = bigint, COMMUTATOR = OPERATOR(taskq.===),
+    RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR taskq.=== (bigint, bigint) IS 'internal: the same number, found by look-ups';
+
+-- A function that is not inlined: the planner works it out where the state is known, and would not look into a cast to a
+-- domain.
+CREATE FUNCTION taskq._status_code(state text)
+    RETURNS taskq.status_code
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_status_code_wrapper';
+COMMENT ON FUNCTION taskq._status_code IS 'internal: the status code of a task in this state';
+
+-- A value as it is, for one side of a join: it tells the planner that there may be many rows, whatever the statistics say,
+-- so that the other side, if it is work to make, is made once and not once per row.
+CREATE FUNCTION taskq._many(value text)
+    RETURNS SETOF text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 1 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    AS $$ BEGIN RETURN NEXT value; END $$;
+COMMENT ON FUNCTION taskq._many IS 'internal: a value in one row, of which the planner thinks that there are a hundred';
+
+CREATE FUNCTION taskq._check_words(argument text, given text[], known text[])
+    RETURNS void
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10
+    AS 'MODULE_PATHNAME', 'taskq_check_words_wrapper';
+COMMENT ON FUNCTION taskq._check_words IS
+    'internal: refuses an argument whose elements are to be some words if one of them is another';
+
+CREATE FUNCTION taskq.clock()
+    RETURNS timestamptz
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_clock_wrapper';
+COMMENT ON FUNCTION taskq.clock IS
+    'now, by the clock of the queue (see the setting taskq.now)';
+
+CREATE FUNCTION taskq._before_commit()
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_before_commit_wrapper';
+COMMENT ON FUNCTION taskq._before_commit IS
+    'internal: the last look at deferred signals; called by the queue itself before a commit';
+
+CREATE FUNCTION taskq._tidy_before_commit()
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_tidy_before_commit_wrapper';
+COMMENT ON FUNCTION taskq._tidy_before_commit IS
+    'internal: what a transaction puts off to its end; called by the queue itself before a commit';
+
+CREATE FUNCTION taskq.set_shard(n integer)
+    RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_set_shard_wrapper';
+COMMENT ON FUNCTION taskq.set_shard IS
+    'which of several servers this queue is, 0 to 4095; before its first task';
+
+CREATE FUNCTION taskq.shard()
+    RETURNS integer
+    LANGUAGE c STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_shard_wrapper';
+COMMENT ON FUNCTION taskq.shard IS
+    'the shard that this queue is; 0 where none was set';
+
+CREATE FUNCTION taskq.shard_of(token uuid)
+    RETURNS integer
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 1
+    AS 'MODULE_PATHNAME', 'taskq_shard_of_wrapper';
+COMMENT ON FUNCTION taskq.shard_of IS
+    'the shard on which a performance token was granted; NULL for what is no token';
+
+-- A command that takes no parameter. It locks the sequence against everybody who takes a number, and a rollback undoes it.
+CREATE FUNCTION taskq._restart_numbers(first bigint)
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('ALTER SEQUENCE taskq.position_seq RESTART WITH %s', first);
+END
+$$;
+COMMENT ON FUNCTION taskq._restart_numbers IS
+    'internal: where the numbers of tasks begin, of a queue that has had none';
+
+-- A channel name has at most 63 bytes, an id up to 1,000: the digest keeps them apart.
+CREATE FUNCTION taskq.task_channel(id text)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5
+    RETURN 'taskq_task_' OPERATOR(pg_catalog.||) pg_catalog.md5(id);
+COMMENT ON FUNCTION taskq.task_channel IS
+    'the channel that LISTEN needs for the end of a task inserted with post_result';
+-- taskq: how many tasks there are. Functions and not views, so that the settings of the session that asks (statistics of an
+-- empty queue, jit) make no other plan of it. Each looks with the snapshot of the query that asks.
+
+-- What has not settled: read from the narrow tables only, each once. What may be ready is looked up, for its workgroup, only
+-- as long as any workgroup is held back. `first`: the first task of these, which was inserted first.
+CREATE FUNCTION taskq._live()
+    RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_seqscan = on SET enable_hashagg = on SET enable_sort = off
+    BEGIN ATOMIC
+        SELECT x.action_no, CASE x.kind WHEN 1 THEN 'in-progress' WHEN 2 THEN 'scheduled' WHEN 3 THEN 'ready' ELSE 'blocked' END,
+               sum(x.number)::bigint, min(x.first), sum(x.overdue)::bigint
+          FROM (SELECT r.action_no,
+                       CASE WHEN r.nonce <> 0 THEN 1
+                            WHEN r.gated
+                                 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                           WHERE t.task_no = r.task_no OFFSET 0) AS t
+                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            ELSE 3 END AS kind,
+                       count(*) AS number,
+                       min(r.task_no) AS first,
+                       count(*) FILTER (WHERE r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock())) AS overdue
+                  FROM taskq.run AS r GROUP BY 1, 2
+                UNION ALL
+                SELECT d.action_no,
+                       CASE WHEN d.due > (SELECT taskq.clock()) THEN 2
+                            WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                           WHERE t.task_no = d.task_no OFFSET 0) AS t
+                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            ELSE 3 END,
+                       count(*), min(d.task_no), 0
+                  FROM taskq.scheduled AS d GROUP BY 1, 2
+                UNION ALL
+                SELECT k.action_no,
+                       CASE WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
+                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                           WHERE t.task_no = k.task_no OFFSET 0) AS t
+                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            ELSE 3 END,
+                       count(*), min(k.task_no), 0
+                  FROM taskq.parked AS k GROUP BY 1, 2
+                UNION ALL
+                SELECT b.action_no, 4, count(*), min(b.task_no), 0
+                  FROM taskq.blocked AS b GROUP BY 1) AS x
+         GROUP BY x.action_no, x.kind;
+    END;
+COMMENT ON FUNCTION taskq._live IS 'internal: how many tasks have not settled, by number of the action and state';
+
+-- What has settled: the tallies of what is sealed, and what is not, along the index: see src/store/ends.rs. (Where
+-- there is no row of `seal`, nothing is sealed.) `recent`: how many of them settled in the last minute, of what is sealed to ten
+-- seconds, whether they are kept or not.
+CREATE FUNCTION taskq._ended()
+    RETURNS TABLE (action_no integer, code "char", cause "char", number bigint, recent bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
+    SET enable_sort = off
+    BEGIN ATOMIC
+        SELECT x.action_no, x.code, x.cause, sum(x.number)::bigint, sum(x.recent)::bigint
+          FROM (SELECT y.action_no, y.code, y.cause,
+                       sum(y.number) FILTER (WHERE y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')) AS number,
+                       sum(CASE WHEN y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')
+                                THEN y.ended ELSE y.ended - y.number END)
+                           FILTER (WHERE y.span > (SELECT taskq.clock()) - interval '1 minute') AS recent
+                  FROM taskq.end_tally AS y GROUP BY y.action_no, y.code, y.cause
+                UNION ALL
+                -- What is left of a replaced task is not a task.
+                SELECT s.action_no, s.code, s.cause, count(*),
+                       count(*) FILTER (WHERE s.settled_at > (SELECT taskq.clock()) - interval '1 minute')
+                  FROM taskq.settled AS s
+                 WHERE s.settled_at >= COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity') AND s.cause <> 'r'
+                 GROUP BY s.action_no, s.code, s.cause) AS x
+         GROUP BY x.action_no, x.code, x.cause
+        HAVING sum(x.number) <> 0 OR sum(x.recent) <> 0;
+    END;
+COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by number of the action, code and cause';
+-- taskq: what there is to see, readable in psql. Tokens are never shown.
+
+-- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that
+-- `state` is a constant of each part. A condition on it leaves parts out before anything is read; a task that is joined is
+-- looked up in each of the rest. The parts are tables without a WHERE, or neither were possible: whoever reads this view
+-- says so himself, as taskq.tasks does. `applies`: this row is there in that state; said in a way that no index can be
+-- asked, or the planner may take the whole of that for as cheap as a look-up (see src/pg/lookup.rs). `held_back`: it is in that state if
+-- the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
+CREATE VIEW taskq._places AS
+SELECT s.task_no, 'completed' AS state, CASE s.code WHEN 'c' THEN true ELSE false END AS applies, NULL::boolean AS held_back,
+       s.tries AS num_tries, s.signals AS num_signals, s.dependencies AS total_dependencies,
+       s.failures AS num_failures, s.actor_id, NULL::timestamptz AS deadline, NULL::timestamptz AS due, s.granted_at,
+       s.settled_at, s.status, s.result, s.leader_no
+  FROM taskq.settled AS s
+UNION ALL
+SELECT s.task_no, 'aborted', CASE s.code WHEN 'a' THEN true ELSE false END, NULL, s.tries, s.signals, s.dependencies, s.failures, s.actor_id,
+       NULL, NULL, s.granted_at, s.settled_at, s.status, s.result, s.leader_no
+  FROM taskq.settled AS s
+UNION ALL
+SELECT r.task_no, 'in-progress', r.nonce <> 0, NULL, r.tries, r.dependencies, r.dependencies, r.failures,
+       r.actor_id, r.deadline, NULL, r.granted_at, NULL, NULL, NULL, NULL
+  FROM taskq.run AS r
+UNION ALL
+SELECT r.task_no, 'ready', r.nonce = 0, false, r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, CASE WHEN r.aside < 0 THEN -r.aside END
+  FROM taskq.run AS r
+UNION ALL
+SELECT r.task_no, 'scheduled',
+       r.nonce = 0 AND r.gated AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
+       r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       CASE WHEN r.aside < 0 THEN -r.aside END
+  FROM taskq.run AS r
+UNION ALL
+SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.remaining, b.dependencies, b.failures,
+       NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.blocked AS b
+UNION ALL
+SELECT d.task_no, 'scheduled', CASE WHEN d.due > (SELECT taskq.clock()) THEN true ELSE false END, NULL, d.tries, d.dependencies, d.dependencies,
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.scheduled AS d
+UNION ALL
+SELECT d.task_no, 'ready', CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END, false, d.tries, d.dependencies, d.dependencies,
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.scheduled AS d
+UNION ALL
+SELECT d.task_no, 'scheduled',
+       CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END
+       AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
+       d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+  FROM taskq.scheduled AS d
+UNION ALL
+SELECT k.task_no, 'ready', k.tries >= 0, false, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, k.leader_no
+  FROM taskq.parked AS k
+UNION ALL
+SELECT k.task_no, 'scheduled',
+       k.tries >= 0 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL, k.leader_no
+  FROM taskq.parked AS k;
+COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
+
+
+-- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less.
+CREATE VIEW taskq.tasks AS
+SELECT t.id,
+       a.name AS action,
+       t.body,
+       taskq._status_code(p.state) AS status_code,
+       COALESCE(p.status, (SELECT g.status FROM taskq.progress AS g WHERE g.task_no = t.task_no)) AS status,
+       p.num_tries,
+       t.max_tries,
+       -- Of a blocked one with the signals that are committed but not counted yet.
+       CASE p.state WHEN 'blocked'
+            THEN p.num_signals + (SELECT COALESCE(sum(g.satisfied + g.lost), 0)::integer
+                                    FROM taskq.signal AS g WHERE g.run_no = p.task_no)
+            ELSE p.num_signals END AS num_signals,
+       p.total_dependencies,
+       CASE p.state WHEN 'blocked'
+            THEN p.num_failures + (SELECT COALESCE(sum(g.failed), 0)::integer
+                                     FROM taskq.signal AS g WHERE g.run_no = p.task_no)
+            ELSE p.num_failures END AS num_failures,
+       p.actor_id,
+       NULLIF(p.deadline, 'infinity') AS action_deadline,
+       p.result,
+       t.priority,
+       t.max_duration,
+       CASE WHEN p.state = 'blocked' THEN GREATEST(t.not_before, p.due)
+            WHEN p.state IN ('scheduled', 'ready')
+            THEN COALESCE((SELECT GREATEST(p.due, t.not_before, w.not_before) FROM taskq.workgroup AS w
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock()), p.due, t.not_before)
+            ELSE t.not_before END AS not_before,
+       t.retention,
+       t.spontaneous,
+       t.post_result,
+       t.group_id,
+       t.workgroup,
+       t.merge_key,
+       t.seed,
+       t.backoff,
+       t.metadata,
+       (SELECT g.progress FROM taskq.progress AS g WHERE g.task_no = t.task_no) AS progress,
+       t.inserted_at,
+       p.granted_at AS owned_at,
+       p.settled_at,
+       p.state,
+       t.unique_key,
+       t.retention_aborted,
+       (SELECT l.id FROM taskq.task AS l WHERE l.task_no = p.leader_no) AS merged_into,
+       taskq._body_json(t.body) AS body_json
+  FROM taskq._places AS p
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
+  JOIN taskq.action AS a ON a.action_no = t.action_no
+ WHERE p.applies
+   AND CASE WHEN p.held_back IS NULL THEN true
+            ELSE p.held_back = (t.workgroup IS NOT NULL
+                                AND EXISTS (SELECT FROM taskq.workgroup AS w
+                                             WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
+COMMENT ON VIEW taskq.tasks IS 'every task, one row';
+COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
+
+CREATE VIEW taskq.dependencies AS
+SELECT after.id AS after,
+       run.id AS run,
+       (CASE d.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END)::taskq.dependency_condition
+           AS condition,
+       EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0) AS settled
+  FROM taskq.dependency AS d
+  JOIN taskq.task AS after ON after.task_no OPERATOR(taskq.===) d.after_no
+  JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
+ -- Always so: columns that no index has.
+ WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
+COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
+
+CREATE VIEW taskq._counts AS
+SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent
+  FROM taskq._live() AS l
+UNION ALL
+SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0)
+  FROM taskq._ended() AS e;
+COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state';
+
+-- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 2 MB (some 15,000
+-- tasks), of more a part of the pages.
+CREATE VIEW taskq.stats AS
+SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, n.aborted, n.oldest_ready,
+       n.settled_last_minute,
+       p.waiting[1] * interval '1 second' AS waiting_p50,
+       p.waiting[2] * interval '1 second' AS waiting_p99,
+       p.running[1] * interval '1 second' AS running_p50,
+       p.running[2] * interval '1 second' AS running_p99
+  FROM (SELECT a.name AS action,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'scheduled'), 0)::bigint AS scheduled,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
+               COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
+               min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
+                   FILTER (WHERE c.state = 'ready') AS oldest_ready,
+               sum(c.recent)::bigint AS settled_last_minute
+          FROM taskq._counts AS c
+         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
+         GROUP BY a.name) AS n
+ CROSS JOIN LATERAL taskq._many(n.action) AS many(action)
+  LEFT JOIN (SELECT a.name,
+                    percentile_cont('{0.5,0.99}'::double precision[])
+                        WITHIN GROUP (ORDER BY date_part('epoch', s.granted_at - t.inserted_at)) AS waiting,
+                    percentile_cont('{0.5,0.99}'::double precision[])
+                        WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at)) AS running
+               FROM taskq.settled AS s
+                    TABLESAMPLE SYSTEM (LEAST(100, 100 * 2e6 / GREATEST(pg_relation_size('taskq.settled'), 1)))
+                    REPEATABLE (1)
+               JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+              CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = s.action_no OFFSET 0) AS a
+              WHERE s.granted_at IS NOT NULL
+              GROUP BY a.name) AS p ON p.name = n.action AND p.name = many.action;
+COMMENT ON VIEW taskq.stats IS
+    'per action: tasks per state, the oldest ready one, how many settled in the last minute, and how long those kept have waited and run';
+
+CREATE VIEW taskq.actors AS
+SELECT r.actor_id,
+       t.id AS task_id,
+       a.name AS action,
+       NULLIF(r.deadline, 'infinity') AS action_deadline,
+       r.deadline <= taskq.clock() AS overdue,
+       r.granted_at AS owned_at,
+       r.tries AS num_tries
+  FROM taskq.run AS r
+  -- One look-up each (OFFSET 0), whatever the statistics say.
+ CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
+  JOIN taskq.action AS a ON a.action_no = t.action_no
+ WHERE r.nonce <> 0;
+COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
+
+-- What has settled is read from the tally, whatever the size of the group; what is alive is counted, and only
+-- if its columns are asked for. Ready is what is left.
+CREATE VIEW taskq.groups AS
+SELECT y.group_id,
+       COALESCE((SELECT g.paused FROM taskq.task_group AS g WHERE g.group_id = y.group_id), false) AS paused,
+       COALESCE(x.blocked, 0) AS blocked,
+       COALESCE(x.scheduled, 0) AS scheduled,
+       y.tasks - y.completed - y.aborted - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
+       COALESCE(x.in_progress, 0) AS "in-progress",
+       y.completed,
+       y.aborted,
+       (y.completed + y.aborted)::double precision / y.tasks AS progress,
+       y.first_at AS first_inserted_at,
+       y.last_at AS last_settled_at,
+       -- At the pace of the last ten minutes.
+       CASE WHEN y.tasks > y.completed + y.aborted
+            THEN taskq.clock() + GREATEST(taskq.clock() - y.since, interval '1 second')
+                 * ((y.tasks - y.completed - y.aborted)::double precision / y.recent) END AS estimated_end,
+       y.tasks,
+       (SELECT g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS max_concurrency,
+       (SELECT g.weight FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS weight
+  FROM (SELECT g.group_id,
+               sum(g.tasks)::bigint AS tasks,
+               sum(g.completed)::bigint AS completed,
+               sum(g.aborted)::bigint AS aborted,
+               NULLIF(min(g.first_at), 'infinity') AS first_at,
+               NULLIF(max(g.last_at), '-infinity') AS last_at,
+               sum(g.completed + g.aborted) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes')
+                   ::double precision AS recent,
+               min(g.span) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes') AS since
+          FROM taskq.group_tally AS g
+         WHERE g.folded IN (false, true)
+         GROUP BY g.group_id
+        HAVING sum(g.tasks) > 0) AS y
+ CROSS JOIN LATERAL taskq._many(y.group_id) AS many(group_id)
+  LEFT JOIN (SELECT t.group_id,
+                    count(*) FILTER (WHERE p.state = 'blocked') AS blocked,
+                    count(*) FILTER (WHERE p.state = 'scheduled') AS scheduled,
+                    count(*) FILTER (WHERE p.state = 'in-progress') AS in_progress
+               FROM taskq._places AS p
+               JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
+              WHERE p.state IN ('blocked', 'scheduled', 'in-progress') AND p.applies
+                AND CASE WHEN t.group_id IS NULL THEN false ELSE true END
+                AND (p.held_back IS NULL
+                     OR EXISTS (SELECT FROM taskq.workgroup AS w
+                                 WHERE w.name = t.workgroup AND w.not_before > taskq.clock()))
+              GROUP BY t.group_id) AS x ON x.group_id = y.group_id AND x.group_id = many.group_id;
+COMMENT ON VIEW taskq.groups IS 'groups: tasks per state, the part that has settled, and when the rest will at this pace';
+
+CREATE VIEW taskq.actions AS
+SELECT n.name AS action,
+       COALESCE(s.paused, false) AS paused,
+       s.max_tries,
+       s.max_duration,
+       s.backoff,
+       s.max_concurrency,
+       (SELECT count(*) FROM taskq.slot AS l
+         WHERE l.group_id = '' AND l.name = n.name AND l.task_no IS NOT NULL) AS slots_held,
+       s.rate_limit,
+       s.rate_period,
+       s.retention,
+       COALESCE(s.notify, false) AS notify,
+       COALESCE(s.on_timeout, 'retry') AS on_timeout,
+       s.max_timeouts,
+       s.retention_aborted,
+       COALESCE(s.fair, false) AS fair,
+       s.max_per_group
+  FROM (SELECT a.name FROM taskq.action AS a WHERE NOT a.forgotten UNION SELECT s.name FROM taskq.action_setting AS s) AS n
+  LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
+COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
+
+CREATE VIEW taskq.schedules AS
+SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
+       NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem, s.max_backfill,
+       s.paused_next_at IS NOT NULL AS paused
+  FROM taskq.schedule AS s;
+COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
+
+-- Those that are told: what comes under the same token after a deadline that had passed tells more, a late return, another
+-- deadline or that the task is in progress.
+CREATE VIEW taskq._told_attempt AS
+SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
+  FROM taskq.attempt AS h
+ WHERE h.outcome <> 'timeout'
+    OR NOT EXISTS (SELECT FROM taskq.attempt AS l
+                    WHERE l.task_no = h.task_no AND l.started_at = h.started_at
+                      AND (l.outcome <> 'timeout' OR l.ended_at > h.ended_at)
+                   UNION ALL
+                   SELECT FROM taskq.settled AS l
+                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
+                   UNION ALL
+                   SELECT FROM taskq.run AS l
+                    WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
+                   OFFSET 0);
+COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
+
+-- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no
+-- index.
+CREATE VIEW taskq.attempts AS
+SELECT t.id AS task_id, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
+  FROM taskq._told_attempt AS h
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) h.task_no
+ WHERE t.seed IN (true, false)
+UNION ALL
+SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
+       CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
+            WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
+       s.status
+  FROM taskq.settled AS s
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+ WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
+UNION ALL
+SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
+       (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
+  FROM taskq.run AS r
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
+ WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
+COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
+
+CREATE VIEW taskq.dead_ends AS
+SELECT t.id AS task_id,
+       a.name AS action,
+       t.group_id,
+       t.body,
+       CASE s.cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
+                    WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' ELSE 'merged' END AS cause,
+       s.status,
+       s.result,
+       s.tries AS num_tries,
+       s.actor_id,
+       t.inserted_at,
+       s.settled_at,
+       NULLIF(s.expires_at, 'infinity') AS kept_until,
+       -- Worked out only if it is asked for.
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+                   'num_try', x.num_try, 'actor_id', x.actor_id, 'started_at', x.started_at, 'ended_at', x.ended_at,
+                   'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]')
+          FROM taskq.attempts AS x WHERE x.task_id = t.id) AS attempts
+  FROM taskq.settled AS s
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+  JOIN taskq.action AS a ON a.action_no = t.action_no
+ WHERE s.code = 'a';
+COMMENT ON VIEW taskq.dead_ends IS 'tasks that have aborted: why, and what became of each try';
+
+CREATE VIEW taskq.workgroups AS
+SELECT n.name AS workgroup,
+       w.not_before,
+       COALESCE(w.not_before > taskq.clock(), false) AS held_back
+  FROM (SELECT w.name FROM taskq.workgroup AS w
+        UNION SELECT t.workgroup FROM taskq.task AS t WHERE t.workgroup IS NOT NULL) AS n
+  LEFT JOIN taskq.workgroup AS w ON w.name = n.name;
+COMMENT ON VIEW taskq.workgroups IS 'workgroups and until when they are held back';
+
+CREATE VIEW taskq.unique_keys AS
+SELECT k.action,
+       k.key,
+       t.id AS task_id,
+       p.state,
+       CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
+                    WHEN 'completed' THEN 16 ELSE 32 END & t.unique_states <> 0
+           AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
+       t.unique_until AS held_until
+  FROM taskq.unique_key AS k
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) k.task_no
+  JOIN taskq._places AS p ON p.task_no OPERATOR(taskq.===) k.task_no
+ WHERE p.applies
+   AND CASE WHEN p.held_back IS NULL THEN true
+            ELSE p.held_back = (t.workgroup IS NOT NULL
+                                AND EXISTS (SELECT FROM taskq.workgroup AS w
+                                             WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
+COMMENT ON VIEW taskq.unique_keys IS 'keys of unique tasks: which task was inserted with one last, and whether it holds it';
+
+CREATE FUNCTION taskq.count_tasks(
+        actions text[] = NULL,
+        ids text[] = NULL,
+        groups text[] = NULL,
+        states text[] = NULL)
+    RETURNS TABLE (action text, state text, count bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER COST 1000 ROWS 20
+    SET search_path = pg_catalog, pg_temp SET jit = off SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    known CONSTANT text[] := '{blocked,scheduled,ready,in-progress,completed,aborted}';
+BEGIN
+    IF states IS NOT NULL THEN
+        PERFORM taskq._check_words('states', ARRAY(SELECT u.s FROM unnest(states) AS u(s) WHERE u.s IS NOT NULL), known);
+    END IF;
+    IF ids IS NULL AND groups IS NULL THEN
+        RETURN QUERY
+        SELECT a.name, c.state, sum(c.number)::bigint
+          -- What is not asked for is not counted.
+          FROM (SELECT l.action_no, l.state, l.number
+                  FROM taskq._live() AS l WHERE states IS NULL OR states && '{blocked,scheduled,ready,in-progress}'
+                UNION ALL
+                SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, e.number
+                  FROM taskq._ended() AS e WHERE states IS NULL OR states && '{completed,aborted}') AS c
+         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
+         WHERE (actions IS NULL OR a.name = ANY (actions)) AND (states IS NULL OR c.state = ANY (states))
+         GROUP BY a.name, c.state
+        HAVING sum(c.number) > 0
+         ORDER BY a.name, c.state;
+    ELSE
+        RETURN QUERY
+        SELECT t.action, t.state, count(*)
+          FROM taskq.tasks AS t
+         WHERE (actions IS NULL OR t.action = ANY (actions))
+           AND (ids IS NULL OR t.id = ANY (ids))
+           AND (groups IS NULL OR t.group_id = ANY (groups))
+           AND (states IS NULL OR t.state = ANY (states))
+         GROUP BY t.action, t.state
+         ORDER BY t.action, t.state;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION taskq.count_tasks IS
+    'number of tasks per action and state; a NULL argument does not filter';
+
+-- Every reason in words, one a row; the first ones are the nearest.
+CREATE FUNCTION taskq.why(task_id text)
+    RETURNS SETOF text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+#variable_conflict use_variable
+DECLARE
+    t taskq.tasks%ROWTYPE;
+    number bigint;
+    d record;
+    n bigint;
+    its_lane bigint;
+    its_max_tries integer;
+    last_grant timestamptz;
+BEGIN
+    IF task_id IS NULL THEN
+        RAISE EXCEPTION 'argument "task_id" must not be NULL'
+            USING ERRCODE = '22004', DETAIL = 'NULL was given for "task_id".', HINT = 'Give the id of a task.';
+    END IF;
+    SELECT x.* INTO t FROM taskq.tasks AS x WHERE x.id = task_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'task "%" does not exist', pg_catalog.left(task_id, 300)
+            USING ERRCODE = 'TQ003',
+                  DETAIL = 'It was never inserted, or it was deleted, or its retention is over.',
+                  HINT = 'Check the id; taskq.tasks shows the tasks there are.';
+    END IF;
+    SELECT x.task_no INTO number FROM taskq.task AS x WHERE x.id = task_id;
+    its_max_tries := COALESCE(t.max_tries, (SELECT s.max_tries FROM taskq.action_setting AS s WHERE s.name = t.action),
+                              NULLIF(current_setting('taskq.max_tries', true)::integer, -1));
+
+    IF t.state IN ('completed', 'aborted') THEN
+        RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
+                           t.settled_at, COALESCE(': ' || t.status, ''));
+        IF EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = number AND s.cause = 'm') THEN
+            RETURN NEXT format('it did not run itself: %s with the same merge key "%s" ran for it',
+                               COALESCE('"' || t.merged_into || '"', 'a task that is gone'), t.merge_key);
+        END IF;
+        -- One look-up per edge (OFFSET 0): the planner is not to join all tasks first.
+        FOR d IN SELECT o.id AS after, CASE e.condition WHEN 'c' THEN 'completed' ELSE 'aborted' END AS condition,
+                        s.code
+                   FROM taskq.dependency AS e
+                  CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+                  CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
+                  WHERE e.run_no = number AND t.state = 'aborted'
+                    AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+                  ORDER BY o.id LIMIT 20
+        LOOP
+            RETURN NEXT format('its dependency "%s" %s, and it runs only if that is %s', d.after,
+                               CASE d.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, d.condition);
+        END LOOP;
+        IF t.state = 'aborted' AND t.num_tries >= its_max_tries THEN
+            RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, its_max_tries);
+        END IF;
+        RETURN;
+    END IF;
+
+    IF t.state = 'in-progress' THEN
+        RETURN NEXT format('it is in progress: actor "%s" has owned it since %s, %s', t.actor_id, t.owned_at,
+                           CASE WHEN t.action_deadline IS NULL THEN 'without a deadline'
+                                WHEN t.action_deadline <= taskq.clock() THEN
+                                    format('and its deadline passed at %s: the next own_tasks for "%s" may take it over',
+                                           t.action_deadline, t.action)
+                                ELSE format('until %s', t.action_deadline) END);
+        RETURN;
+    END IF;
+
+    IF t.state = 'blocked' THEN
+        FOR d IN SELECT y.id AS after, y.state, y.actor_id, y.action_deadline, u.waits,
+                        CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
+                   FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
+                           FROM taskq.dependency AS e
+                          WHERE e.run_no = number
+                            AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
+                          ORDER BY e.after_no LIMIT 20) AS u
+                  CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
+                  CROSS JOIN LATERAL (SELECT y.* FROM taskq.tasks AS y WHERE y.id = o.id OFFSET 0) AS y
+                  ORDER BY u.after_no
+        LOOP
+            RETURN NEXT format('it waits for "%s" to be %s, which is %s%s', d.after, d.condition, d.state,
+                               CASE WHEN d.state = 'in-progress' THEN
+                                    format(' (actor "%s"%s)', d.actor_id, COALESCE(', until ' || d.action_deadline, ''))
+                                    ELSE '' END);
+            n := d.waits;
+        END LOOP;
+        IF n > 20 THEN
+            RETURN NEXT format('it waits for %s more tasks; see taskq.dependencies', n - 20);
+        END IF;
+        IF n IS NULL THEN
+            RETURN NEXT 'its last dependencies have settled just now; the next call of the queue frees it';
+        END IF;
+    END IF;
+
+    FOR d IN SELECT w.name, w.not_before FROM taskq.workgroup AS w
+              WHERE w.name = t.workgroup AND w.not_before > taskq.clock()
+    LOOP
+        RETURN NEXT format('its workgroup "%s" is held back until %s', d.name, d.not_before);
+    END LOOP;
+
+    IF t.not_before > taskq.clock() THEN
+        RETURN NEXT format('it is not to be owned before %s', t.not_before);
+    END IF;
+
+    IF t.state = 'ready' THEN
+        FOR d IN SELECT CASE k.kind
+                        WHEN 'g' THEN format('its group "%s" is paused', k.name)
+                        WHEN 'k' THEN format('a task with the same merge key "%s" runs: "%s"', k.key,
+                                             (SELECT y.id FROM taskq.merge_key AS m JOIN taskq.task AS y ON y.task_no = m.holder_no
+                                               WHERE m.action = k.action AND m.group_id = k.name AND m.key = k.key))
+                        ELSE format('it shares the end of "%s", which has the same merge key',
+                                    (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
+                   FROM taskq.parked AS k WHERE k.task_no = number
+                 UNION ALL
+                 -- What is set aside in its place.
+                 SELECT CASE WHEN r.aside < 0
+                             THEN format('it shares the end of "%s", which has the same merge key',
+                                         (SELECT y.id FROM taskq.task AS y WHERE y.task_no = -r.aside))
+                             ELSE (SELECT format('a task with the same merge key "%s" runs: "%s"', m.key, y.id)
+                                     FROM taskq.task AS me
+                                     JOIN taskq.action AS a ON a.action_no = me.action_no
+                                     JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
+                                                              AND m.group_id = COALESCE(me.group_id, '')
+                                     JOIN taskq.task AS y ON y.task_no = m.holder_no
+                                    WHERE me.task_no = number) END
+                   FROM taskq.run AS r
+                  WHERE r.task_no = number AND r.aside IS NOT NULL
+                    AND (r.aside < 0 OR EXISTS (SELECT FROM taskq.task AS me
+                                                  JOIN taskq.action AS a ON a.action_no = me.action_no
+                                                  JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
+                                                                           AND m.group_id = COALESCE(me.group_id, '')
+                                                 WHERE me.task_no = number AND m.holder_no IS NOT NULL))
+                 UNION ALL
+                 SELECT format('its group "%s" is paused', g.group_id) FROM taskq.task_group AS g
+                  WHERE g.group_id = t.group_id AND g.paused
+                    AND NOT EXISTS (SELECT FROM taskq.parked AS k WHERE k.task_no = number)
+                 UNION ALL
+                 SELECT format('its action "%s" is paused', a.action) FROM taskq.actions AS a
+                  WHERE a.action = t.action AND a.paused
+                 UNION ALL
+                 SELECT format('the limit of its action is full: %s of %s tasks are in progress, held by %s',
+                               a.slots_held, a.max_concurrency,
+                               (SELECT string_agg(DISTINCT format('"%s"', r.actor_id), ', ')
+                                  FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
+                                 WHERE l.group_id = '' AND l.name = a.action))
+                   FROM taskq.actions AS a
+                  WHERE a.action = t.action AND a.slots_held >= a.max_concurrency
+                 UNION ALL
+                 -- The limits of its group: in its action, and of its own.
+                 SELECT format('the limit of its group "%s"%s is full: %s of %s tasks are in progress%s',
+                               t.group_id, m.what, h.held, m.most, ', held by ' || h.actors)
+                   FROM (SELECT a.action AS name, ' in its action' AS what, a.max_per_group AS most
+                           FROM taskq.actions AS a WHERE a.action = t.action
+                         UNION ALL
+                         SELECT '', '', g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = t.group_id) AS m
+                  CROSS JOIN LATERAL (
+                        SELECT count(*) AS held, string_agg(DISTINCT format('"%s"', r.actor_id), ', ') AS actors
+                          FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
+                         WHERE l.group_id = t.group_id AND l.name = m.name) AS h
+                  WHERE h.held >= m.most
+                 UNION ALL
+                 SELECT format('the rate limit of its action (%s per %s) is used up', a.rate_limit, a.rate_period)
+                   FROM taskq.actions AS a
+                   JOIN taskq.bucket AS b ON b.name = a.action
+                  WHERE a.action = t.action
+                    AND b.level + EXTRACT(epoch FROM taskq.clock() - b.measured_at) * a.rate_limit
+                                  / EXTRACT(epoch FROM a.rate_period) < 1
+        LOOP
+            RETURN NEXT d.reason;
+        END LOOP;
+        IF t.num_tries > 0 THEN
+            RETURN NEXT format('it was given back after try %s%s%s', t.num_tries,
+                               COALESCE(' of ' || its_max_tries, ''), COALESCE(': ' || t.status, ''));
+        END IF;
+        -- What is in the lane of a group goes by the order of that lane.
+        its_lane := COALESCE((SELECT r.lane FROM taskq.run AS r WHERE r.task_no = number), 0);
+        SELECT count(*) INTO n
+          FROM (SELECT FROM taskq.run AS me
+                 CROSS JOIN LATERAL (
+                       SELECT FROM taskq.run AS r
+                        WHERE its_lane = 0 AND r.action_no = me.action_no AND r.lane = 0 AND r.grantable
+                          AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))
+                       UNION ALL
+                       SELECT FROM taskq.run AS r
+                        WHERE its_lane <> 0 AND r.action_no = me.action_no AND r.lane = me.lane AND r.lane <> 0
+                          AND r.grantable
+                          AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))) AS r
+                 WHERE me.task_no = number
+                 LIMIT 1000) AS ahead;
+        RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
+                           CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
+                           CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
+        -- Among what is held now and the thousand tasks that are kept longest: enough to tell whether
+        -- anybody asks for the action, without reading all that is settled.
+        SELECT max(x.granted_at) INTO last_grant
+          FROM (SELECT r.granted_at FROM taskq.action AS a
+                 CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r
+                                       WHERE r.action_no = a.action_no AND r.lane = 0
+                                       ORDER BY r.priority DESC, r.position LIMIT 1000)
+                                     UNION ALL
+                                     (SELECT r.granted_at FROM taskq.run AS r
+                                       WHERE r.action_no = a.action_no AND r.lane <> 0
+                                       ORDER BY r.priority DESC, r.lane, r.position LIMIT 1000)) AS r
+                 WHERE a.name = t.action
+                UNION ALL
+                SELECT s.granted_at
+                  FROM (SELECT s.task_no, s.granted_at FROM taskq.settled AS s
+                         ORDER BY s.expires_at DESC LIMIT 1000) AS s
+                  JOIN taskq.task AS y ON y.task_no = s.task_no
+                  JOIN taskq.action AS a ON a.action_no = y.action_no
+                 WHERE a.name = t.action) AS x;
+        RETURN NEXT CASE WHEN last_grant IS NULL
+                         THEN format('no recent grant of a task of action "%s" is to be seen', t.action)
+                         ELSE format('the last grant of a task of action "%s" was at %s', t.action, last_grant) END;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION taskq.why IS 'why a task is not running (or how it ended), one reason a row';
+
+CREATE FUNCTION taskq.dependency_results(task_id text)
+    RETURNS TABLE (task_id text, action text, status_code taskq.status_code, status text, result jsonb)
+    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT t.id, t.name, CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END::taskq.status_code,
+               s.status, s.result
+          FROM taskq.task AS me
+         CROSS JOIN LATERAL (SELECT d.after_no, d.condition FROM taskq.dependency AS d
+                              WHERE d.run_no OPERATOR(taskq.===) me.task_no OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT s.code, s.status, s.result FROM taskq.settled AS s
+                              WHERE s.task_no = d.after_no OFFSET 0) AS s
+         CROSS JOIN LATERAL (SELECT t.id, a.name FROM taskq.task AS t, taskq.action AS a
+                              WHERE t.task_no = d.after_no AND a.action_no = t.action_no OFFSET 0) AS t
+         WHERE me.id = dependency_results.task_id
+         ORDER BY d.after_no;
+    END;
+COMMENT ON FUNCTION taskq.dependency_results IS
+    'what the settled dependencies of a task left, in the order in which they were inserted';
+
+CREATE FUNCTION taskq.check()
+    RETURNS TABLE (problem text, task_id text, detail text)
+    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100000 ROWS 1
+    SET search_path = pg_catalog, pg_temp
+    -- It reads whole tables, and statistics may be those of an empty queue: each table is read once, and joined by hash
+    -- or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL, no EXISTS that is not
+    -- a condition by itself.
+    SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
+    SET enable_seqscan = on SET jit = off
+    BEGIN ATOMIC
+        -- A task is in exactly one place.
+        SELECT 'task is in ' || x.places || ' places', x.id, 'run, blocked, scheduled, parked, settled'
+          FROM (SELECT t.id,
+                       (r.task_no IS NOT NULL)::integer + (b.task_no IS NOT NULL)::integer
+                       + (d.task_no IS NOT NULL)::integer + (k.task_no IS NOT NULL)::integer
+                       + (s.task_no IS NOT NULL)::integer AS places
+                  FROM taskq.task AS t
+                  LEFT JOIN taskq.run AS r ON r.task_no = t.task_no
+                  LEFT JOIN taskq.blocked AS b ON b.task_no = t.task_no
+                  LEFT JOIN taskq.scheduled AS d ON d.task_no = t.task_no
+                  LEFT JOIN taskq.parked AS k ON k.task_no = t.task_no
+                  LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no) AS x
+         WHERE x.places <> 1
+        UNION ALL
+        -- All numbers are of this shard.
+        SELECT 'task has a number of another shard', t.id, t.task_no::text
+          FROM taskq.task AS t
+         WHERE t.task_no >> 48 <> (SELECT p.last_value >> 48 FROM taskq.position_seq AS p)
+        UNION ALL
+        -- Live rows and edges belong to tasks.
+        SELECT 'row without a task', NULL, x.place || ' ' || x.task_no
+          FROM (SELECT 'run' AS place, r.task_no FROM taskq.run AS r
+                UNION ALL SELECT 'blocked', b.task_no FROM taskq.blocked AS b
+                UNION ALL SELECT 'scheduled', d.task_no FROM taskq.scheduled AS d
+                UNION ALL SELECT 'parked', k.task_no FROM taskq.parked AS k
+                UNION ALL SELECT 'dependency', e.after_no FROM taskq.dependency AS e
+                UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e) AS x
+         WHERE NOT EXISTS (SELECT FROM taskq.task AS t WHERE t.task_no = x.task_no)
+        UNION ALL
+        -- A blocked task waits for exactly the dependencies that have not settled.
+        SELECT 'wrong count of dependencies', t.id,
+               'remaining ' || b.remaining || ', deferred ' || COALESCE(f.signals, 0)
+               || ', unsettled ' || COALESCE(e.unsettled, 0)
+          FROM taskq.blocked AS b
+          JOIN taskq.task AS t ON t.task_no = b.task_no
+          LEFT JOIN (SELECT g.run_no, sum(g.satisfied + g.lost) AS signals
+                       FROM taskq.signal AS g GROUP BY g.run_no) AS f ON f.run_no = b.task_no
+          LEFT JOIN (SELECT e.run_no, count(*) AS unsettled
+                       FROM taskq.dependency AS e
+                      WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+                      GROUP BY e.run_no) AS e ON e.run_no = b.task_no
+         WHERE b.remaining - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
+        UNION ALL
+        -- What is ready or scheduled waits for nothing.
+        SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
+          FROM taskq.dependency AS e
+          JOIN taskq.task AS t ON t.task_no = e.run_no
+          JOIN taskq.task AS after ON after.task_no = e.after_no
+          JOIN (SELECT r.task_no FROM taskq.run AS r
+                UNION ALL SELECT k.task_no FROM taskq.parked AS k
+                UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = e.run_no
+         WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+        UNION ALL
+        -- A dependency that was lost has aborted the task that waited.
+        SELECT 'task waits although a dependency is lost', t.id, after.id
+          FROM taskq.dependency AS e
+          JOIN taskq.settled AS s ON s.task_no = e.after_no
+          JOIN taskq.task AS t ON t.task_no = e.run_no
+          JOIN taskq.task AS after ON after.task_no = e.after_no
+         WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+           AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
+           AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
+        UNION ALL
+        -- A spontaneous task is never in a worker's hands.
+        SELECT 'spontaneous task is not blocked and not settled', t.id, NULL
+          FROM taskq.task AS t
+          JOIN (SELECT r.task_no FROM taskq.run AS r
+                UNION ALL SELECT k.task_no FROM taskq.parked AS k
+                UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = t.task_no
+         WHERE t.spontaneous
+        UNION ALL
+        -- What is held with a deadline is looked after.
+        SELECT 'deadline that nobody looks after', t.id, r.deadline::text
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND r.deadline < 'infinity'
+           AND NOT EXISTS (SELECT FROM (SELECT n.task_no, l.base # n.task_no AS nonce, l.deadline, l.keeper_no
+                                          FROM taskq.lease AS l
+                                         CROSS JOIN LATERAL unnest(l.keeper_no || l.others) AS n(task_no)) AS l
+                            WHERE l.task_no = r.task_no AND l.nonce = r.nonce
+                              AND (l.deadline = r.deadline OR l.keeper_no = r.task_no AND l.deadline > r.deadline))
+        UNION ALL
+        SELECT 'task is neither held nor grantable', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.nonce = 0 AND NOT r.grantable AND r.aside IS NULL
+        UNION ALL
+        -- What is set aside is not held, and has a reason, or a lease after which somebody looks again.
+        SELECT 'task set aside although it is held', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.aside IS NOT NULL AND (r.grantable OR r.limited OR r.keyed)
+        UNION ALL
+        SELECT 'task set aside without a reason', t.id, r.aside::text
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE r.aside IS NOT NULL
+           AND NOT CASE WHEN r.aside < 0
+                   THEN EXISTS (SELECT FROM taskq.run AS l WHERE l.task_no = -r.aside AND l.keyed)
+                   ELSE EXISTS (SELECT FROM taskq.task_group AS g WHERE g.group_id = t.group_id AND g.paused)
+                     OR EXISTS (SELECT FROM taskq.merge_key AS m
+                                 WHERE m.action = a.name AND m.group_id = COALESCE(t.group_id, '')
+                                   AND m.key = t.merge_key AND m.holder_no IS NOT NULL) END
+           AND NOT EXISTS (SELECT FROM taskq.lease AS l
+                            WHERE l.keeper_no = r.task_no AND (l.base # r.task_no) = r.nonce)
+        UNION ALL
+        -- A rider has no token.
+        SELECT 'rider with a token', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.aside < 0 AND r.nonce <> 0
+        UNION ALL
+        -- What is held is held by a performance.
+        SELECT 'slot of a task that is not held', t.id, l.name || ' ' || l.group_id || ' ' || l.slot_no
+          FROM taskq.slot AS l
+          LEFT JOIN taskq.task AS t ON t.task_no = l.task_no
+         WHERE l.task_no IS NOT NULL
+           AND NOT EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = l.task_no AND r.limited AND NOT r.grantable)
+        UNION ALL
+        SELECT 'limited task without a slot', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.limited AND NOT EXISTS (SELECT FROM taskq.slot AS l WHERE l.task_no = r.task_no)
+        UNION ALL
+        SELECT 'slot of a limit that is not the task''s', t.id, l.name || ' ' || l.group_id || ' ' || l.slot_no
+          FROM taskq.slot AS l
+          JOIN taskq.task AS t ON t.task_no = l.task_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE l.name NOT IN ('', a.name) OR (l.group_id <> '' AND l.group_id IS DISTINCT FROM t.group_id)
+        UNION ALL
+        SELECT 'two slots of one limit', t.id, l.name || ' ' || l.group_id
+          FROM taskq.slot AS l
+          JOIN taskq.task AS t ON t.task_no = l.task_no
+         GROUP BY t.id, l.name, l.group_id HAVING count(*) > 1
+        UNION ALL
+        SELECT 'two slots with one number', NULL, l.name || ' ' || l.group_id || ' ' || l.slot_no
+          FROM taskq.slot AS l
+         GROUP BY l.name, l.group_id, l.slot_no HAVING count(*) > 1
+        UNION ALL
+        -- A lane is that of a group.
+        SELECT 'lane that is not of its group', t.id, r.lane::text
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.lane <> 0 AND r.lane IS DISTINCT FROM taskq._lane(t.group_id)
+        UNION ALL
+        SELECT 'merge key held by a task that is not held', t.id, m.key
+          FROM taskq.merge_key AS m
+          LEFT JOIN taskq.task AS t ON t.task_no = m.holder_no
+         WHERE m.holder_no IS NOT NULL
+           AND NOT EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = m.holder_no AND r.keyed AND NOT r.grantable)
+        UNION ALL
+        -- What runs with a key has it, and entries with a key are found by it.
+        SELECT 'task runs without its merge key', t.id, t.merge_key
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE t.merge_key IS NOT NULL AND r.aside IS NULL AND NOT r.grantable
+           AND NOT EXISTS (SELECT FROM taskq.merge_key AS m WHERE m.holder_no = r.task_no)
+        UNION ALL
+        SELECT 'wrong number of a merge key', t.id, t.merge_key
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE r.key_hash IS DISTINCT FROM taskq._key_hash(t.group_id, t.merge_key)
+        UNION ALL
+        SELECT 'merge key that has no row', t.id, t.merge_key
+          FROM taskq.task AS t
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE t.merge_key IS NOT NULL
+           AND NOT EXISTS (SELECT FROM taskq.merge_key AS m
+                            WHERE m.action = a.name AND m.group_id = COALESCE(t.group_id, '') AND m.key = t.merge_key)
+        UNION ALL
+        -- What is parked has a reason.
+        SELECT 'task parked without a reason', t.id, k.kind::text || ' ' || COALESCE(k.name, k.leader_no::text)
+          FROM taskq.parked AS k
+          JOIN taskq.task AS t ON t.task_no = k.task_no
+          LEFT JOIN taskq.task_group AS g ON g.group_id = k.name AND g.paused
+          LEFT JOIN taskq.merge_key AS m ON m.action = k.action AND m.group_id = k.name AND m.key = k.key AND m.holder_no IS NOT NULL
+          LEFT JOIN taskq.run AS r ON r.task_no = k.leader_no AND r.keyed
+         WHERE NOT CASE k.kind WHEN 'g' THEN g.group_id IS NOT NULL
+                               WHEN 'k' THEN m.key IS NOT NULL
+                               ELSE r.task_no IS NOT NULL END
+        UNION ALL
+        -- The tallies of what has settled add up to what there is.
+        SELECT 'wrong tally of an action', NULL,
+               format('%s %s%s: %s instead of %s', a.name, COALESCE(y.code, x.code), COALESCE(y.cause, x.cause),
+                      COALESCE(y.number, 0), COALESCE(x.number, 0))
+          FROM (SELECT e.action_no, e.code, e.cause, e.number FROM taskq._ended() AS e) AS y
+          FULL JOIN (SELECT s.action_no, s.code, s.cause, count(*) AS number
+                       FROM taskq.settled AS s WHERE s.cause <> 'r' GROUP BY s.action_no, s.code, s.cause) AS x
+            ON x.action_no = y.action_no AND x.code = y.code AND x.cause = y.cause
+          JOIN taskq.action AS a ON a.action_no = COALESCE(y.action_no, x.action_no)
+         WHERE COALESCE(y.number, 0) <> COALESCE(x.number, 0)
+        UNION ALL
+        -- A counter knows the action of its task.
+        SELECT 'counter of another action', t.id, NULL
+          FROM (SELECT b.task_no, b.action_no FROM taskq.blocked AS b
+                UNION ALL SELECT k.task_no, k.action_no FROM taskq.parked AS k) AS x
+          JOIN taskq.task AS t ON t.task_no = x.task_no
+         WHERE x.action_no <> t.action_no
+        UNION ALL
+        -- The tallies of groups add up to what there is.
+        SELECT 'wrong tally of a group', NULL,
+               COALESCE(y.group_id, x.group_id) || ': ' || COALESCE(y.numbers, 'none') || ' instead of ' || COALESCE(x.numbers, 'none')
+          FROM (SELECT g.group_id, sum(g.tasks) || '/' || sum(g.completed) || '/' || sum(g.aborted) AS numbers
+                  FROM taskq.group_tally AS g GROUP BY g.group_id
+                HAVING sum(g.tasks) <> 0 OR sum(g.completed) <> 0 OR sum(g.aborted) <> 0) AS y
+          FULL JOIN (SELECT t.group_id, count(*) || '/' || count(*) FILTER (WHERE s.code = 'c') || '/'
+                            || count(*) FILTER (WHERE s.code = 'a') AS numbers
+                       FROM taskq.task AS t LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
+                      WHERE t.group_id IS NOT NULL GROUP BY t.group_id) AS x ON x.group_id = y.group_id
+         WHERE y.numbers IS DISTINCT FROM x.numbers
+        UNION ALL
+        SELECT 'settled task without its group', t.id, t.group_id
+          FROM taskq.settled AS s
+          JOIN taskq.task AS t ON t.task_no = s.task_no
+         WHERE s.grouped <> (t.group_id IS NOT NULL)
+        UNION ALL
+        -- A unique key points to a task that has it, or to one that is gone.
+        SELECT 'unique key points to a task without it', t.id, k.action || ' ' || k.key
+          FROM taskq.unique_key AS k
+          JOIN taskq.task AS t ON t.task_no = k.task_no
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE (k.action, k.key) IS DISTINCT FROM (a.name, t.unique_key)
+        UNION ALL
+        -- Claiming looks at the task's own action and priority.
+        SELECT 'claiming row differs from its task', t.id, NULL
+          FROM taskq.run AS r
+          JOIN taskq.task AS t ON t.task_no = r.task_no
+         WHERE (r.action_no, r.priority) IS DISTINCT FROM (t.action_no, t.priority);
+    END;
+COMMENT ON FUNCTION taskq.check IS 'contradictions in the stored state; no row means that it is sound';
+-- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes and tallies, but for the
+-- counts of what has not settled.
+
+-- An interval in a word of four characters at most.
+CREATE FUNCTION taskq._age(age interval)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN s < 0.0995 THEN round(GREATEST(s, 0) * 1000) || 'ms' WHEN s < 9.95 THEN round(s, 1) || 's'
+                    WHEN s < 99.5 THEN round(s) || 's'
+                    WHEN s < 99.5 * 60 THEN round(s / 60) || 'm' WHEN s < 47.5 * 3600 THEN round(s / 3600) || 'h'
+                    WHEN s < 999.5 * 86400 THEN round(s / 86400) || 'd' ELSE round(s / 31557600) || 'y' END
+          FROM (SELECT EXTRACT(epoch FROM age) AS s) AS x;
+    END;
+COMMENT ON FUNCTION taskq._age IS 'internal: an interval in a word';
+
+-- A number in at most four characters.
+CREATE FUNCTION taskq._short(number double precision)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN number < 9.95 AND number <> round(number) THEN round(number::numeric, 1)::text
+                    WHEN number < 999.5 THEN round(number)::text
+                    WHEN number < 9950 THEN round((number / 1e3)::numeric, 1) || 'k'
+                    WHEN number < 999500 THEN round(number / 1e3) || 'k'
+                    WHEN number < 9.95e6 THEN round((number / 1e6)::numeric, 1) || 'M'
+                    WHEN number < 999.5e6 THEN round(number / 1e6) || 'M'
+                    ELSE round(number / 1e9) || 'G' END;
+    END;
+COMMENT ON FUNCTION taskq._short IS 'internal: a number in at most four characters';
+
+-- What has ended, kept or not, in this time up to now: from the tallies, and row by row what is not sealed, 100,000 at most.
+CREATE FUNCTION taskq._ends(within interval)
+    RETURNS TABLE (action_no integer, code "char", cause "char", at timestamptz, number bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 1000
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    BEGIN ATOMIC
+        SELECT y.action_no, y.code, y.cause, y.span, CASE WHEN y.span < e.until THEN y.ended ELSE y.ended - y.number END
+          FROM taskq.end_tally AS y
+         CROSS JOIN (SELECT COALESCE(min(e.until), '-infinity') AS until FROM taskq.seal AS e) AS e
+         WHERE y.span > (SELECT taskq.clock()) - within
+        UNION ALL
+        (SELECT s.action_no, s.code, s.cause, s.settled_at, 1
+           FROM taskq.settled AS s
+          WHERE s.settled_at >= COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')
+            AND s.settled_at > (SELECT taskq.clock()) - within AND s.cause <> 'r'
+          ORDER BY s.settled_at DESC LIMIT 100000);
+    END;
+COMMENT ON FUNCTION taskq._ends IS 'internal: tasks that have ended lately, in numbers';
+
+-- Of a hundred of those that settled in this time.
+CREATE FUNCTION taskq._times(since timestamptz, within interval)
+    RETURNS TABLE (waiting double precision[], running double precision[])
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        SELECT percentile_cont('{0.5,0.99}'::double precision[])
+                   WITHIN GROUP (ORDER BY date_part('epoch', s.granted_at - t.inserted_at)),
+               percentile_cont('{0.5,0.99}'::double precision[])
+                   WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at))
+          FROM (SELECT s.task_no, s.granted_at, s.settled_at FROM taskq.settled AS s
+                 WHERE s.settled_at >= since AND s.settled_at < since + within AND s.granted_at IS NOT NULL
+                 ORDER BY s.settled_at LIMIT 100) AS s
+         CROSS JOIN LATERAL (SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = s.task_no OFFSET 0) AS t;
+    END;
+COMMENT ON FUNCTION taskq._times IS
+    'internal: medians and 99th percentiles, in seconds, of how long tasks that settled then had waited and run';
+
+-- How fast tasks come and end. Those that come are the newest in `task`, 20,000 at most: where there were more in the last five
+-- minutes, their pace is that of these. Waits and runs are those of the last 2,000 that have ended.
+CREATE FUNCTION taskq._pace()
+    RETURNS TABLE (action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint,
+                   waiting double precision[], running double precision[])
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        WITH newest AS MATERIALIZED (
+                SELECT t.action_no, t.inserted_at FROM taskq.task AS t
+                 WHERE t.inserted_at > (SELECT taskq.clock()) - interval '5 minutes' ORDER BY t.inserted_at DESC LIMIT 20000),
+             reach AS MATERIALIZED (
+                SELECT CASE WHEN count(*) < 20000 THEN 5
+                            ELSE GREATEST(EXTRACT(epoch FROM (SELECT taskq.clock()) - min(n.inserted_at)) / 60, 1.0 / 60) END
+                           ::double precision AS minutes
+                  FROM newest AS n),
+             recent AS MATERIALIZED (
+                SELECT s.task_no, s.action_no, s.settled_at, s.granted_at FROM taskq.settled AS s
+                 WHERE s.settled_at > (SELECT taskq.clock()) - interval '1 hour' AND s.granted_at IS NOT NULL
+                 ORDER BY s.settled_at DESC LIMIT 2000),
+             ended AS MATERIALIZED (SELECT e.action_no, e.code, e.cause, e.at, e.number FROM taskq._ends('1 hour') AS e)
+        SELECT x.action_no, sum(x.came), sum(x.ended), sum(x.ended_hour)::bigint, sum(x.lost_hour)::bigint,
+               min(x.waiting), min(x.running)
+          FROM (SELECT n.action_no, count(*) / (SELECT r.minutes FROM reach AS r) AS came, 0::double precision AS ended,
+                       0::numeric AS ended_hour, 0::numeric AS lost_hour,
+                       NULL::double precision[] AS waiting, NULL::double precision[] AS running
+                  FROM newest AS n GROUP BY n.action_no
+                UNION ALL
+                SELECT e.action_no, 0, COALESCE(sum(e.number) FILTER (WHERE e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0) / 5.0,
+                       sum(e.number), COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
+                  FROM ended AS e GROUP BY e.action_no
+                UNION ALL
+                SELECT r.action_no, 0, 0, 0, 0,
+                       percentile_cont('{0.5,0.99}'::double precision[])
+                           WITHIN GROUP (ORDER BY date_part('epoch', r.granted_at - t.inserted_at)),
+                       percentile_cont('{0.5,0.99}'::double precision[])
+                           WITHIN GROUP (ORDER BY date_part('epoch', r.settled_at - r.granted_at))
+                  FROM recent AS r
+                 CROSS JOIN LATERAL (SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
+                 GROUP BY r.action_no) AS x
+         GROUP BY x.action_no;
+    END;
+COMMENT ON FUNCTION taskq._pace IS
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended, and aborted, in the last hour; times';
+
+-- A task that comes back late, a task that nobody asks for: who is first in the queue of each action, and what stands before it.
+CREATE FUNCTION taskq._heads()
+    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand
+          FROM taskq.action AS a
+         CROSS JOIN LATERAL (
+               -- The oldest of a hundred in the order of claiming, in lanes or not.
+               SELECT min(x.task_no) FILTER (WHERE x.grantable) AS task_no,
+                      min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = x.task_no)) FILTER (WHERE x.grantable) AS inserted_at,
+                      bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand
+                 FROM ((SELECT r.task_no, r.grantable, r.nonce FROM taskq.run AS r
+                         WHERE r.action_no = a.action_no AND r.lane = 0
+                         ORDER BY r.priority DESC, r.position LIMIT 100)
+                       UNION ALL
+                       (SELECT r.task_no, r.grantable, r.nonce FROM taskq.run AS r
+                         WHERE r.action_no = a.action_no AND r.lane <> 0
+                         ORDER BY r.priority DESC, r.lane, r.position LIMIT 100)) AS x) AS h
+         WHERE h.task_no IS NOT NULL;
+    END;
+COMMENT ON FUNCTION taskq._heads IS
+    'internal: which ready task of an action was inserted first, of those that come next, and whether some are in progress';
+
+CREATE FUNCTION taskq.health()
+    RETURNS TABLE (severity text, problem text, advice text, kind text, subject text, since timestamptz)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 5
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        WITH now AS MATERIALIZED (SELECT taskq.clock() AS at, clock_timestamp() AS wall),
+             pace AS MATERIALIZED (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour FROM taskq._pace() AS p),
+             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand FROM taskq._heads() AS h),
+             -- What should go on by itself, if anybody calls.
+             late AS MATERIALIZED (
+                SELECT x.what, x.number, x.since
+                  FROM (SELECT 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
+                          FROM (SELECT s.next_at FROM taskq.schedule AS s, now AS n
+                                 WHERE s.next_at <= n.at - interval '1 minute' ORDER BY s.next_at LIMIT 1000) AS s
+                        UNION ALL
+                        SELECT 'tasks whose retention is over', count(*), min(s.expires_at)
+                          FROM (SELECT s.expires_at FROM taskq.settled AS s
+                                 WHERE s.expires_at <= (SELECT n.at FROM now AS n) - interval '10 minutes'
+                                 ORDER BY s.expires_at LIMIT 1000) AS s
+                        UNION ALL
+                        SELECT 'tasks whose time has come', count(*), min(d.due)
+                          FROM taskq.action AS a
+                         CROSS JOIN LATERAL (SELECT d.due FROM taskq.scheduled AS d
+                                              WHERE d.action_no = a.action_no
+                                                AND d.due <= (SELECT n.at FROM now AS n) - interval '1 minute'
+                                              ORDER BY d.due LIMIT 100) AS d
+                         WHERE NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND s.paused)) AS x
+                 WHERE x.number > 0),
+             overdue AS MATERIALIZED (
+                SELECT r.action_no, count(*) AS number, min(r.deadline) AS since, min(r.actor_id) AS actor
+                  FROM (SELECT l.base, l.keeper_no || l.others AS task_nos FROM taskq.lease AS l
+                         WHERE l.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds'
+                         ORDER BY l.deadline LIMIT 1000) AS l
+                 CROSS JOIN LATERAL unnest(l.task_nos) AS u(task_no)
+                 CROSS JOIN LATERAL (SELECT r.action_no, r.deadline, r.actor_id FROM taskq.run AS r
+                                      WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
+                                        AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
+                 GROUP BY r.action_no)
+        SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
+          FROM (
+                -- Deadlines that have passed, and nobody has looked.
+                SELECT CASE WHEN o.since < n.at - interval '10 minutes' THEN 'critical' ELSE 'warning' END AS severity,
+                       format('%s of action "%s" %s past the deadline and nobody has looked, the first since %s (actor "%s")',
+                              CASE o.number WHEN 1 THEN 'a task' ELSE o.number || ' tasks' END, a.name,
+                              CASE o.number WHEN 1 THEN 'is' ELSE 'are' END, taskq._age(n.at - o.since), o.actor) AS problem,
+                       'Nobody calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
+                       'overdue' AS kind, a.name AS subject, o.since
+                  FROM overdue AS o CROSS JOIN now AS n
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
+                UNION ALL
+                -- Ready, and nobody asks: nothing of it is in hand, nothing has ended lately.
+                SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
+                       format('nobody owns tasks of action "%s": one has been in the queue for %s', a.name, taskq._age(n.at - h.inserted_at)),
+                       'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
+                       'starving', a.name, h.inserted_at
+                  FROM heads AS h CROSS JOIN now AS n
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
+                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand
+                   AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
+                   AND NOT EXISTS (SELECT FROM pace AS p WHERE p.action_no = h.action_no AND p.ended > 0)
+                UNION ALL
+                -- More comes than ends, and it waits.
+                SELECT 'warning',
+                       format('the queue of action "%s" grows: %s tasks come and %s end in a minute, and one has waited for %s',
+                              a.name, taskq._short(p.came), taskq._short(p.ended), taskq._age(n.at - h.inserted_at)),
+                       'Add workers, or let each take more tasks at a time; look at limits and rates in taskq.actions.',
+                       'growing', a.name, h.inserted_at
+                  FROM pace AS p CROSS JOIN now AS n
+                  JOIN heads AS h ON h.action_no = p.action_no
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
+                 WHERE p.came > 1.2 * p.ended + 10 AND p.ended > 0 AND h.inserted_at < n.at - interval '1 minute'
+                UNION ALL
+                SELECT CASE WHEN p.lost_hour * 2 > p.ended_hour THEN 'critical' ELSE 'warning' END,
+                       format('%s of %s tasks of action "%s" that ended in the last hour have aborted',
+                              p.lost_hour, p.ended_hour, a.name),
+                       'taskq.dead_ends tells why; mend it, and taskq.retry_tasks brings them back.',
+                       'aborting', a.name, NULL
+                  FROM pace AS p
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = p.action_no OFFSET 0) AS a
+                 WHERE p.lost_hour >= 5 AND p.lost_hour * 10 > p.ended_hour
+                UNION ALL
+                SELECT 'warning', format('schedule "%s" could not insert its last run: %s', s.name, s.problem),
+                       'Mend the task of the schedule with taskq.schedule(), and try taskq.run_schedule().', 'schedule', s.name, NULL
+                  FROM taskq.schedule AS s WHERE s.problem IS NOT NULL
+                UNION ALL
+                SELECT 'warning',
+                       format('%s %s are due and not looked after, the first since %s',
+                              CASE WHEN l.number >= 1000 THEN '1000 and more' ELSE l.number::text END, l.what, taskq._age(n.at - l.since)),
+                       'Nobody calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
+                       'late', l.what, l.since
+                  FROM late AS l CROSS JOIN now AS n
+                UNION ALL
+                -- Who holds things up.
+                SELECT CASE WHEN s.xact_start < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
+                       format('%s of %s (pid %s%s) has been open for %s and %s',
+                              CASE WHEN s.state LIKE 'idle in transaction%' THEN 'an idle transaction' ELSE 'a transaction' END,
+                              COALESCE(quote_ident(s.usename), 'nobody'), s.pid,
+                              CASE WHEN s.application_name <> '' THEN ', ' || s.application_name ELSE '' END,
+                              taskq._age(n.wall - s.xact_start),
+                              CASE WHEN s.backend_xid IS NOT NULL THEN 'has written: claims walk further, and nothing is sealed'
+                                   ELSE 'holds a snapshot: vacuum removes nothing that died since' END),
+                       format('End it, or SELECT pg_terminate_backend(%s); idle_in_transaction_session_timeout ends such by itself.', s.pid),
+                       CASE WHEN s.backend_xid IS NOT NULL THEN 'transaction' ELSE 'snapshot' END, s.pid::text, s.xact_start
+                  FROM pg_stat_activity AS s CROSS JOIN now AS n
+                 WHERE s.pid <> pg_backend_pid() AND s.backend_type IN ('client backend', 'background worker', 'walsender')
+                   AND (s.backend_xid IS NOT NULL AND s.xact_start < n.wall - interval '5 minutes'
+                        OR s.backend_xmin IS NOT NULL AND s.xact_start < n.wall - interval '15 minutes'
+                           AND s.datname IS NOT DISTINCT FROM current_database())
+                UNION ALL
+                SELECT CASE WHEN x.prepared < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
+                       format('transaction "%s" was prepared %s ago and is still open', x.gid, taskq._age(n.wall - x.prepared)),
+                       'COMMIT PREPARED or ROLLBACK PREPARED it; nobody else can.', 'transaction', x.gid, x.prepared
+                  FROM pg_prepared_xacts AS x CROSS JOIN now AS n WHERE x.prepared < n.wall - interval '5 minutes'
+                UNION ALL
+                SELECT 'warning', format('replication slot "%s" holds back vacuum by %s transactions', s.slot_name, x.age),
+                       'See that its consumer works, or drop the slot.', 'snapshot', s.slot_name, NULL
+                  FROM pg_replication_slots AS s
+                 CROSS JOIN LATERAL (SELECT GREATEST(age(s.xmin), age(s.catalog_xmin)) AS age) AS x
+                 WHERE x.age > 10000000
+                UNION ALL
+                SELECT 'warning',
+                       format('table taskq.%s has %s dead rows beside %s live ones', c.relname,
+                              taskq._short(pg_stat_get_dead_tuples(c.oid)), taskq._short(pg_stat_get_live_tuples(c.oid))),
+                       'See that autovacuum runs and that nothing above holds it back; then VACUUM the table.', 'bloat', c.relname, NULL
+                  FROM pg_class AS c
+                 WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r'
+                   AND pg_stat_get_dead_tuples(c.oid) > 100000 + 2 * pg_stat_get_live_tuples(c.oid)
+                UNION ALL
+                SELECT CASE WHEN x.left < 0.05 THEN 'critical' ELSE 'warning' END,
+                       format('of the numbers for tasks %s percent are left', round(x.left * 100)),
+                       'Move to a new queue, in another database or of another shard, before they are used up.', 'positions', NULL, NULL
+                  -- Of the 48 bits that are a shard's own, and without those that no new task gets (src/token.rs).
+                  FROM (SELECT GREATEST(1 - (p.last_value & 281474976710655)::numeric / 280375465082880, 0) AS left
+                          FROM taskq.position_seq AS p) AS x
+                 WHERE x.left < 0.2
+                UNION ALL
+                SELECT CASE WHEN x.age > 1500000000 THEN 'critical' ELSE 'warning' END,
+                       format('the oldest transaction id of this database is %s transactions back, and about two thousand million is the end',
+                              taskq._short(x.age)),
+                       'VACUUM (FREEZE) what is oldest, and see what holds vacuum back.', 'transaction ids', NULL, NULL
+                  FROM (SELECT age(d.datfrozenxid) AS age FROM pg_database AS d WHERE d.datname = current_database()) AS x
+                 WHERE x.age > 2 * current_setting('autovacuum_freeze_max_age')::bigint OR x.age > 1500000000
+                UNION ALL
+                SELECT 'warning', format('the server''s clock was put back by %s', taskq._age(e.mark_at - n.wall)),
+                       'Mend the clock; if taskq.check() tells of wrong tallies after that, SELECT taskq.recount().', 'clock', NULL, NULL
+                  FROM taskq.seal AS e CROSS JOIN now AS n WHERE e.mark_at > n.wall + interval '1 second'
+                UNION ALL
+                SELECT 'notice', format('this session has set the queue''s clock to %s', n.at), 'RESET taskq.now, unless this is a test.',
+                       'clock', NULL, NULL
+                  FROM now AS n WHERE abs(EXTRACT(epoch FROM n.at - n.wall)) > 60) AS x
+         ORDER BY CASE x.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, x.since, x.kind, x.subject;
+    END;
+COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: all is well';
+
+CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
+    RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100000
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'taskq_page_wrapper';
+COMMENT ON FUNCTION taskq.page IS
+    'the queue at a glance as one HTML page, with the graph of a task or group if one is named';
+
+-- For \watch, in 100 columns; what is stuck comes first.
+CREATE VIEW taskq.top AS
+SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE x.action END AS action,
+       rpad(repeat(chr(9608), CASE WHEN x.ready = 0 THEN 0 ELSE GREATEST(1, round(4 * ln(1 + x.ready) / NULLIF(ln(1 + max(x.ready) OVER ()), 0)))::integer END), 4)
+           || lpad(taskq._short(x.ready), 5) AS ready,
+       lpad(taskq._short(x.busy), 4) AS busy,
+       lpad(taskq._short(x.blocked), 7) AS blocked,
+       lpad(taskq._short(x.scheduled), 5) AS later,
+       lpad(COALESCE(taskq._age(taskq.clock() - x.oldest), ''), 6) AS oldest,
+       lpad(taskq._short(x.came) || '/' || taskq._short(x.ended), 9) AS "in/out",
+       lpad(COALESCE(taskq._age(x.waiting[1] * interval '1 second') || '/' || taskq._age(x.waiting[2] * interval '1 second'), ''), 9) AS wait,
+       lpad(COALESCE(taskq._age(x.running[1] * interval '1 second') || '/' || taskq._age(x.running[2] * interval '1 second'), ''), 9) AS run
+  FROM (SELECT a.name AS action,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'ready'), 0)::double precision AS ready,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'in-progress'), 0)::double precision AS busy,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'blocked'), 0)::double precision AS blocked,
+               COALESCE(sum(y.number) FILTER (WHERE y.state = 'scheduled'), 0)::double precision AS scheduled,
+               min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = y.first)) FILTER (WHERE y.state = 'ready') AS oldest,
+               COALESCE(sum(y.came), 0) AS came,
+               COALESCE(sum(y.ended), 0) AS ended,
+               min(y.waiting) AS waiting,
+               min(y.running) AS running
+          FROM (SELECT l.action_no, l.state, l.number, l.first, NULL::double precision AS came, NULL::double precision AS ended,
+                       NULL::double precision[] AS waiting, NULL::double precision[] AS running
+                  FROM taskq._live() AS l
+                UNION ALL
+                SELECT p.action_no, NULL, NULL, NULL, p.came, p.ended, p.waiting, p.running FROM taskq._pace() AS p) AS y
+         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = y.action_no OFFSET 0) AS a
+         GROUP BY a.name) AS x
+ ORDER BY x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.oldest NULLS LAST, x.action;
+COMMENT ON VIEW taskq.top IS
+    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one, tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first';
+-- taskq: rights. PUBLIC has none; a role gets a part of the surface with one call, and never the tables.
+
+REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
+
+-- What each part may call, in one place. The views run with the owner's rights. A narrowed part has only what asks for
+-- the actions of the tasks that it is about (src/rights.rs): no views, and nothing that reports on all tasks.
+CREATE FUNCTION taskq._rights(part text)
+    RETURNS TABLE (kind text, name text)
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, p.oid::regprocedure::text
+          FROM pg_catalog.pg_proc AS p
+         WHERE p.pronamespace = 'taskq'::regnamespace
+           AND (p.proname = '_is_' OPERATOR(pg_catalog.||) part
+                -- Inserting.
+                OR (part IN ('inserter', 'producer', 'worker', 'narrowed_inserter', 'narrowed_producer', 'narrowed_worker')
+                    AND p.proname IN ('insert_task', 'insert_many', 'insert_tasks', 'insert_tasks_report',
+                                      'chain', '_chain', 'parallel', '_parallel', 'chord', 'map'))
+                OR (part IN ('producer', 'worker', 'narrowed_producer', 'narrowed_worker') AND p.proname = 'replace_tasks')
+                -- Changing what is there.
+                OR (part IN ('producer', 'worker', 'operator', 'narrowed_producer', 'narrowed_worker')
+                    AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task',
+                                      'retry_tasks', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
+                                      'retry_group', 'reset_group'))
+                -- Performing.
+                OR (part IN ('worker', 'narrowed_worker')
+                    AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
+                                      'return_and_own_tasks', 'report_status', 'wait_for_work', '_action_channels',
+                                      '_look_for_work', '_left_behind', '_next_due'))
+                -- Waiting for others.
+                OR (part NOT IN ('inserter', 'narrowed_inserter')
+                    AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',
+                                      '_task_channels', '_num_settled'))
+                -- Looking.
+                OR (part IN ('producer', 'worker', 'operator', 'monitor')
+                    AND p.proname IN ('_body_json', '_same', '_many', '_live', '_ended', '_pace', '_age', '_short', '_status_code', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
+                                      'critical_path', 'dependency_results'))
+                OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics', 'metrics_rows', 'health', 'page'))
+                -- Administering.
+                OR (part IN ('worker', 'operator') AND p.proname = 'maintain')
+                OR (part = 'operator'
+                    AND p.proname IN ('recount', 'set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
+                                      'delay_workgroup', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
+                                      'run_schedule', 'set_shard')))
+        UNION ALL
+        SELECT 'TABLE', c.oid::regclass::text
+          FROM pg_catalog.pg_class AS c
+         WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'v'
+           AND part IN ('producer', 'worker', 'operator', 'monitor');
+    END;
+COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a part of the users may use';
+
+-- Which parts a role has: those whose marker it may call. Rights are dumped with the extension, so this
+-- survives a restore.
+CREATE FUNCTION taskq._is_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_inserter IS 'internal: whoever may call it was given the part of an inserter';
+CREATE FUNCTION taskq._is_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_producer IS 'internal: whoever may call it was given the part of a producer';
+CREATE FUNCTION taskq._is_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_worker IS 'internal: whoever may call it was given the part of a worker';
+CREATE FUNCTION taskq._is_operator() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_operator IS 'internal: whoever may call it was given the part of an operator';
+CREATE FUNCTION taskq._is_monitor() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_monitor IS 'internal: whoever may call it was given the part of a monitor';
+CREATE FUNCTION taskq._is_narrowed_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_narrowed_inserter IS
+    'internal: whoever may call it was given the part of an inserter for some actions';
+CREATE FUNCTION taskq._is_narrowed_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_narrowed_producer IS
+    'internal: whoever may call it was given the part of a producer for some actions';
+CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+COMMENT ON FUNCTION taskq._is_narrowed_worker IS
+    'internal: whoever may call it was given the part of a worker for some actions';
+
+-- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
+-- the marker means nothing.
+CREATE TABLE taskq.part_action (
+    part text COLLATE "C" NOT NULL,
+    role regrole NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    CONSTRAINT part_action_pkey PRIMARY KEY (part, role, action),
+    CONSTRAINT part_action_part_check CHECK (part IN ('inserter', 'producer', 'worker'))
+);
+COMMENT ON TABLE taskq.part_action IS 'to which actions the parts of roles are narrowed';
+SELECT pg_catalog.pg_extension_config_dump('taskq.part_action', '');
+
+CREATE FUNCTION taskq._has_part(part text, role regrole)
+    RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT EXISTS (SELECT FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS x
+                        WHERE p.pronamespace = 'taskq'::regnamespace AND p.proname = '_is_' || part
+                          AND x.grantee = role::oid);
+    END;
+COMMENT ON FUNCTION taskq._has_part IS 'internal: whether a role was given a part';
+
+CREATE FUNCTION taskq._grant(part text, role regrole, give boolean)
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    r record;
+    other text;
+BEGIN
+    IF give THEN
+        EXECUTE format('GRANT USAGE ON SCHEMA taskq TO %s', role);
+    END IF;
+    FOR r IN SELECT x.kind, x.name FROM taskq._rights(part) AS x LOOP
+        EXECUTE format(CASE WHEN give THEN 'GRANT %s ON %s %s TO %s' ELSE 'REVOKE %s ON %s %s FROM %s' END,
+                       CASE r.kind WHEN 'TABLE' THEN 'SELECT' ELSE 'EXECUTE' END, r.kind, r.name, role);
+    END LOOP;
+    IF NOT give THEN
+        -- The parts overlap: what the others contain is given back.
+        FOREACH other IN ARRAY ARRAY['inserter', 'producer', 'worker', 'operator', 'monitor', 'narrowed_inserter',
+                                     'narrowed_producer', 'narrowed_worker'] LOOP
+            IF taskq._has_part(other, role) THEN
+                PERFORM taskq._grant(other, role, true);
+                part := NULL;
+            END IF;
+        END LOOP;
+        IF part IS NOT NULL THEN
+            EXECUTE format('REVOKE USAGE ON SCHEMA taskq FROM %s', role);
+        END IF;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION taskq._grant IS 'internal: gives or takes the rights of a part';
+
+CREATE FUNCTION taskq._grant_part(part text, role regrole, actions text[])
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    narrowed text := 'narrowed_' || part;
+BEGIN
+    IF array_position(actions, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'argument "actions" must not be NULL'
+            USING ERRCODE = '22004', DETAIL = 'An element of "actions" is NULL.', HINT = 'Give names of actions.';
+    ELSIF cardinality(actions) = 0 OR '' = ANY (actions) THEN
+        RAISE EXCEPTION 'argument "actions" is out of range'
+            USING ERRCODE = '22023', DETAIL = 'It is empty, or has an empty name in it.',
+                  HINT = 'Name the actions, or leave the argument out for all of them.';
+    END IF;
+    -- One of the two, and the other one not: what is given last holds.
+    PERFORM taskq._grant(CASE WHEN actions IS NULL THEN part ELSE narrowed END, role, true);
+    IF taskq._has_part(CASE WHEN actions IS NULL THEN narrowed ELSE part END, role) THEN
+        PERFORM taskq._grant(CASE WHEN actions IS NULL THEN narrowed ELSE part END, role, false);
+    END IF;
+    DELETE FROM taskq.part_action AS x
+     WHERE (x.part = part AND x.role = role)
+        OR NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = x.role::oid);
+    INSERT INTO taskq.part_action SELECT DISTINCT part, role, u.action FROM unnest(actions) AS u(action);
+END
+$$;
+COMMENT ON FUNCTION taskq._grant_part IS 'internal: gives a part, for all actions or for some';
+
+CREATE FUNCTION taskq._revoke_part(part text, role regrole)
+    RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+    IF part IN ('inserter', 'producer', 'worker') THEN
+        PERFORM taskq._grant('narrowed_' || part, role, false);
+        DELETE FROM taskq.part_action AS x WHERE x.part = part AND x.role = role;
+    END IF;
+    PERFORM taskq._grant(part, role, false);
+END
+$$;
+COMMENT ON FUNCTION taskq._revoke_part IS 'internal: takes a part back';
+
+-- Text, not regrole: that is what drivers send, and what current_user and pg_roles have. A name as it is comes first.
+CREATE FUNCTION taskq._role(role text)
+    RETURNS regrole
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found regrole := (SELECT x.oid FROM pg_catalog.pg_roles AS x WHERE x.rolname = role);
+BEGIN
+    IF role IS NULL THEN
+        RAISE EXCEPTION 'argument "role" must not be NULL'
+            USING ERRCODE = '22004', DETAIL = 'NULL was given for "role".', HINT = 'Give the name of a role.';
+    END IF;
+    IF found IS NULL THEN
+        BEGIN
+            found := to_regrole(role);
+        EXCEPTION WHEN invalid_name OR syntax_error THEN
+            NULL;                                   -- nothing that could be a name
+        END;
+    END IF;
+    -- Some versions take a number or "-" for a regrole.
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS x WHERE x.oid = found) THEN
+        RAISE EXCEPTION 'role "%" does not exist', left(role, 300)
+            USING ERRCODE = '42704', DETAIL = 'A part is given to, and taken from, one role of the cluster.',
+                  HINT = 'Give the name of a role; pg_roles shows those there are.';
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION taskq._role IS 'internal: the role with this name, as it is or as SQL has it; refuses what is none';
+
+CREATE FUNCTION taskq.grant_inserter(role text, actions text[] = NULL) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant_part('inserter', taskq._role(role), actions) $$;
+COMMENT ON FUNCTION taskq.grant_inserter IS
+    'let a role insert tasks, and nothing else; with actions, only with tasks of these';
+
+CREATE FUNCTION taskq.revoke_inserter(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('inserter', taskq._role(role)) $$;
+COMMENT ON FUNCTION taskq.revoke_inserter IS 'take back what grant_inserter gave';
+
+CREATE FUNCTION taskq.grant_producer(role text, actions text[] = NULL) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant_part('producer', taskq._role(role), actions) $$;
+COMMENT ON FUNCTION taskq.grant_producer IS
+    'let a role insert, link, change, cancel, delete and wait for tasks; with actions, only with tasks of these';
+
+CREATE FUNCTION taskq.revoke_producer(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('producer', taskq._role(role)) $$;
+COMMENT ON FUNCTION taskq.revoke_producer IS 'take back what grant_producer gave';
+
+CREATE FUNCTION taskq.grant_worker(role text, actions text[] = NULL) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant_part('worker', taskq._role(role), actions) $$;
+COMMENT ON FUNCTION taskq.grant_worker IS
+    'let a role own, extend and return tasks, and all that a producer may; with actions, only with tasks of these';
+
+CREATE FUNCTION taskq.revoke_worker(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('worker', taskq._role(role)) $$;
+COMMENT ON FUNCTION taskq.revoke_worker IS 'take back what grant_worker gave';
+
+CREATE FUNCTION taskq.grant_operator(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant('operator', taskq._role(role), true) $$;
+COMMENT ON FUNCTION taskq.grant_operator IS
+    'let a role administer the queue: settings, groups, workgroups, schedules, upkeep, and tasks that are there';
+
+CREATE FUNCTION taskq.revoke_operator(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('operator', taskq._role(role)) $$;
+COMMENT ON FUNCTION taskq.revoke_operator IS 'take back what grant_operator gave';
+
+CREATE FUNCTION taskq.grant_monitor(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._grant('monitor', taskq._role(role), true) $$;
+COMMENT ON FUNCTION taskq.grant_monitor IS
+    'let a role look at the views, count, check and wait';
+
+CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT taskq._revoke_part('monitor', taskq._role(role)) $$;
+COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
+
+-- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:
+-- who may read taskq.run can make tokens.
+DO $$
+DECLARE
+    o record;
+BEGIN
+    FOR o IN
+        SELECT DISTINCT x.kind, x.name, x.grantee
+          FROM (SELECT 'SCHEMA' AS kind, n.oid::regnamespace::text AS name, n.nspowner AS owner, (a.acl).grantee AS grantee
+                  FROM pg_catalog.pg_namespace AS n
+                 CROSS JOIN LATERAL (SELECT aclexplode(COALESCE(n.nspacl, acldefault('n', n.nspowner))) AS acl) AS a
+                 WHERE n.nspname = 'taskq'
+                UNION ALL
+                SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, c.relowner,
+                       (a.acl).grantee
+                  FROM pg_catalog.pg_class AS c
+                 CROSS JOIN LATERAL (SELECT aclexplode(c.relacl) AS acl) AS a
+                 WHERE c.relnamespace = 'taskq'::regnamespace
+                UNION ALL
+                SELECT 'ROUTINE', p.oid::regprocedure::text, p.proowner, (a.acl).grantee
+                  FROM pg_catalog.pg_proc AS p
+                 CROSS JOIN LATERAL (SELECT aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) AS acl) AS a
+                 WHERE p.pronamespace = 'taskq'::regnamespace
+                UNION ALL
+                SELECT 'TYPE', t.oid::regtype::text, t.typowner, (a.acl).grantee
+                  FROM pg_catalog.pg_type AS t
+                 CROSS JOIN LATERAL (SELECT aclexplode(COALESCE(t.typacl, acldefault('T', t.typowner))) AS acl) AS a
+                 WHERE t.typnamespace = 'taskq'::regnamespace AND t.typtype IN ('d', 'e', 'r')) AS x
+         WHERE x.grantee <> x.owner
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s %s FROM %s', o.kind, o.name,
+                       CASE o.grantee WHEN 0 THEN 'PUBLIC' ELSE o.grantee::regrole::text END);
+    END LOOP;
+END
+$$;

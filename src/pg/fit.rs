@@ -1,0 +1,114 @@
+//! Whether this library and the schema of the database belong together.
+//!
+//! A session keeps the library that it has loaded, the server the one that is preloaded; the schema is that of the last
+//! `ALTER EXTENSION … UPDATE`. So either may be older than the other. The library knows columns by their places: it would
+//! read and write beside them, or fail with an internal error in the middle of something.
+//!
+//! So the schema has a number, in the name of a type (see `sql/schema.sql`), and the library says which numbers it can
+//! work with. A name costs nothing to look at: the system cache has it, and tells when a name has changed; as long as none
+//! has, a check is a comparison of two numbers in memory. It is made where tables are opened, behind the lock as well,
+//! and before and after statements: an update that comes in between makes the call fail, and nothing of it stays.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+
+use super::named::NAMES;
+use super::statement::Statement;
+use super::throw::throw;
+
+/// The schemas that this library can work with. A release that needs a newer one than the last release had should work
+/// with the older one as well wherever that is possible: files are replaced and sessions begin before `ALTER EXTENSION`.
+const OLDEST: u32 = 1;
+const NEWEST: u32 = 1;
+
+/// As of which change of the catalog they fit; 0: never asked.
+static FITS: AtomicU64 = AtomicU64::new(0);
+
+/// True while the refusal is being made, for which a statement is run.
+static REFUSING: AtomicBool = AtomicBool::new(false);
+
+/// Ends the call unless the schema is one that this library can work with.
+pub(super) fn check() {
+    let as_of = NAMES.version();
+    // This backend has one thread.
+    if FITS.load(Ordering::Relaxed) == as_of || REFUSING.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: a look-up in the system cache by a string that ends with a NUL; whoever calls the extension is in a
+    // transaction.
+    let schema = unsafe { pg_sys::get_namespace_oid(c"taskq".as_ptr(), true) };
+    // Without the schema there is nothing to get wrong; whoever looks for a table says so.
+    if schema == pg_sys::InvalidOid {
+        return;
+    }
+    if !(OLDEST..=NEWEST).any(|number| has_number(schema, number)) {
+        refuse();
+    }
+    // The number from before the look-up: a change that it has heard of itself has it asked once more.
+    FITS.store(as_of, Ordering::Relaxed);
+}
+
+fn has_number(schema: pg_sys::Oid, number: u32) -> bool {
+    let Ok(name) = CString::new(format!("_schema_{number}")) else { return false };
+    // SAFETY: as above. The row type of a type with columns is a relation.
+    unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) != pg_sys::InvalidOid }
+}
+
+/// The version that is installed in the database, and the number of its schema.
+static INSTALLED: Statement<(), (String, Option<i32>)> = Statement::new(
+    c"SELECT e.extversion, (SELECT max(substring(c.relname::text FROM '[0-9]+$')::int)
+                              FROM pg_catalog.pg_class AS c
+                             WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'taskq')
+                               AND c.relkind = 'c' AND c.relname ~ '^_schema_[0-9]{1,6}$')
+        FROM pg_catalog.pg_extension AS e WHERE e.extname = 'taskq'",
+);
+
+fn refuse() -> ! {
+    let installed = {
+        let _flag = Raised::new();
+        INSTALLED.first(())
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let able =
+        if OLDEST == NEWEST { format!("schema {NEWEST}") } else { format!("schemas {OLDEST} to {NEWEST}") };
+    let (theirs, number) = match &installed {
+        Some((theirs, Some(number))) => (theirs.as_str(), format!("with schema {number}")),
+        Some((theirs, None)) => (theirs.as_str(), "whose schema has no number".to_owned()),
+        None => ("of no version", "whose schema has no number".to_owned()),
+    };
+    let newer = matches!(installed, Some((_, Some(number))) if number > NEWEST as i32);
+    let hint = if newer {
+        format!(
+            "Connect anew, or restart the server if it preloads the library; install the files of version {theirs} first \
+             if they are not."
+        )
+    } else {
+        "Run ALTER EXTENSION taskq UPDATE in this database.".to_owned()
+    };
+    throw(
+        "55000",
+        "the library of extension \"taskq\" does not fit its schema in this database",
+        &format!(
+            "The library is version {version}, for {able}; the extension in the database is version {theirs}, {number}."
+        ),
+        &hint,
+    )
+}
+
+/// The flag is up as long as this lives, also where an error ends that.
+struct Raised;
+
+impl Raised {
+    fn new() -> Self {
+        REFUSING.store(true, Ordering::Relaxed);
+        Raised
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        REFUSING.store(false, Ordering::Relaxed);
+    }
+}
