@@ -119,7 +119,8 @@ fn workers_and_sleepers_go_on() {
                     return;
                 }
                 let of = |i: usize| {
-                    let after: Vec<String> = if i % 3 == 0 { vec![] } else { vec![(i - 1).to_string()] };
+                    let after: Vec<String> =
+                        if i.is_multiple_of(3) { vec![] } else { vec![(i - 1).to_string()] };
                     json!({"id": i.to_string(), "action": "load", "depends_on": after})
                 };
                 session.insert((n..n + 3).map(of).collect::<Value>()).unwrap();
