@@ -125,7 +125,7 @@ table() {
     awk '
         function percent(all, missed) { return all ? sprintf("%.1f %%", 100 * (all - missed) / all) : "" }
         function row(name, m) {
-            return sprintf("| %s | %d | %s | %d | %s |", name, lines[m], percent(lines[m], no_line[m]), branches[m], percent(branches[m], no_branch[m])
+            return sprintf("| %s | %d | %s | %d | %s |", name, lines[m], percent(lines[m], no_line[m]), branches[m], percent(branches[m], no_branch[m]))
         }
         function add(m) { lines[m] += $8; no_line[m] += $9; branches[m] += $11; no_branch[m] += $12 }
         $1 ~ /\.rs$/ && $1 !~ /tests?\.rs$|\/tests\// {

@@ -6,16 +6,18 @@
 
   SAMPLE=100            how many of them (default: 40)
   SEED=1                which ones: the same seed draws in the same order
-  FILES='src/claim/*'   from these files (default: the modules of which SUITES below knows the tests)
+  KIND=sql              of the statements of SQL instead of the Rust code (default: rust)
+  FILES='src/claim/*'   from these files (default: the modules of which THEN below knows the tests)
   NAMES='marks.*<'      only those whose name matches this regular expression
   MINUTES=60            begin none after that time
   PG_CONFIG=path        the server to test with (default: the first pg_config on the path)
 
-cargo-mutants (`cargo install cargo-mutants`) lists the mutations; it could not try them itself, since the tests need a
+cargo-mutants (`cargo install --locked cargo-mutants`) lists the mutations of Rust; those of SQL are made here. It could not try them itself, since the tests need a
 server with the library in it. So for each: it is applied to a copy of the committed sources in target/mutants, the library
 is built (not optimized, incrementally) and put in the place of that in a private server, and the test programs that concern
 its module are run, one after the other, until a test fails: twice, the second time alone, so that a test which was merely
-late beside others is no witness. Slow programs are run when all mutations have been tried with the quick ones. A program that does not end within its time counts as caught, too: a hang is noticed. What
+late beside others is no witness. What survives the tests that are for its file is tried with many more when all mutations have had
+their first try. A program that does not end within its time counts as caught, too: a hang is noticed. What
 does not compile is no mutation. While one mutation is tested the next one is being built.
 
 Results are in target/mutants/results.json and results.md, written after each.
@@ -40,23 +42,54 @@ TREE = PLACE / "tree"
 BUILD = PLACE / "build"
 CLUSTER = PLACE / "cluster"
 
-# The test programs for the mutations of a module, each with a part of its tests' names if not all of them are run. First the
-# quick ones, for all mutations; then the others, for those that are left.
-SUITES = {
-    "claim": (["returns", "ledger", "own order ready marks wait exclusive", "flow limits merge_concurrent pause"],
-              ["own", "flow", "signals", "waiting", "model", "isolation", "counts"]),
-    "flow": (["returns", "flow actions rate workgroups groups"],
-             ["flow", "update", "delete_cancel", "rights", "own"]),
-    "returns": (["returns", "ledger", "workflows children conditions"],
-                ["workflows", "signals", "flow", "waiting", "model", "isolation"]),
-    "settle": (["returns", "ledger", "delete_cancel", "signals"],
-               ["workflows", "flow", "counts", "waiting", "model", "isolation"]),
-    "store": (["returns", "ledger", "delete_cancel", "own order ready marks", "flow limits merge_concurrent actions", "insert"],
-              ["signals", "counts", "replace", "workflows", "own", "flow", "waiting", "update", "operate", "metrics", "isolation"]),
-    "wake": (["wait", "waiting wakes leaving let_go"],
-             ["waiting", "flow", "signals", "own"]),
+# The tests for the mutations of a file, tried first for all of them: programs, each with parts of its tests' names if not all
+# of them are run. The first pattern that matches counts.
+FIRST = [
+    (r"claim/(limited|reservations|candidates|turns|lanes/.*)", ["flow limits fairness"]),
+    (r"claim/(gates|sweep|left_out|under_way)", ["flow pause:: workgroups:: merge limits", "waiting looks locked"]),
+    (r"claim/merge", ["flow merge"]),
+    (r"claim/(marks|lane_marks)", ["own marks old_snapshot", "flow limits_old limits_order"]),
+    (r"claim/", ["own order ready wait::", "flow limits:: merge"]),
+    (r"flow/", ["flow actions defaults rate workgroups groups::"]),
+    (r"returns/", ["returns", "workflows children:: results::"]),
+    (r"settle/(commit|signal|fold|unsent)", ["signals"]),
+    (r"settle/riders", ["flow merge"]),
+    (r"settle/", ["returns", "delete_cancel"]),
+    (r"store/slot/", ["flow limits"]),
+    (r"store/(seal|tally|ends)", ["counts", "delete_cancel"]),
+    (r"store/lease/", ["own lease:: exhaustion tries", "returns single"]),
+    (r"store/live/", ["returns", "delete_cancel", "signals edges cycles starvation"]),
+    (r"store/(known_actions|action_setting|actions)", ["flow actions", "own marks many_actions"]),
+    (r"store/(known_lanes|costly)", ["flow limits"]),
+    (r"store/merge_key", ["flow merge"]),
+    (r"store/unique_key", ["insert unique"]),
+    (r"store/(task|numbers|dependency|order|guard)", ["insert", "workflows retry", "signals cycles"]),
+    (r"store/(blocked|signal|touched|before_commit)", ["signals"]),
+    (r"store/(decided|behind)", ["own marks old_snapshot"]),
+    (r"store/(aside|parked|scheduled|ready_now)", ["flow pause:: workgroups:: merge", "own tries ready"]),
+    (r"store/(attempts|settled|progress|bucket)", ["returns", "flow attempts progress rate", "delete_cancel retention"]),
+    (r"store/(notify|ready)", ["own ready wait::", "waiting wakes notify"]),
+    (r"store/schedule", ["flow schedules"]),
+    (r"store/run/", ["own order ready:: wait::", "returns", "flow merge limits::"]),
+    (r"store/", ["returns"]),
+    (r"wake/", ["waiting"]),
+]
+
+# The test programs for what survives these, by module.
+THEN = {
+    "claim": ["returns", "own", "flow", "ledger", "storm", "signals", "waiting", "model", "counts"],
+    "flow": ["returns", "flow", "update", "delete_cancel", "rights", "own", "ledger"],
+    "returns": ["ledger", "storm", "workflows", "signals", "flow", "waiting", "model"],
+    "settle": ["ledger", "storm", "workflows", "signals", "flow", "counts", "waiting", "model"],
+    "store": ["returns", "ledger", "storm", "insert", "delete_cancel", "signals", "counts", "replace", "update", "operate",
+              "metrics", "wait", "own", "flow", "workflows", "waiting", "model"],
+    "wake": ["wait", "flow", "signals", "own"],
 }
 
+# Parts of names of tests that take long, since they do much of the same: they are left to the second round.
+LONG = ["thousand", "hundred", "100_000", "volume::", "backlog", "lately::", "long_snapshot", "stress::", "spin::"]
+
+# How the library is built.
 QUICK_BUILD = """
 [build]
 incremental = true
@@ -85,16 +118,63 @@ def call(*command, env=None, cwd=ROOT, check=True):
 
 # --- the mutations -----------------------------------------------------------------------------------------------
 
+# What is done to a statement: a pattern, and what comes in its place.
+ENDS = r"(?=\s+(?:AND|OR|ORDER|GROUP|LIMIT|FOR|OFFSET|RETURNING|UNION|WHERE|ON|THEN)\b|\s*\)|\s*$)"
+SQL = [
+    (r"\s+AND\s+(?:[^()\"]|\([^()]*\))+?" + ENDS, ""),
+    (r"\s+OR\s+(?:[^()\"]|\([^()]*\))+?" + ENDS, ""),
+    (r"(?<= )< (?!>)", "<= "),
+    (r"(?<= )<= ", "< "),
+    (r"(?<= )> ", ">= "),
+    (r"(?<= )>= ", "> "),
+    (r"(?<= )<> ", "= "),
+    (r"\s+ORDER BY\s+(?:[^()\"]|\([^()]*\))+?(?=\s+(?:LIMIT|FOR|OFFSET|UNION)\b|\s*\)|\s*$)", ""),
+    (r" DESC\b", ""),
+    (r" SKIP LOCKED\b", ""),
+    (r"\s+FOR (?:NO KEY )?(?:UPDATE|SHARE)(?: OF \w+)?(?: SKIP LOCKED)?", ""),
+    (r" \+ (?=[a-z$1])", " - "),
+    (r" - (?=[a-z$1])", " + "),
+    (r"(?<== )true\b", "false"),
+    (r"(?<== )false\b", "true"),
+    (r"\bIS NOT NULL\b", "IS NULL"),
+    (r"\bNOT EXISTS\b", "EXISTS"),
+]
+STATEMENT = re.compile(r'c?"(\s*(?:SELECT|WITH|INSERT|UPDATE|DELETE)\s[^"]*)"')
 
-def listed():
+
+def sql_mutants():
+    """Of each statement in the source, in the form of cargo-mutants."""
+    mutants = []
+    for module in THEN:
+        for path in sorted((TREE / "src" / module).rglob("*.rs")):
+            text = path.read_text()
+            tests = text.find("#[cfg(test)]")
+            place = lambda at: {"line": text.count("\n", 0, at) + 1, "column": at - text.rfind("\n", 0, at)}
+            for statement in STATEMENT.finditer(text, 0, tests if tests >= 0 else len(text)):
+                for pattern, new in SQL:
+                    for found in re.finditer(pattern, statement[1]):
+                        begin, end = statement.start(1) + found.start(), statement.start(1) + found.end()
+                        file, at = str(path.relative_to(TREE)), place(begin)
+                        old = " ".join(found[0].split())
+                        name = f"{file}:{at['line']}:{at['column']}: SQL: " + (f"{old} becomes {new.strip()}" if new else f"no {old}")
+                        mutants.append({"name": name, "file": file, "genre": "SQL", "replacement": new,
+                                        "span": {"start": at, "end": place(end)}})
+    return mutants
+
+
+def rust_mutants():
     if not shutil.which("cargo-mutants"):
         sys.exit("mutants: cargo-mutants is missing: cargo install --locked cargo-mutants")
     command = ["cargo", "mutants", "--list", "--json", "--package", "taskq", "--dir", str(TREE)]
-    for module in SUITES:
+    for module in THEN:
         command += ["--file", f"src/{module}/**"]
     done = subprocess.run(command, cwd=TREE, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def listed():
+    mutants = sql_mutants() if os.environ.get("KIND") == "sql" else rust_mutants()
     pattern, files = os.environ.get("NAMES", ""), os.environ.get("FILES", "*").split()
-    mutants = json.loads(done.stdout)
     return [m for m in mutants if re.search(pattern, m["name"]) and any(fnmatch.fnmatch(m["file"], f) for f in files)]
 
 
@@ -104,7 +184,17 @@ def drawn():
     mutants.sort(key=lambda m: m["name"])
     say(f"{len(mutants)} mutations")
     random.Random(os.environ.get("SEED", "1")).shuffle(mutants)
-    return mutants[: int(os.environ.get("SAMPLE", "40"))]
+    # A function that gives back a tuple of lists could be replaced by a hundred values: one of them is drawn.
+    replaced, chosen = set(), []
+    for mutant in mutants:
+        if mutant["genre"] == "FnValue":
+            function = (mutant["file"], mutant["span"]["start"]["line"])
+            if function in replaced:
+                continue
+            replaced.add(function)
+        chosen.append(mutant)
+    say(f"{len(chosen)} of them with one value for each function")
+    return chosen[: int(os.environ.get("SAMPLE", "40"))]
 
 
 def survivors():
@@ -199,10 +289,13 @@ class Tester:
         return call(".ci/cluster.sh", command[0], str(CLUSTER), *command[1:], env=self.env).stdout
 
     def install(self, library):
-        """Into a new cluster, so that nothing of the mutation before is left."""
+        """Nothing of the mutation before is left but databases, which the next program drops. It cannot drop one with prepared
+        transactions: then the cluster goes as well."""
         self.cluster("kill")
         where = CLUSTER / "base.path"
-        shutil.rmtree((pathlib.Path(where.read_text().strip()) if where.exists() else CLUSTER) / "data", ignore_errors=True)
+        data = (pathlib.Path(where.read_text().strip()) if where.exists() else CLUSTER) / "data"
+        if (data / "pg_twophase").exists() and any((data / "pg_twophase").iterdir()):
+            shutil.rmtree(data)
         new = self.library.with_suffix(".new")
         shutil.copy(library, new)
         new.chmod(0o755)
@@ -233,13 +326,13 @@ class Tester:
             return failed
         return "time" if late.is_set() else "died" if code else None
 
-    def witness(self, suites):
+    def witness(self, suites, left_out):
         """The test that fails, with its program; nothing if none does."""
         for suite in suites:
             program = suite.split()[0]
-            doubtful = []
+            doubtful = list(left_out)
             while (failed := self.run(suite, *[word for name in doubtful for word in ("--skip", name)])) is not None:
-                if failed in ("time", "died") or len(doubtful) == 3:
+                if failed in ("time", "died") or len(doubtful) == len(left_out) + 3:
                     return program, failed
                 if (alone := self.run(program, "--exact", failed)) is not None:
                     return program, failed if alone != "time" else "time"
@@ -261,7 +354,7 @@ def write(results):
 
 def summary(results):
     lines = ["| module | mutations | caught | of these by time | survived |", "|---|---|---|---|---|"]
-    for module in [*SUITES, ""]:
+    for module in [*THEN, ""]:
         rows = [r for r in results if r["result"] != "does not compile" and (not module or r["name"].startswith(f"src/{module}/"))]
         caught = [r for r in rows if r["result"] == "caught"]
         late = [r for r in caught if r["by"].endswith("time")]
@@ -271,15 +364,22 @@ def summary(results):
     return "\n".join(lines)
 
 
+def suites(file, stage):
+    """Which tests to run, and parts of the names of those that are left out."""
+    if stage == 0:
+        return next(programs for pattern, programs in FIRST if re.match(pattern, file)), LONG
+    return THEN[file.split("/")[0]], []
+
+
 def try_all(mutants, stage, builder, tester, results, until):
-    """Tries them with the quick test programs (stage 0) or the others (1), and returns those that survive."""
+    """Tries them with the tests for their files (stage 0) or the programs for their modules (1); returns those that survive."""
     left = []
     for mutant, library in builder.ahead(mutants, until):
         result, by, begun = "does not compile", "", time.time()
         if library:
             tester.install(library)
             library.unlink()
-            found = tester.witness(SUITES[mutant["file"].split("/")[1]][stage])
+            found = tester.witness(*suites(mutant["file"].removeprefix("src/"), stage))
             result, by = ("caught", "::".join(found)) if found else ("survived", "")
         if result == "survived":
             left.append(mutant)
