@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/o
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test test-matrix coverage mutants bench bench-peers bench-waiting clean
+.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -118,6 +118,11 @@ pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them
 
 outside-test: ## tests from outside, over connections (tests/; T=flow::limits: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh outside
+
+SECONDS_TORTURE ?= 1800
+torture: ## faults of all kinds at random over a large graph, and an audit of it (SECONDS_TORTURE=1800, TASKQ_TORTURE_SEED=)
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) SECONDS_TORTURE=$(SECONDS_TORTURE) cargo test --release --locked -p taskq_tests --test torture -- --nocapture the_books
 
 test-matrix: ## tests from outside on other versions of PostgreSQL (VERSIONS='17 18', T='own flow')
 	@T='$(T)' .ci/matrix.sh $(VERSIONS)

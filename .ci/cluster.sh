@@ -4,6 +4,7 @@
 #   cluster.sh start DIR [-c name=value ...]   make it if need be, and start it with these settings
 #   cluster.sh stop DIR                        stop it (the data stay)
 #   cluster.sh restart DIR                     stop and start with the settings of the last start
+#   cluster.sh stop-now DIR                    stop it as `pg_ctl -m immediate` does: it recovers when it is started again
 #   cluster.sh kill DIR                        kill every process of it at once, as a power cut would
 #   cluster.sh env DIR                         print PGHOST=... PGPORT=... PGUSER=postgres
 #
@@ -17,7 +18,7 @@ say() { printf 'cluster: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 usage() {
-    sed -n '4,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '4,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -246,6 +247,10 @@ stop() {
     esac
 }
 
+stop_now() {
+    [ -z "$(postmaster || true)" ] || pg_ctl -m immediate stop >/dev/null 2>&1 || kill_all
+}
+
 restart() {
     [ -s "$base/data/private.conf" ] || die "there is no cluster in $dir: start it first"
     if [ -n "$(postmaster || true)" ]; then
@@ -261,6 +266,7 @@ locate
 case "$command" in
     start) start "$@" ;;
     stop) stop ;;
+    stop-now) stop_now ;;
     restart) restart ;;
     kill) kill_all ;;
     env)

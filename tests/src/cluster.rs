@@ -67,6 +67,11 @@ impl Cluster {
         self.call("stop", &[]);
     }
 
+    /// Stops the server as `pg_ctl -m immediate` does: it recovers when it is started again.
+    pub fn stop_now(&self) {
+        self.call("stop-now", &[]);
+    }
+
     /// Kills every process of the server, as a power cut would.
     pub fn kill(&self) {
         self.call("kill", &[]);
@@ -95,6 +100,13 @@ impl Cluster {
 
     /// Opens a connection to a database.
     pub fn connect_to(&self, database: &str) -> Session {
+        let config = self.config();
+        let client = config.clone().dbname(database).options("-c statement_timeout=60s").connect(NoTls);
+        Session::new(client.expect("a connection to the cluster"))
+    }
+
+    /// How to connect to the server.
+    pub fn config(&self) -> Config {
         let mut config = Config::new();
         for (name, value) in self.env() {
             match name.as_str() {
@@ -104,8 +116,7 @@ impl Cluster {
                 _ => panic!("what is {name}?"),
             };
         }
-        let client = config.dbname(database).options("-c statement_timeout=60s").connect(NoTls);
-        Session::new(client.expect("a connection to the cluster"))
+        config
     }
 
     /// How to reach the server.

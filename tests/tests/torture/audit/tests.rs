@@ -1,0 +1,541 @@
+//! Each rule finds what it is for: books that agree, and then one thing that is wrong.
+
+use uuid::Uuid;
+
+use super::audit;
+use crate::book::{Call, Deed, Fate, On, Spec, Time};
+use crate::families::RATE;
+use crate::state::{Edge, State, Task, Try};
+
+/// Books and a database that agree, made call by call. Each call takes 10 microseconds, and begins 1,000 after the one before.
+#[derive(Default)]
+struct World {
+    calls: Vec<Call>,
+    state: State,
+    clock: Time,
+}
+
+impl World {
+    fn call(&mut self, fate: Fate, deeds: Vec<Deed>) -> String {
+        self.clock += 1000;
+        let name = format!("c-{}", self.calls.len() + 1);
+        let (sent, received) = (self.clock, self.clock + 10);
+        let state = if fate == Fate::Done { String::new() } else { "57014".to_owned() };
+        let call = Call { name: name.clone(), kind: String::new(), sent, received, fate, state, deeds };
+        self.calls.push(call);
+        name
+    }
+
+    fn insert(&mut self, fate: Fate, specs: &[Spec]) {
+        self.call(fate, specs.iter().cloned().map(Deed::Insert).collect());
+        for spec in specs {
+            let task =
+                Task { id: spec.id.clone(), code: "pending".into(), inserted: self.clock, ..Task::default() };
+            self.state.put_task(task);
+            let edge = |(after, on): &(String, On)| Edge {
+                after: after.clone(),
+                run: spec.id.clone(),
+                on: *on,
+                settled: true,
+            };
+            self.state.edges.extend(spec.after.iter().map(edge));
+            self.task(&spec.id).dependencies = spec.after.len() as i64;
+            self.task(&spec.id).signals = spec.after.len() as i64;
+        }
+    }
+
+    /// Grants some tasks with one call, for a second; their tokens.
+    fn own(&mut self, tasks: &[&str]) -> Vec<Uuid> {
+        let tokens: Vec<Uuid> = tasks.iter().map(|_| Uuid::new_v4()).collect();
+        let name = self.call(Fate::Done, Vec::new());
+        for (task, token) in tasks.iter().zip(&tokens) {
+            self.task(task).tries += 1;
+            let (task, number) = ((*task).to_owned(), self.task(task).tries as i32);
+            let deadline = self.clock + 1_000_000;
+            self.last().deeds.push(Deed::Grant { task: task.clone(), token: *token, try_: number, deadline });
+            let (started, outcome) = (self.clock + 5, "in-progress".to_owned());
+            self.state.tries.push(Try {
+                task,
+                number,
+                actor: name.clone(),
+                started,
+                ended: None,
+                outcome,
+                status: None,
+            });
+        }
+        tokens
+    }
+
+    fn own_one(&mut self, task: &str) -> Uuid {
+        self.own(&[task])[0]
+    }
+
+    /// Returns a task, with effect.
+    fn give(&mut self, task: &str, token: Uuid, code: &str) {
+        let got = code.to_owned();
+        let deed = Deed::Return { task: task.to_owned(), token, code: code.to_owned(), got };
+        let name = self.call(Fate::Done, vec![deed]);
+        self.end_try(task, code, &name);
+        if code != "pending" {
+            self.end(task, code, &name);
+        }
+    }
+
+    fn end_try(&mut self, task: &str, code: &str, status: &str) {
+        let ended = self.clock + 5;
+        let one = self.state.tries.iter_mut().rfind(|one| one.task == task).expect("it was granted");
+        (one.ended, one.outcome, one.status) = (Some(ended), code.to_owned(), Some(status.to_owned()));
+    }
+
+    fn end(&mut self, task: &str, code: &str, status: &str) {
+        let settled = self.clock + 5;
+        let task = self.task(task);
+        (task.code, task.settled) = (code.to_owned(), Some(settled));
+        task.status = (!status.is_empty()).then(|| status.to_owned());
+    }
+
+    fn perform(&mut self, task: &str, code: &str) {
+        let token = self.own_one(task);
+        self.give(task, token, code);
+    }
+
+    fn task(&mut self, id: &str) -> &mut Task {
+        self.state.tasks.get_mut(id).expect("it was inserted")
+    }
+
+    fn last(&mut self) -> &mut Call {
+        self.calls.last_mut().expect("there is one")
+    }
+
+    fn audit(&self) -> Vec<String> {
+        audit(&self.calls, &self.state)
+    }
+
+    /// What is wrong is found by this rule.
+    fn is_found_by(&self, rule: &str) {
+        let found = self.audit();
+        assert!(
+            found.iter().any(|found| found.starts_with(&format!("{rule}: "))),
+            "not by {rule}: {found:#?}"
+        );
+    }
+}
+
+fn spec(id: &str, after: &[(&str, On)]) -> Spec {
+    let after = after.iter().map(|(id, on)| ((*id).to_owned(), *on)).collect();
+    Spec { id: id.to_owned(), action: "p0".to_owned(), after, ..Spec::default() }
+}
+
+/// A little of everything.
+fn sound() -> World {
+    let mut world = World::default();
+    let mut mark = spec("1.3", &[("1.0", On::Settled)]);
+    mark.spontaneous = true;
+    world.insert(
+        Fate::Done,
+        &[
+            spec("1.0", &[]),
+            spec("1.1", &[("1.0", On::Completed)]),
+            spec("1.2", &[("1.1", On::Completed)]),
+            mark,
+            spec("1.4", &[]),
+        ],
+    );
+    world.insert(Fate::Lost, &[spec("2.0", &[]), spec("2.1", &[("1.0", On::Settled)])]);
+    world.perform("1.0", "completed");
+    world.end("1.3", "completed", "");
+    world.perform("1.1", "aborted");
+    world.end("1.2", "aborted", "dependency \"1.1\" aborted");
+    world.task("1.2").failures = 1;
+    world.perform("1.4", "pending");
+    world.perform("1.4", "completed");
+    world.perform("2.0", "completed");
+    world.perform("2.1", "completed");
+    world
+}
+
+#[test]
+fn sound_books_agree() {
+    assert_eq!(sound().audit(), [""; 0]);
+}
+
+#[test]
+fn a_task_that_was_acknowledged_and_is_gone() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    world.state.tasks.remove("3.0");
+    world.is_found_by("inserted");
+}
+
+#[test]
+fn a_task_of_a_refused_call_and_one_of_nobody() {
+    let mut world = sound();
+    world.insert(Fate::Refused, &[spec("3.0", &[])]);
+    world.perform("3.0", "completed");
+    world.is_found_by("inserted");
+    let mut world = sound();
+    let stray = Task { id: "9.0".into(), code: "completed".into(), settled: Some(1), ..Task::default() };
+    world.state.put_task(stray);
+    world.is_found_by("inserted");
+}
+
+#[test]
+fn half_of_a_lost_call() {
+    let mut world = sound();
+    world.insert(Fate::Lost, &[spec("3.0", &[]), spec("3.1", &[])]);
+    world.perform("3.0", "completed");
+    world.state.tasks.remove("3.1");
+    world.is_found_by("all or nothing");
+}
+
+/// A lost transaction that returns a task and inserts one.
+fn return_and_insert(returned: bool, inserted: bool) -> World {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let token = world.own_one("3.0");
+    let deed = Deed::Return { task: "3.0".into(), token, code: "completed".into(), got: String::new() };
+    let name = world.call(Fate::Lost, vec![deed, Deed::Insert(spec("4.0", &[]))]);
+    if returned {
+        world.end_try("3.0", "completed", &name);
+        world.end("3.0", "completed", &name);
+    } else {
+        world.give("3.0", token, "completed");
+    }
+    if inserted {
+        let task =
+            Task { id: "4.0".into(), code: "pending".into(), inserted: world.clock, ..Task::default() };
+        world.state.put_task(task);
+        world.perform("4.0", "completed");
+    }
+    world
+}
+
+#[test]
+fn half_of_a_lost_transaction() {
+    assert_eq!(return_and_insert(true, true).audit(), [""; 0]);
+    assert_eq!(return_and_insert(false, false).audit(), [""; 0]);
+    return_and_insert(true, false).is_found_by("all or nothing");
+    return_and_insert(false, true).is_found_by("all or nothing");
+}
+
+#[test]
+fn a_lost_return_that_worked_and_one_after_it() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[])]);
+    let tokens = world.own(&["3.0", "3.1"]);
+    let deed = |task: &str, token| Deed::Return {
+        task: task.into(),
+        token,
+        code: "completed".into(),
+        got: String::new(),
+    };
+    let name = world.call(Fate::Lost, vec![deed("3.0", tokens[0]), deed("3.1", tokens[1])]);
+    world.end_try("3.0", "completed", &name);
+    world.end("3.0", "completed", &name);
+    world.give("3.1", tokens[1], "completed");
+    world.is_found_by("all or nothing");
+}
+
+#[test]
+fn a_task_that_is_left_over() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    world.is_found_by("left over");
+    world.own_one("3.0");
+    world.is_found_by("left over");
+}
+
+#[test]
+fn a_token_that_was_granted_twice() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[])]);
+    let token = world.own_one("3.0");
+    world.give("3.0", token, "completed");
+    world.own_one("3.1");
+    if let Some(Deed::Grant { token: other, .. }) = world.last().deeds.last_mut() {
+        *other = token;
+    }
+    world.give("3.1", token, "completed");
+    world.is_found_by("tokens");
+    world.is_found_by("stale tokens");
+}
+
+#[test]
+fn an_acknowledged_grant_that_is_not_there() {
+    let mut world = sound();
+    world.state.tries.retain(|one| one.task != "1.0");
+    world.is_found_by("grants are there");
+    world.is_found_by("tries");
+    let mut world = sound();
+    world.state.tries[0].actor = "c-1".to_owned();
+    world.is_found_by("grants are there");
+    let mut world = sound();
+    world.state.tries[0].started += 500;
+    world.is_found_by("grants are there");
+}
+
+#[test]
+fn a_try_that_nobody_was_granted() {
+    for actor in ["c-1", "nobody"] {
+        let mut world = sound();
+        let mut one = world.state.tries[0].clone();
+        (one.actor, one.number) = (actor.to_owned(), 2);
+        world.state.tries.push(one);
+        world.task("1.0").tries = 2;
+        world.is_found_by("grants are known");
+    }
+    // Of a call that was refused.
+    let mut world = sound();
+    let name = world
+        .calls
+        .iter()
+        .find(|call| call.deeds.iter().any(|deed| matches!(deed, Deed::Grant { .. })))
+        .unwrap()
+        .name
+        .clone();
+    world.calls.iter_mut().find(|call| call.name == name).unwrap().fate = Fate::Refused;
+    world.is_found_by("grants are known");
+}
+
+#[test]
+fn too_many_tries() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[Spec { max_tries: Some(1), ..spec("3.0", &[]) }]);
+    world.perform("3.0", "pending");
+    world.perform("3.0", "completed");
+    world.is_found_by("tries");
+    let mut world = sound();
+    let one = world.state.tries[0].clone();
+    world.state.tries.push(one);
+    world.is_found_by("tries");
+}
+
+#[test]
+fn two_ends_of_a_task() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let token = world.own_one("3.0");
+    world.give("3.0", token, "completed");
+    world.give("3.0", token, "aborted");
+    world.is_found_by("ends are there");
+    world.is_found_by("stale tokens");
+}
+
+#[test]
+fn an_end_that_is_not_what_its_worker_was_told() {
+    let mut world = sound();
+    world.task("1.0").code = "aborted".to_owned();
+    world.is_found_by("ends are there");
+    let mut world = sound();
+    world.state.tries[0].outcome = "pending".to_owned();
+    world.is_found_by("ends are there");
+}
+
+#[test]
+fn an_end_for_no_reason() {
+    let reasons = [
+        "c-1",
+        "nobody",
+        "dependency \"1.1\" aborted",
+        "dependency \"1.0\" aborted",
+        "skipped: dependency \"1.0\" completed",
+        "the deadline passed on try 1, and there is no other",
+        "all 3 tries are used up",
+        "",
+    ];
+    for reason in reasons {
+        let mut world = sound();
+        world.insert(Fate::Done, &[spec("3.0", &[("1.0", On::Settled)])]);
+        world.end("3.0", "aborted", reason);
+        world.is_found_by("ends are known");
+    }
+    // The reason holds.
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let cancel = world.call(Fate::Done, vec![Deed::Cancel { task: "3.0".into() }]);
+    world.end("3.0", "aborted", &cancel);
+    assert_eq!(world.audit(), [""; 0]);
+    // The cancel was refused.
+    world.last().fate = Fate::Refused;
+    world.is_found_by("ends are known");
+}
+
+#[test]
+fn an_end_that_somebody_saw_and_that_is_another() {
+    for (code, found) in [("completed", false), ("aborted", true)] {
+        let mut world = sound();
+        world.call(Fate::Done, vec![Deed::Seen { task: "1.0".into(), code: code.into() }]);
+        assert_eq!(!world.audit().is_empty(), found);
+        if found {
+            world.is_found_by("ends that were seen");
+        }
+    }
+}
+
+#[test]
+fn a_deadline_that_passed_too_soon() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    world.own_one("3.0");
+    world.end_try("3.0", "timeout", "too late");
+    world.clock += 2_000_000;
+    world.perform("3.0", "completed");
+    world.is_found_by("ends are known");
+    // In its time it is right.
+    let place = world.state.tries.len() - 2;
+    world.state.tries[place].ended = Some(world.clock - 500_000);
+    assert_eq!(world.audit(), [""; 0]);
+}
+
+#[test]
+fn a_return_that_was_refused_for_no_reason() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let token = world.own_one("3.0");
+    let got = "TQ001".to_owned();
+    world.call(Fate::Done, vec![Deed::Return { task: "3.0".into(), token, code: "completed".into(), got }]);
+    world.give("3.0", token, "completed");
+    world.is_found_by("refused for a reason");
+}
+
+#[test]
+fn a_token_that_is_good_after_the_next_was_granted() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let stale = world.own_one("3.0");
+    world.clock += 2_000_000;
+    world.own_one("3.0");
+    world.give("3.0", stale, "completed");
+    world.is_found_by("stale tokens");
+}
+
+#[test]
+fn two_who_hold_a_task() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    world.own_one("3.0");
+    world.own_one("3.0");
+    world.is_found_by("at most at once");
+    // Not after the deadline, which an extension moves.
+    let extended = |owned| {
+        let mut world = sound();
+        world.insert(Fate::Done, &[spec("3.0", &[])]);
+        let token = world.own_one("3.0");
+        world.call(
+            Fate::Done,
+            vec![Deed::Extend { task: "3.0".into(), token, lease: 5_000_000, owned: Some(owned) }],
+        );
+        world.clock += 2_000_000;
+        world.end_try("3.0", "timeout", "too late");
+        world.perform("3.0", "completed");
+        world
+    };
+    extended(true).is_found_by("at most at once");
+    assert_eq!(extended(false).audit(), [""; 0]);
+}
+
+/// Two tasks of an action with a limit, one within the other.
+fn two_of(spec_of: impl Fn(Spec) -> Spec, limits: &[(&str, i64, Fate)]) -> World {
+    let mut world = sound();
+    for (of, most, fate) in limits {
+        world.call(*fate, vec![Deed::Limit { of: (*of).to_owned(), most: *most }]);
+    }
+    world.insert(Fate::Done, &[spec_of(spec("3.0", &[])), spec_of(spec("3.1", &[]))]);
+    let token = world.own_one("3.0");
+    world.perform("3.1", "completed");
+    world.give("3.0", token, "completed");
+    world
+}
+
+#[test]
+fn more_than_a_limit_allows() {
+    let few = |spec: Spec| Spec { action: "few".into(), ..spec };
+    let grouped = |spec: Spec| Spec { action: "turns".into(), group: Some("g1".into()), ..spec };
+    let merged = |spec: Spec| Spec { action: "merge".into(), merge_key: Some("k".into()), ..spec };
+    two_of(few, &[("action few", 1, Fate::Done)]).is_found_by("at most at once");
+    two_of(few, &[("action few", 2, Fate::Done), ("action few", 1, Fate::Done)])
+        .is_found_by("at most at once");
+    two_of(grouped, &[("group g1", 1, Fate::Done)]).is_found_by("at most at once");
+    two_of(grouped, &[("turns", 1, Fate::Done), ("group g1", 2, Fate::Done)]).is_found_by("at most at once");
+    two_of(merged, &[]).is_found_by("at most at once");
+    // Two may be, or may have been for all that is known.
+    assert_eq!(two_of(few, &[("action few", 2, Fate::Done)]).audit(), [""; 0]);
+    assert_eq!(two_of(few, &[("action few", 1, Fate::Done), ("action few", 2, Fate::Lost)]).audit(), [""; 0]);
+    two_of(few, &[("action few", 1, Fate::Done), ("action few", 2, Fate::Refused)])
+        .is_found_by("at most at once");
+}
+
+#[test]
+fn more_than_a_rate_allows() {
+    let world = |count: i64| {
+        let mut world = sound();
+        let specs: Vec<Spec> = (0..count)
+            .map(|number| Spec { action: "rate".into(), ..spec(&format!("3.{number}"), &[]) })
+            .collect();
+        world.insert(Fate::Done, &specs);
+        let ids: Vec<&str> = specs.iter().map(|spec| spec.id.as_str()).collect();
+        let tokens = world.own(&ids);
+        for (id, token) in ids.iter().zip(tokens) {
+            world.give(id, token, "completed");
+        }
+        world
+    };
+    assert_eq!(world(RATE).audit(), [""; 0]);
+    world(RATE + 2).is_found_by("rate");
+}
+
+#[test]
+fn a_task_that_began_too_early() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[("3.0", On::Settled)])]);
+    world.perform("3.1", "completed");
+    world.perform("3.0", "completed");
+    world.is_found_by("dependencies");
+    // By an edge that was added later.
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[])]);
+    world.call(Fate::Done, vec![Deed::Edge { after: "3.0".into(), run: "3.1".into(), on: On::Settled }]);
+    world.perform("3.1", "completed");
+    world.perform("3.0", "completed");
+    world.is_found_by("dependencies");
+}
+
+#[test]
+fn a_task_that_ran_though_it_had_lost_a_dependency() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[("3.0", On::Completed)])]);
+    world.perform("3.0", "aborted");
+    world.perform("3.1", "completed");
+    world.task("3.1").failures = 1;
+    world.is_found_by("dependencies");
+}
+
+#[test]
+fn a_signal_that_was_counted_twice_or_not() {
+    for signals in [0, 2] {
+        let mut world = sound();
+        world.task("2.1").signals = signals;
+        world.is_found_by("dependencies");
+    }
+    let mut world = sound();
+    world.state.edges.clear();
+    world.is_found_by("dependencies");
+}
+
+#[test]
+fn runs_of_a_schedule_that_overlap() {
+    let mut world = sound();
+    let run = |id: &str, inserted, settled| Task {
+        id: id.to_owned(),
+        code: "completed".into(),
+        inserted,
+        settled: Some(settled),
+        ..Task::default()
+    };
+    world.state.put_task(run("skipping@1", 0, 5_000_000));
+    world.state.put_task(run("skipping@2", 5_000_000, 7_000_000));
+    assert_eq!(world.audit(), [""; 0]);
+    world.state.put_task(run("skipping@3", 5_500_000, 8_000_000));
+    world.is_found_by("schedules");
+}
