@@ -41,6 +41,25 @@ mod tests {
     }
 
     #[pg_test]
+    fn partial_indexes_are_declared_as_they_are() {
+        for (table, declared) in [("run", store::run::partial()), ("task", store::task::partial())] {
+            for (index, column, has) in declared {
+                let condition = match has {
+                    "Something" => format!("({} IS NOT NULL)", column.to_lowercase()),
+                    _ => format!("({} <> 0)", column.to_lowercase()),
+                };
+                let stored = all::<String>(&format!(
+                    "SELECT pg_get_expr(indpred, indrelid) FROM pg_index
+                      WHERE indexrelid = 'taskq.{}'::regclass AND indrelid = 'taskq.{table}'::regclass
+                        AND NOT indisunique",
+                    index.to_string_lossy()
+                ));
+                assert_eq!(stored, [condition], "{index:?}");
+            }
+        }
+    }
+
+    #[pg_test]
     fn nothing_is_left_out_that_a_statement_would_have_seen_to() {
         // Triggers, rules, generated columns, row security, deferred constraints: direct access asks for none of them.
         let queue =

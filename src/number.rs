@@ -19,6 +19,10 @@ impl Number for TaskNo {
     fn distance(self, later: TaskNo) -> u64 {
         later.0.abs_diff(self.0)
     }
+
+    fn bits(self) -> i64 {
+        self.0
+    }
 }
 
 impl fmt::Display for TaskNo {

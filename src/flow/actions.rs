@@ -82,18 +82,34 @@ impl Action {
     }
 }
 
+fn of_names(names: &[String]) -> Vec<Rc<Named>> {
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    known_actions::named(names.into_iter())
+}
+
+/// All numbers that stand for any of the names, in ascending order.
+pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
+    let mut numbers: Vec<i32> =
+        of_names(names).iter().flat_map(|named| named.action_nos.iter().copied()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
 /// All numbers that stand for any of the names, with their settings, in ascending order.
 pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
-    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    let names = known_actions::named(names.into_iter());
+    let names = of_names(names);
     let numbers = names.iter().flat_map(|named| named.action_nos.iter().map(move |n| (named, *n)));
     let mut actions: Vec<Action> = look(|look| {
         look.scan(&run::IN_LANES, |lanes| {
+            let bare = lanes.is_bare();
             let of = |(named, action_no): (&Rc<Named>, i32)| {
                 check_for_interrupts();
-                let from = known_lanes::rest(action_no);
-                lanes.start(&[Key::eq(1, action_no), Key::at_least(4, from)]);
-                let laned = lanes.next().is_some() || known_lanes::has_excepted(action_no);
+                let mut entered = || {
+                    let from = known_lanes::rest(action_no);
+                    lanes.start(&[Key::eq(1, action_no), Key::at_least(4, from)]);
+                    lanes.next().is_some()
+                };
+                let laned = !bare && entered() || known_lanes::has_excepted(action_no);
                 Action::new(named, action_no, laned)
             };
             numbers.map(of).collect()

@@ -28,6 +28,20 @@ impl Named {
     /// The relation that has the name now, as far as this backend has heard. It is looked up anew once any relation or
     /// schema has been made, renamed or dropped.
     pub(crate) fn oid(&self) -> pg_sys::Oid {
+        let oid = self.look_up();
+        if oid == pg_sys::InvalidOid {
+            pgrx::error!("relation taskq.{:?} does not exist", self.name);
+        }
+        oid
+    }
+
+    /// Whether this is the relation that has the name now.
+    pub(super) fn is(&self, oid: pg_sys::Oid) -> bool {
+        oid != pg_sys::InvalidOid && self.look_up() == oid
+    }
+
+    /// 0 if there is none.
+    fn look_up(&self) -> pg_sys::Oid {
         let as_of = NAMES.version();
         // This backend has one thread.
         if self.as_of.load(Ordering::Relaxed) == as_of {
@@ -40,9 +54,6 @@ impl Named {
             let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
             pg_sys::get_relname_relid(self.name.as_ptr(), schema)
         };
-        if oid == pg_sys::InvalidOid {
-            pgrx::error!("relation taskq.{:?} does not exist", self.name);
-        }
         self.oid.store(oid.to_u32(), Ordering::Relaxed);
         // The number from before the look-up: a change that it has heard of itself has it asked once more.
         self.as_of.store(as_of, Ordering::Relaxed);

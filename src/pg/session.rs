@@ -1,5 +1,7 @@
 //! Facts about this backend and its transaction.
 
+use std::cell::RefCell;
+
 use pgrx::pg_sys;
 
 /// Makes settings that begin with this and a dot ours alone: one that is not declared is an error from now on.
@@ -82,6 +84,12 @@ pub(crate) fn is_read_committed() -> bool {
     unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Whether what this transaction reads is kept account of, so that it ends in an order with others.
+pub(super) fn is_serializable() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
+}
+
 unsafe extern "C" {
     /// access/twophase.h; not among pgrx's bindings.
     static max_prepared_xacts: std::ffi::c_int;
@@ -133,12 +141,24 @@ pub(crate) fn nap(time: std::time::Duration) {
     unsafe { pg_sys::pg_usleep(time.as_micros() as std::ffi::c_long) };
 }
 
+/// How many random numbers are asked for at once: asking takes as long for one as for some dozens.
+const RANDOM: usize = 32;
+
+thread_local! {
+    /// Those that nobody has had yet.
+    static RANDOM_LEFT: RefCell<Vec<[u8; 8]>> = const { RefCell::new(Vec::new()) };
+}
+
 /// 62 bits from the operating system's generator, never 0.
 pub(crate) fn random_62_bits() -> i64 {
-    let mut bytes = [0u8; 8];
-    // SAFETY: fills the eight bytes it is given.
-    if !unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) } {
-        pgrx::error!("no random numbers to be had");
-    }
+    let bytes = RANDOM_LEFT.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
+        let mut more = [[0u8; 8]; RANDOM];
+        // SAFETY: fills the bytes it is given.
+        if !unsafe { pg_sys::pg_strong_random(more.as_mut_ptr().cast(), size_of_val(&more)) } {
+            pgrx::error!("no random numbers to be had");
+        }
+        RANDOM_LEFT.with_borrow_mut(|left| left.extend_from_slice(&more[1..]));
+        more[0]
+    });
     (i64::from_ne_bytes(bytes) & (i64::MAX >> 1)).max(1)
 }

@@ -13,7 +13,7 @@ table!(c"dependency":
 );
 
 /// By after_no, run_no.
-static BY_AFTER: Index = Index::new(&TABLE, c"dependency_pkey");
+static BY_AFTER: Index = Index::of_mostly_empty(&TABLE, c"dependency_pkey");
 
 /// What waits for these tasks, which have just ended: the task that ended, the one that waits, and for what.
 ///

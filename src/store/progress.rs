@@ -12,7 +12,7 @@ table!(c"progress":
     CHECKPOINT: Option<JsonText>,
 );
 
-static BY_NUMBER: Index = Index::new(&TABLE, c"progress_pkey");
+static BY_NUMBER: Index = Index::of_mostly_empty(&TABLE, c"progress_pkey");
 
 /// Removes what was reported of these tasks, which are this transaction's.
 pub(crate) fn forget(task_nos: &[TaskNo]) {

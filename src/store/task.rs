@@ -13,7 +13,7 @@ use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::table::{Index, Key, Look, Row, Scan, Set, insert_unless_there, look, table};
+use crate::pg::table::{Index, Key, Look, Places, Row, Scan, Set, insert_unless_there, look, table};
 
 table!(c"task":
     TASK_NO: TaskNo,
@@ -37,11 +37,19 @@ table!(c"task":
     UNIQUE_UNTIL: Option<Time>,
     UNIQUE_STATES: Option<i16>,
     BODY: Option<String>,
-    METADATA: Option<JsonText>,
+    METADATA: Option<JsonText>;
+    c"task_group_idx" where GROUP_ID Something,
+    c"task_workgroup_idx" where WORKGROUP Something,
+    c"task_merge_key_idx" where MERGE_KEY Something
 );
 
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"task_pkey");
+thread_local! {
+    /// Where the tasks lie that this backend has met.
+    static PLACES: Places = const { Places::new() };
+}
+
 /// By id, which is unique.
 static BY_ID: Index = Index::new(&TABLE, c"task_id_key");
 
@@ -65,10 +73,10 @@ pub(crate) fn have_ids(look: &Look, tasks: &[(TaskNo, &str)]) -> Vec<bool> {
 /// What `read` makes of the row of each of the tasks, where there is one.
 pub(crate) fn each<T>(
     look: &Look,
-    task_nos: impl Iterator<Item = TaskNo>,
+    task_nos: impl ExactSizeIterator<Item = TaskNo>,
     read: impl FnMut(usize, &Row) -> T,
 ) -> Vec<Option<T>> {
-    look.scan(&BY_NUMBER, |rows| rows.of_each(TASK_NO, task_nos, read))
+    look.scan(&BY_NUMBER, |rows| rows.of_each_seen(&PLACES, TASK_NO, task_nos, read))
 }
 
 /// The action of a task that is there. `tasks` goes by [`BY_NUMBER`].
@@ -141,7 +149,7 @@ impl Placed {
 }
 
 /// The same of each of the tasks, which are there.
-pub(crate) fn placed(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -> Vec<Placed> {
+pub(crate) fn placed(look: &Look, task_nos: impl ExactSizeIterator<Item = TaskNo>) -> Vec<Placed> {
     each(look, task_nos, |_, row| Placed::read(row))
         .into_iter()
         .map(|task| task.unwrap_or_else(|| pgrx::error!("a task that is to be ready is gone")))

@@ -7,7 +7,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{LockTupleMode, LockWaitPolicy, TM_Result};
 
 use super::columns::Set;
-use super::insert::add_index_entries;
+use super::indexes::add_index_entries;
 use super::routine;
 use super::scan::{Access, Row, Scan};
 use crate::pg::descriptor::attribute;
@@ -97,6 +97,14 @@ impl Row<'_> {
         }
     }
 
+    /// Where the new version lies that [`Row::update`] has written.
+    pub(crate) fn place_of_update(&self) -> pg_sys::ItemPointerData {
+        let slot = self.scan.changed.get();
+        assert!(!slot.is_null(), "nothing was updated");
+        // SAFETY: the slot is there as long as the scan is; the access method has put the place into it.
+        unsafe { (*slot).tts_tid }
+    }
+
     /// Whether this is the version that [`Row::newest`] has locked.
     fn is_locked(&self) -> bool {
         self.slot == self.scan.newer.get()
@@ -130,7 +138,7 @@ impl Row<'_> {
                 )
             });
             if result == TM_Result::TM_Ok {
-                add_index_entries(relation, slot, indexes);
+                add_index_entries(self.scan.declared(), relation, slot, indexes);
             }
             Change::of(result)
         }

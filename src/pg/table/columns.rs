@@ -82,10 +82,16 @@ impl<T: Owned> Read for Option<T> {
     }
 }
 
-/// Declares a table and its columns, in the order in which `sql/schema.sql` has them; a test compares the two.
+/// Declares a table and its columns, in the order in which `sql/schema.sql` has them, and partial indexes; a test compares
+/// them with the catalog.
 macro_rules! table {
-    ($name:literal: $($column:ident: $type:ty),+ $(,)?) => {
-        pub(crate) static TABLE: $crate::pg::table::Table = $crate::pg::table::Table::new($name);
+    ($name:literal: $($column:ident: $type:ty),+ $(,)?
+     $(; $($index:literal where $on:ident $has:ident),+ $(,)?)?) => {
+        static PARTIAL: [$crate::pg::table::Partial; <[&std::ffi::CStr]>::len(&[$($($index),+)?])] = [$($(
+            $crate::pg::table::Partial::new($index, Number::$on as i16, $crate::pg::table::Has::$has)
+        ),+)?];
+
+        pub(crate) static TABLE: $crate::pg::table::Table = $crate::pg::table::Table::new($name, &PARTIAL);
 
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, dead_code)]
         #[repr(i16)]
@@ -105,6 +111,13 @@ macro_rules! table {
         #[allow(dead_code)]
         pub(crate) fn columns() -> Vec<(&'static str, bool)> {
             vec![$((stringify!($column), stringify!($type).starts_with("Option"))),+]
+        }
+
+        /// The partial indexes, to be compared with the catalog.
+        #[cfg(any(test, feature = "pg_test"))]
+        #[allow(dead_code)]
+        pub(crate) fn partial() -> Vec<(&'static std::ffi::CStr, &'static str, &'static str)> {
+            vec![$($(($index, stringify!($on), stringify!($has))),+)?]
         }
     };
 }

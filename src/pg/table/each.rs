@@ -16,6 +16,8 @@ const NEAR: u64 = 3;
 pub(crate) trait Number: Copy + Ord + IntoDatum + Read {
     /// How far it is from here to a later one.
     fn distance(self, later: Self) -> u64;
+
+    fn bits(self) -> i64;
 }
 
 impl Scan<'_> {
@@ -42,6 +44,9 @@ impl Scan<'_> {
                 while near.next_if(|(wanted, _)| *wanted < number).is_some() {}
                 while let Some((_, at)) = near.next_if(|(wanted, _)| *wanted == number) {
                     found[*at] = Some(read(*at, &row));
+                }
+                if near.peek().is_none() {
+                    break;
                 }
             }
         }

@@ -5,7 +5,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::change::{clear, fill, refuse_if_read_only, virtual_slot};
 use super::columns::Set;
-use super::{Index, Level, Table, open, routine};
+use super::indexes::Indexes;
+use super::{Index, Level, Table, open, routine, steps};
 use crate::pg::descriptor::attribute;
 use crate::pg::session::check_for_interrupts;
 
@@ -23,6 +24,8 @@ pub(crate) struct Insertion {
     /// What the values of these rows are made of.
     memory: pg_sys::MemoryContext,
     level: Level,
+    /// Where the row lies that was written last.
+    last: pg_sys::ItemPointerData,
 }
 
 /// Inserts rows into a table. They are there once this has come back.
@@ -46,16 +49,15 @@ fn begin<R>(
     // reference and can keep nothing.
     unsafe {
         let relation = open(table, pg_sys::RowExclusiveLock);
-        let indexes = Indexes::open(relation, unique.map(|index| index.name.oid()));
-        let memory = indexes.memory_of_rows();
-        let mut insertion = Insertion { relation, indexes, slots: Vec::new(), waiting: 0, memory, level };
+        let (indexes, memory) = Indexes::open(table, relation, unique.map(|index| index.name.oid()));
+        let last = Default::default();
+        let mut insertion =
+            Insertion { relation, indexes, slots: Vec::new(), waiting: 0, memory, level, last };
         let result = work(&mut insertion);
         insertion.write();
-        for slot in insertion.slots {
-            pg_sys::ExecDropSingleTupleTableSlot(slot);
-        }
-        insertion.indexes.close();
-        pg_sys::table_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        let Insertion { indexes, slots, .. } = insertion;
+        pg_sys::list_free(indexes.arbiters);
+        steps::end_insertion(&slots, indexes.result, indexes.state, relation);
         result
     }
 }
@@ -139,6 +141,12 @@ impl Insertion {
         }
     }
 
+    /// Writes the rows that wait; where the last of them lies.
+    pub(crate) fn place_of_last(&mut self) -> pg_sys::ItemPointerData {
+        self.write();
+        self.last
+    }
+
     /// Writes the rows that wait.
     fn write(&mut self) {
         self.level.check();
@@ -165,8 +173,10 @@ impl Insertion {
                 }
             }
             pg_sys::MemoryContextSwitchTo(before);
+            self.indexes.open_for(slots);
             for slot in slots {
                 self.indexes.add(*slot, false, false);
+                self.last = (**slot).tts_tid;
                 self.indexes.forget_row();
                 clear(*slot);
             }
@@ -187,6 +197,7 @@ impl Insertion {
             else {
                 pgrx::error!("no insertions on trial")
             };
+            self.indexes.open_for(&[slot]);
             let me = pg_sys::GetCurrentTransactionId();
             let trial = pg_sys::SpeculativeInsertionLockAcquire(me);
             let command = pg_sys::GetCurrentCommandId(true);
@@ -203,190 +214,5 @@ impl Insertion {
     fn routine(&self) -> &'static pg_sys::TableAmRoutine {
         // SAFETY: the table is open as long as this is there.
         unsafe { routine(self.relation) }
-    }
-}
-
-/// The indexes of a table, open for entries.
-struct Indexes {
-    result: *mut pg_sys::ResultRelInfo,
-    state: *mut pg_sys::EState,
-    /// The unique indexes in which others may have the keys of new rows; empty: none.
-    arbiters: *mut pg_sys::List,
-}
-
-impl Indexes {
-    /// # Safety
-    /// `relation` is open, and stays so until this is closed.
-    unsafe fn open(relation: pg_sys::Relation, arbiter: Option<pg_sys::Oid>) -> Self {
-        // SAFETY: as Postgres does where it applies the changes of a subscription: an executor state without a plan.
-        unsafe {
-            let state = pg_sys::CreateExecutorState();
-            let result =
-                pg_sys::palloc0(std::mem::size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-            // In no range table: which columns an update has changed is only a hint, and is not asked then.
-            pg_sys::InitResultRelInfo(result, relation, 0, std::ptr::null_mut(), 0);
-            pg_sys::ExecOpenIndices(result, arbiter.is_some());
-            let arbiters = arbiter.map_or(std::ptr::null_mut(), |oid| same_key(result, oid));
-            Indexes { result, state, arbiters }
-        }
-    }
-
-    /// # Safety
-    /// `slot` has a row of the table, which has been written.
-    unsafe fn add(&self, slot: *mut pg_sys::TupleTableSlot, update: bool, only_summarizing: bool) {
-        #[cfg(any(feature = "pg14", feature = "pg15"))]
-        let _ = only_summarizing;
-        // SAFETY: as the caller says. No constraint is deferred, so the list that is returned is empty.
-        unsafe {
-            let none = std::ptr::null_mut();
-            pg_sys::ExecInsertIndexTuples(
-                self.result,
-                slot,
-                self.state,
-                update,
-                false,
-                none,
-                std::ptr::null_mut(),
-                #[cfg(not(any(feature = "pg14", feature = "pg15")))]
-                only_summarizing,
-            );
-        }
-    }
-
-    /// The same for a row that is there on trial. Tells whether it may stay: nobody has its key.
-    ///
-    /// # Safety
-    /// As for [`Indexes::add`].
-    unsafe fn add_on_trial(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
-        assert!(!self.arbiters.is_null(), "no unique index was named");
-        let mut taken = false;
-        // SAFETY: as the caller says. The list that is returned has the index if the key may be taken.
-        unsafe {
-            let again = pg_sys::ExecInsertIndexTuples(
-                self.result,
-                slot,
-                self.state,
-                false,
-                true,
-                &mut taken,
-                self.arbiters,
-                #[cfg(not(any(feature = "pg14", feature = "pg15")))]
-                false,
-            );
-            pg_sys::list_free(again);
-        }
-        !taken
-    }
-
-    /// Waits for whoever is inserting or removing a row with the key, and tells whether there is none then.
-    ///
-    /// # Safety
-    /// `slot` has a row of the table's shape.
-    unsafe fn is_free(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
-        let mut there = pg_sys::ItemPointerData::default();
-        // SAFETY: as the caller says; the indexes were opened for this.
-        unsafe {
-            let free = pg_sys::ExecCheckIndexConstraints(
-                self.result,
-                slot,
-                self.state,
-                &mut there,
-                #[cfg(feature = "pg18")]
-                &mut pg_sys::ItemPointerData::default(),
-                self.arbiters,
-            );
-            self.forget_row();
-            free
-        }
-    }
-
-    /// Memory for the values of some rows.
-    fn memory_of_rows(&self) -> pg_sys::MemoryContext {
-        // SAFETY: it goes with the executor state.
-        unsafe {
-            pg_sys::AllocSetContextCreateInternal(
-                (*self.state).es_query_cxt,
-                c"rows to insert".as_ptr(),
-                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
-                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            )
-        }
-    }
-
-    /// What the conditions of partial indexes have allocated for a row goes.
-    fn forget_row(&self) {
-        // SAFETY: the executor state has an expression context once it was asked for one.
-        unsafe {
-            let context = (*self.state).es_per_tuple_exprcontext;
-            if !context.is_null() {
-                pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
-            }
-        }
-    }
-
-    /// # Safety
-    /// To be called where it was opened.
-    unsafe fn close(self) {
-        // SAFETY: both were made by [`Indexes::open`].
-        unsafe {
-            pg_sys::ExecCloseIndices(self.result);
-            pg_sys::FreeExecutorState(self.state);
-            pg_sys::pfree(self.result.cast());
-            pg_sys::list_free(self.arbiters);
-        }
-    }
-}
-
-/// The unique indexes with the key of this one. While an index is rebuilt concurrently, and after that has failed, there is
-/// another one beside it, in which a key is taken as well.
-///
-/// # Safety
-/// The indexes of the table were opened.
-unsafe fn same_key(table: *mut pg_sys::ResultRelInfo, index: pg_sys::Oid) -> *mut pg_sys::List {
-    // SAFETY: as the caller says: there are as many descriptions as indexes.
-    unsafe {
-        let number = (*table).ri_NumIndices as usize;
-        let open = |at: usize| (*(*(*table).ri_IndexRelationDescs.add(at))).rd_id;
-        let key = |at: usize| {
-            let about = &**(*table).ri_IndexRelationInfo.add(at);
-            let plain = about.ii_Unique && about.ii_Predicate.is_null() && about.ii_Expressions.is_null();
-            plain.then(|| about.ii_IndexAttrNumbers[..about.ii_NumIndexKeyAttrs as usize].to_vec())
-        };
-        let Some(named) = (0..number).find(|at| open(*at) == index) else {
-            pgrx::error!("an index of the queue is not ready for entries")
-        };
-        let same = (0..number).filter(|at| key(*at).is_some() && key(*at) == key(named));
-        same.fold(std::ptr::null_mut(), |list, at| pg_sys::lappend_oid(list, open(at)))
-    }
-}
-
-/// Which index entries a new version of a row needs: the type is another one since PostgreSQL 16.
-#[cfg(any(feature = "pg14", feature = "pg15"))]
-pub(super) type Needed = bool;
-#[cfg(not(any(feature = "pg14", feature = "pg15")))]
-pub(super) type Needed = pg_sys::TU_UpdateIndexes::Type;
-
-/// Adds the index entries of a new version of a row, if it needs any: a heap-only one does not.
-///
-/// # Safety
-/// `relation` is open, and `slot` has the version, which has been written.
-pub(super) unsafe fn add_index_entries(
-    relation: pg_sys::Relation,
-    slot: *mut pg_sys::TupleTableSlot,
-    needed: Needed,
-) {
-    #[cfg(any(feature = "pg14", feature = "pg15"))]
-    let (some, only_summarizing) = (needed, false);
-    #[cfg(not(any(feature = "pg14", feature = "pg15")))]
-    let (some, only_summarizing) =
-        (needed != pg_sys::TU_UpdateIndexes::TU_None, needed == pg_sys::TU_UpdateIndexes::TU_Summarizing);
-    if some {
-        // SAFETY: as the caller says.
-        unsafe {
-            let indexes = Indexes::open(relation, None);
-            indexes.add(slot, true, only_summarizing);
-            indexes.close();
-        }
     }
 }

@@ -19,8 +19,11 @@
 mod change;
 mod columns;
 mod each;
+mod indexes;
 mod insert;
+mod places;
 mod scan;
+mod steps;
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -33,17 +36,21 @@ use super::{fit, quiet, session};
 pub(crate) use change::{Change, LockStrength, Wait};
 pub(crate) use columns::{Column, Set, table};
 pub(crate) use each::Number;
+pub(crate) use indexes::{Has, Partial};
 pub(crate) use insert::{insert, insert_unless_there};
+pub(crate) use places::Places;
 pub(crate) use scan::{Key, Row, Scan};
 
 /// A table of the queue's schema.
 pub(crate) struct Table {
     name: Named,
+    /// Those of its partial indexes that many a row does not belong into.
+    partial: &'static [Partial],
 }
 
 impl Table {
-    pub(crate) const fn new(name: &'static CStr) -> Self {
-        Table { name: Named::new(name) }
+    pub(crate) const fn new(name: &'static CStr, partial: &'static [Partial]) -> Self {
+        Table { name: Named::new(name), partial }
     }
 
     pub(super) fn oid(&self) -> pg_sys::Oid {
@@ -55,11 +62,18 @@ impl Table {
 pub(crate) struct Index {
     table: &'static Table,
     name: Named,
+    /// Many a queue never has a row in the table: it is asked whether it has pages before the index is looked into.
+    mostly_empty: bool,
 }
 
 impl Index {
     pub(crate) const fn new(table: &'static Table, name: &'static CStr) -> Self {
-        Index { table, name: Named::new(name) }
+        Index { table, name: Named::new(name), mostly_empty: false }
+    }
+
+    /// The same for a table in which many a queue never has a row.
+    pub(crate) const fn of_mostly_empty(table: &'static Table, name: &'static CStr) -> Self {
+        Index { table, name: Named::new(name), mostly_empty: true }
     }
 }
 
@@ -76,13 +90,7 @@ pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
     // SAFETY: we are in a transaction. The snapshot is registered as long as `work` runs; if that ends in an error, the
     // resource owner of the (sub)transaction that is rolled back for it lets it go.
     unsafe {
-        pg_sys::CommandCounterIncrement();
-        let latest = if session::is_read_committed() {
-            pg_sys::GetTransactionSnapshot()
-        } else {
-            pg_sys::GetLatestSnapshot()
-        };
-        let snapshot = pg_sys::RegisterSnapshot(latest);
+        let snapshot = steps::snapshot();
         let result = work(&Look { snapshot, level: Level::here(), pages: Cell::new(0) });
         pg_sys::UnregisterSnapshot(snapshot);
         result
@@ -134,7 +142,7 @@ impl Level {
 unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
-        let relation = pg_sys::table_open(table.name.oid(), lock as pg_sys::LOCKMODE);
+        let relation = steps::open(table.name.oid(), lock);
         // Once more: whoever has changed the table had it locked, and word of it came with the lock.
         fit::check();
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
@@ -153,6 +161,17 @@ unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
 unsafe fn routine(relation: pg_sys::Relation) -> &'static pg_sys::TableAmRoutine {
     // SAFETY: the routines of an access method are constants of the server or of a library that stays loaded.
     unsafe { &*(*relation).rd_tableam }
+}
+
+/// How many pages a table has.
+pub(crate) fn pages_of(table: &Table) -> u32 {
+    // SAFETY: opened and closed here.
+    unsafe {
+        let relation = open(table, pg_sys::AccessShareLock);
+        let pages = steps::pages(relation);
+        pg_sys::table_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        pages
+    }
 }
 
 /// The file of a table: another one after TRUNCATE, CLUSTER or VACUUM FULL.

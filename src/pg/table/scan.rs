@@ -4,10 +4,10 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
-use super::{Index, Level, Look, open};
+use super::{Index, Level, Look, Table, open, steps};
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
-use crate::pg::quiet;
+use crate::pg::{quiet, session};
 
 /// A condition on a column of an index.
 #[derive(Clone, Copy)]
@@ -93,7 +93,11 @@ pub(crate) struct Scan<'l> {
     pub(super) look: &'l Look,
     pub(super) access: Access,
     pub(super) table: pg_sys::Relation,
+    of: &'static Index,
+    /// Null before the first look.
     index: pg_sys::Relation,
+    /// There is no row in the table.
+    empty: bool,
     /// Null before the first look.
     scan: pg_sys::IndexScanDesc,
     keys: usize,
@@ -134,16 +138,15 @@ impl Look {
     /// # Safety
     /// What is returned is ended by [`Scan::end`] in the same subtransaction, or forgotten when that is rolled back.
     unsafe fn begin(&self, index: &'static Index, access: Access) -> Scan<'_> {
-        // SAFETY: the caller closes what is opened. An index of the table, since its name says so: asserted.
+        // SAFETY: the caller closes what is opened.
         unsafe {
-            let table = open(index.table, access.lock());
-            let index = pg_sys::index_open(index.name.oid(), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-            assert!((*(*index).rd_index).indrelid == (*table).rd_id, "an index of another table");
             Scan {
                 look: self,
                 access,
-                table,
-                index,
+                table: open(index.table, access.lock()),
+                of: index,
+                index: std::ptr::null_mut(),
+                empty: false,
                 scan: std::ptr::null_mut(),
                 keys: 0,
                 slot: std::ptr::null_mut(),
@@ -166,28 +169,48 @@ impl Look {
 }
 
 impl Scan<'_> {
+    /// Opens the index, unless there is nothing to be found by it.
+    fn has_index(&mut self) -> bool {
+        if self.index.is_null() && !self.empty {
+            let Index { name, mostly_empty, .. } = self.of;
+            // SAFETY: the table is open, the snapshot was taken, and the scan's end closes what is opened. An index of that
+            // table, since its name says so: asserted.
+            unsafe {
+                self.index = steps::open_index(self.table, name.oid(), *mostly_empty);
+                self.empty = self.index.is_null();
+                let is_its = self.empty || (*(*self.index).rd_index).indrelid == (*self.table).rd_id;
+                assert!(is_its, "an index of another table");
+            }
+        }
+        !self.empty
+    }
+
+    /// The table, as it is declared.
+    pub(super) fn declared(&self) -> &'static Table {
+        self.of.table
+    }
+
+    /// How many pages the table has.
+    pub(super) fn pages(&self) -> u32 {
+        // SAFETY: it is open.
+        unsafe { steps::pages(self.table) }
+    }
+
     /// Begins, or begins anew, at the first row with these keys.
     pub(crate) fn start(&mut self, keys: &[Key]) {
         self.level.check();
-        // SAFETY: index and table are open, the snapshot is registered. A scan takes as many keys as it was begun with,
-        // and copies them.
+        if !self.has_index() {
+            return;
+        }
+        // SAFETY: index and table are open, the snapshot is registered. A scan takes as many keys as it was begun with.
         unsafe {
             let mut conditions: Vec<pg_sys::ScanKeyData> =
                 keys.iter().map(|key| key.on(self.index)).collect();
-            if self.scan.is_null() || self.keys != keys.len() {
-                if !self.scan.is_null() {
-                    pg_sys::index_endscan(self.scan);
-                }
-                self.scan = begin_scan(self.table, self.index, self.look.snapshot, keys.len());
-                self.keys = keys.len();
+            if !self.scan.is_null() && self.keys != keys.len() {
+                steps::end_scan(std::mem::replace(&mut self.scan, std::ptr::null_mut()));
             }
-            pg_sys::index_rescan(
-                self.scan,
-                conditions.as_mut_ptr(),
-                conditions.len() as i32,
-                std::ptr::null_mut(),
-                0,
-            );
+            self.keys = keys.len();
+            self.scan = steps::start(self.scan, self.table, self.index, self.look.snapshot, &mut conditions);
         }
     }
 
@@ -197,23 +220,18 @@ impl Scan<'_> {
         if self.scan.is_null() {
             return None;
         }
-        let forward = pg_sys::ScanDirection::ForwardScanDirection;
         let look = self.look;
-        // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's. Before the first row there is
-        // none, and a scan that finds nothing needs none: so its entry is asked for alone, and the row fetched then.
-        let found = look.counted(|| unsafe {
-            while self.slot.is_null() {
-                if pg_sys::index_getnext_tid(self.scan, forward).is_null() {
-                    return false;
-                }
-                self.slot = self.new_slot();
-                if pg_sys::index_fetch_heap(self.scan, self.slot) {
-                    return true;
-                }
-            }
-            pg_sys::index_getnext_slot(self.scan, forward, self.slot)
-        });
+        // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's.
+        let found = look.counted(|| unsafe { steps::next(self.scan, self.table, &mut self.slot) });
         found.then_some(Row { scan: self, slot: self.slot })
+    }
+
+    /// Whether nothing was ever entered into the index since it was built. (Where reading is kept account of, it is to be
+    /// looked into all the same.)
+    pub(crate) fn is_bare(&mut self) -> bool {
+        // SAFETY: the index is open if it is asked. It has a page that says where the others are, and with the first entry
+        // another one, before a snapshot shows the row.
+        !self.has_index() || !session::is_serializable() && unsafe { steps::pages(self.index) } <= 1
     }
 
     /// A slot for rows of the table.
@@ -249,38 +267,11 @@ impl Scan<'_> {
     /// # Safety
     /// To be called in the subtransaction in which it was begun.
     unsafe fn end(self) {
-        // SAFETY: all of it was begun by [`Look::begin`], or by what came after, and is used by nobody any more. The lock
-        // on the table stays until the transaction ends; that on the index goes, so that who rebuilds it (REINDEX has the
-        // table locked by then, and waits for the index) never waits for who waits for the table.
+        // SAFETY: all of it was begun by [`Look::begin`], or by what came after, and is used by nobody any more.
         unsafe {
-            if !self.scan.is_null() {
-                pg_sys::index_endscan(self.scan);
-            }
-            for slot in [self.slot, self.newer.get(), self.changed.get()] {
-                if !slot.is_null() {
-                    pg_sys::ExecDropSingleTupleTableSlot(slot);
-                }
-            }
-            pg_sys::index_close(self.index, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-            pg_sys::table_close(self.table, pg_sys::NoLock as pg_sys::LOCKMODE);
+            let slots = [self.slot, self.newer.get(), self.changed.get()];
+            steps::end(self.scan, slots, self.index, self.table);
         }
-    }
-}
-
-/// # Safety
-/// Table and index are open, the snapshot is registered.
-unsafe fn begin_scan(
-    table: pg_sys::Relation,
-    index: pg_sys::Relation,
-    snapshot: pg_sys::Snapshot,
-    keys: usize,
-) -> pg_sys::IndexScanDesc {
-    // SAFETY: as the caller says.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        return pg_sys::index_beginscan(table, index, snapshot, keys as i32, 0);
-        #[cfg(feature = "pg18")]
-        return pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys as i32, 0);
     }
 }
 
@@ -303,7 +294,8 @@ impl Row<'_> {
             let of = attribute(descriptor, at).atttypid;
             assert!(T::is_stored_as(of), "column {number} has type {of:?}");
             if (*self.slot).tts_nvalid < number {
-                pg_sys::slot_getsomeattrs_int(self.slot, i32::from(number));
+                // All of them: whoever asks for one asks for others.
+                pg_sys::slot_getsomeattrs_int(self.slot, (*descriptor).natts);
             }
             T::read(*(*self.slot).tts_values.add(at), *(*self.slot).tts_isnull.add(at))
         }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::table::{Index, Key, Look, Wait, insert, look, table};
+use crate::pg::table::{Index, Key, Look, Places, Row, Wait, insert, look, table};
 use crate::store::before_commit;
 use crate::store::live::{Live, Place};
 use crate::token::{Base, Nonce};
@@ -39,6 +39,11 @@ table!(c"lease":
 
 /// By deadline, keeper_no.
 static BY_KEEPER: Index = Index::new(&TABLE, c"lease_deadline_idx");
+
+thread_local! {
+    /// Where the rows lie that this backend has appended, by their keepers.
+    static PLACES: Places = const { Places::new() };
+}
 
 /// The first deadline from a time on that has passed.
 pub(crate) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
@@ -71,9 +76,11 @@ pub(crate) fn record(granted: &[(Time, TaskNo)], base: Base) {
 pub(crate) fn append(deadline: Time, base: Base, mut task_nos: Vec<TaskNo>) {
     let keeper = task_nos.swap_remove(by_chance(base, task_nos.len()));
     let others = (!task_nos.is_empty()).then_some(task_nos);
-    insert(&TABLE, |into| {
+    let place = insert(&TABLE, |into| {
         into.row(|| [DEADLINE.to(deadline), BASE.to(base), KEEPER_NO.to(keeper), OTHERS.to(others)]);
+        into.place_of_last()
     });
+    PLACES.with(|places| places.remember(keeper.0, place));
 }
 
 /// A number below `many`. The base is random, and `many` another one each time that the row passes on.
@@ -90,6 +97,24 @@ pub(crate) struct Left {
     pub(crate) deadline: Time,
 }
 
+impl Left {
+    /// Whether this row is one that it keeps.
+    fn keeps(&self, row: &Row) -> bool {
+        row.get(KEEPER_NO) == self.task_no
+            && row.get(DEADLINE) == self.deadline
+            && row.get(BASE) == self.nonce.base(self.task_no)
+    }
+
+    fn let_go(&self, row: &Row) {
+        if row.get(OTHERS).is_some() {
+            before_commit::hand_on(self.deadline, self.task_no);
+        } else {
+            // Somebody who has it locked looks after it: its time has come.
+            row.delete(Wait::No);
+        }
+    }
+}
+
 /// Lets go of the leases that these tasks keep. To be called after the change of their rows in `run`, in the same
 /// transaction.
 pub(crate) fn leave(left: &[Left]) {
@@ -104,6 +129,13 @@ pub(crate) fn leave(left: &[Left]) {
             // One call's have one deadline, and one keeper.
             for left in left.chunk_by(|one, next| one.deadline == next.deadline) {
                 let (first, last) = (left[0], left[left.len() - 1]);
+                if let [left] = left {
+                    let seen = rows.last_seen(&PLACES, left.task_no).filter(|row| left.keeps(row));
+                    if let Some(row) = seen {
+                        left.let_go(&row);
+                        continue;
+                    }
+                }
                 rows.start(&[
                     Key::eq(1, first.deadline),
                     Key::at_least(2, first.task_no),
@@ -112,15 +144,8 @@ pub(crate) fn leave(left: &[Left]) {
                 while let Some(row) = rows.next() {
                     let keeper = row.get(KEEPER_NO);
                     let Ok(at) = left.binary_search_by_key(&keeper, |left| left.task_no) else { continue };
-                    let left = left[at];
-                    if row.get(BASE) != left.nonce.base(left.task_no) {
-                        continue;
-                    }
-                    if row.get(OTHERS).is_some() {
-                        before_commit::hand_on(left.deadline, left.task_no);
-                    } else {
-                        // Somebody who has it locked looks after it: its time has come.
-                        row.delete(Wait::No);
+                    if left[at].keeps(&row) {
+                        left[at].let_go(&row);
                     }
                 }
             }

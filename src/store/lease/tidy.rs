@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys::{self, ItemPointerData};
 
-use super::append;
+use super::{TABLE, append};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Record, Statement, sql};
+use crate::pg::table::pages_of;
 use crate::store::before_commit;
 use crate::token::{Base, Nonce, in_pieces};
 
@@ -117,17 +118,13 @@ pub(crate) fn hand_on(mut left: Vec<(Time, TaskNo)>) {
 }
 
 /// A backend looks at a page for so many rows that it has appended.
-const PATROL: u32 = 16;
+const PATROL: u32 = 32;
 
 thread_local! {
     /// How many rows are to be appended before the next look; `None` before the first.
     static APPENDED: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-static PAGES: Statement<(), i64> = Statement::new(
-    c"SELECT pg_catalog.pg_relation_size('taskq.lease'::pg_catalog.regclass)
-             / pg_catalog.current_setting('block_size')::bigint",
-);
 /// A scan of one page, however many dead rows the index has.
 static ON_PAGE: Statement<(ItemPointerData, ItemPointerData), Unkept> = Statement::new(sql!(
     "SELECT l.ctid, l.deadline, l.base, l.keeper_no, l.others FROM taskq.lease l
@@ -135,8 +132,8 @@ static ON_PAGE: Statement<(ItemPointerData, ItemPointerData), Unkept> = Statemen
     unkept!()
 ));
 
-/// Now and then looks at a page of `lease`, any one, for rows that nobody keeps. One look for sixteen new rows finds
-/// several times sixteen where most are too many; so those are always few against the others.
+/// Now and then looks at a page of `lease`, any one, for rows that nobody keeps. One look for thirty-two new rows finds
+/// several times as many where most are too many; so those are always few against the others.
 pub(super) fn patrol(appended: u32, by: i64) {
     // A backend that makes only one grant takes its part, too: it begins anywhere.
     let so_far = APPENDED.get().unwrap_or((by >> 5) as u32 % PATROL) + appended;
@@ -144,9 +141,9 @@ pub(super) fn patrol(appended: u32, by: i64) {
     if so_far < PATROL {
         return;
     }
-    let pages = PAGES.first(()).unwrap_or(0);
+    let pages = pages_of(&TABLE);
     if pages > 0 {
-        let page = ((by as u64 >> 16) % pages as u64) as u32;
+        let page = ((by as u64 >> 16) % u64::from(pages)) as u32;
         let rows = ON_PAGE.query((start_of(page), start_of(page + 1)));
         clear(rows, HandOn::BeforeCommit);
     }

@@ -7,7 +7,7 @@ use pgrx::datum::Interval;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
-use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Row, Set, Wait, look, table};
+use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Places, Row, Set, Wait, look, table};
 use crate::pg::throw;
 use crate::store::lease::Left;
 use crate::store::live::Live;
@@ -36,11 +36,19 @@ table!(c"run":
     ACTOR_ID: Option<String>,
     PREV_DEADLINE: Option<Time>,
     PREV_GRANTED_AT: Option<Time>,
-    PREV_ACTOR_ID: Option<String>,
+    PREV_ACTOR_ID: Option<String>;
+    c"run_lane_idx" where LANE NotZero,
+    c"run_key_idx" where KEY_HASH Something,
+    c"run_aside_idx" where ASIDE Something
 );
 
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"run_pkey");
+thread_local! {
+    /// Where this backend's grants lie.
+    static PLACES: Places = const { Places::new() };
+}
+
 /// What is in no lane: action_no, priority (descending), position.
 pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 /// What is in lanes: action_no, priority (descending), lane, position.
@@ -143,7 +151,7 @@ pub(crate) struct Grant<'a> {
 pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
     let before = entry.get(NONCE);
     let overdue = before != Nonce::NONE;
-    entry.update(&[
+    let change = entry.update(&[
         PREV_NONCE.to(before),
         PREV_DEADLINE.to(overdue.then(|| entry.get(DEADLINE))),
         PREV_GRANTED_AT.to(entry.get(GRANTED_AT).filter(|_| overdue)),
@@ -156,7 +164,12 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
         KEYED.to(false),
         LIMITED.to(grant.limited),
         DEADLINE.to(grant.deadline),
-    ])
+    ]);
+    if change == Change::Done {
+        let task_no = entry.get(TASK_NO);
+        PLACES.with(|places| places.remember(task_no.0, entry.place_of_update()));
+    }
+    change
 }
 
 /// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in
@@ -174,7 +187,8 @@ fn changed<T>(performances: &[(TaskNo, Nonce)], change: impl Fn(Nonce, &Row) -> 
     let numbers = performances.iter().map(|(task_no, _)| *task_no);
     look(|look| {
         look.changing(&BY_NUMBER, |rows| {
-            let changed = rows.of_each(TASK_NO, numbers, |at, row| change(performances[at].1, row));
+            let changed =
+                rows.of_each_seen(&PLACES, TASK_NO, numbers, |at, row| change(performances[at].1, row));
             changed.into_iter().flatten().flatten().collect()
         })
     })

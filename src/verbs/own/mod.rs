@@ -111,7 +111,7 @@ pub(super) fn own_after<T>(
     first: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Grant>)> {
     let look_first = || {
-        let numbers: Vec<i32> = actions::for_claim(&request.actions).iter().map(|a| a.action_no).collect();
+        let numbers = actions::numbers(&request.actions);
         if lately::nothing_was_due(&numbers) {
             return None;
         }

@@ -324,3 +324,45 @@ fn a_look_for_ids_is_in_no_rebuilders_way() {
     session.run("COMMIT");
     sound(&mut session);
 }
+
+/// Of the rows that are written at once a few belong into partial indexes, which are not opened for the others.
+#[test]
+fn partial_indexes_have_what_belongs_into_them() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.set_action('fair', fair => true)");
+    let tasks: Value = (0..1_400)
+        .map(|i| {
+            let mut task = json!({"id": format!("t{i:04}"), "action": if i % 300 == 7 { "fair" } else { "x" }, "body": "b"});
+            match i {
+                3 => task["workgroup"] = json!("w"),
+                640 => task["merge_key"] = json!("k"),
+                _ if i % 300 == 7 => task["group_id"] = json!(format!("g{i}")),
+                _ => {}
+            }
+            task
+        })
+        .collect();
+    session.insert(tasks).unwrap();
+    // Singly, and by ids that the call makes up.
+    session.run(
+        "SELECT taskq.insert_task('one', 'x', group_id => 'g'), taskq.insert_task('two', 'x', workgroup => 'w'),
+                taskq.insert_task(NULL, 'x', merge_key => 'k'), taskq.insert_task(NULL, 'fair', group_id => 'f')",
+    );
+    sound(&mut session);
+    for (index, rows) in [
+        ("task_group_idx", "group_id IS NOT NULL"),
+        ("task_workgroup_idx", "workgroup IS NOT NULL"),
+        ("task_merge_key_idx", "merge_key IS NOT NULL"),
+        ("run_lane_idx", "lane <> 0"),
+        ("run_key_idx", "key_hash IS NOT NULL"),
+    ] {
+        let table = index.split('_').next().unwrap();
+        let counted = session.one::<i64>(&format!("SELECT count(*) FROM taskq.{table} WHERE {rows}"));
+        assert!(counted > 0, "{index}");
+        session.run(&format!("ANALYZE taskq.{table}; REINDEX INDEX taskq.{index}"));
+    }
+    assert_eq!(session.own("w", 10, &["fair"]).unwrap().len(), 6);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE group_id IS NOT NULL"), 7);
+    sound(&mut session);
+}

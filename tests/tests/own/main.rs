@@ -13,6 +13,7 @@ mod marks_disturbed;
 mod old_snapshot;
 mod open_transactions;
 mod order;
+mod places;
 mod ready;
 mod spin;
 mod tries;
