@@ -4,6 +4,7 @@
 //! A queue in which each of two commits takes the other for the one that will count leaves most of these children
 //! behind, until somebody happens to call. Nothing in here calls for work, or `maintain`, before it looks.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,8 @@ fn return_at_once(rounds: usize, parents: usize, settings: &str) {
         s.run(settings);
         s
     });
+    let out_of_time = Arc::new(AtomicUsize::new(0));
+    let times = out_of_time.clone();
     at_once(sessions.collect(), rounds, move |session, who, round| {
         let grant = &grants[who][round];
         loop {
@@ -80,10 +83,16 @@ fn return_at_once(rounds: usize, parents: usize, settings: &str) {
                 Ok(_) => break,
                 // As it may at these levels, and changes nothing.
                 Err(error) if sqlstate(&error) == "40001" => {}
+                // On a busy machine whoever extends a table may be put aside with its lock for as long.
+                Err(error) if sqlstate(&error) == "55P03" => {
+                    times.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => panic!("{error:?}"),
             }
         }
     });
+    let times = out_of_time.load(Ordering::Relaxed);
+    assert!(times * 10 <= rounds * parents, "{times} of {} calls ran out of time", rounds * parents);
     assert_eq!(left_behind(&mut session), (0, 0, 0), "of {rounds} rounds of {parents}");
 }
 
