@@ -30,11 +30,11 @@ pub struct Family {
 /// Makes a family of a random shape. `recent` are tasks of older families.
 pub fn random(number: u64, random: &mut Random, recent: &[String], large: u64) -> Family {
     match random.below(100) {
-        0..30 => alike(number, random, large),
-        30..42 => fan(number, random, large),
-        42..57 => layers(number, random, recent),
-        57..72 => flow(number, random),
-        72..80 => parents(number, random),
+        0..40 => alike(number, random, large),
+        40..50 => fan(number, random, large),
+        50..62 => layers(number, random, recent),
+        62..74 => flow(number, random),
+        74..80 => parents(number, random),
         80..86 => later(number, random),
         86..95 => loose(number, random),
         _ => fleeting(number, random),

@@ -45,7 +45,7 @@ fn insert(client: &mut Client) {
 pub fn next(client: &mut Client) -> (u64, Family) {
     let number = client.run.families.fetch_add(1, Ordering::Relaxed);
     let recent: Vec<String> = client.run.recent.lock().unwrap().iter().cloned().collect();
-    let large = if client.run.seconds < 120 { 600 } else { 4000 };
+    let large = if client.run.seconds < 120 { 600 } else { 6000 };
     (number, families::random(number, &mut client.random, &recent, large))
 }
 

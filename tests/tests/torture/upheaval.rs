@@ -22,7 +22,7 @@ const UPKEEP: [&str; 3] = ["VACUUM (ANALYZE) %s", "VACUUM (FREEZE) %s", "ANALYZE
 pub fn rebuild(run: &Arc<Run>) {
     let mut random = Random::new(run.seed + 600);
     while !run.is_calm() {
-        let mut client = connect(run, "upheaval", "lock_timeout=3s");
+        let mut client = connect(run, "upheaval", "lock_timeout=500ms");
         while !run.is_calm() && rebuild_one(run, &mut client, &mut random).is_ok() {
             thread::sleep(Duration::from_millis(200 + random.below(3000)));
         }

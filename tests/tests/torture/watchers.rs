@@ -65,8 +65,9 @@ pub fn read_old(run: &Arc<Run>) {
             }
             client.batch_execute("COMMIT")
         };
-        // Whatever ends it: it begins anew.
+        // Whatever ends it: it begins anew, after a while without, in which others get their locks.
         drop(read());
+        thread::sleep(Duration::from_millis(random.below(3000)));
     }
 }
 
