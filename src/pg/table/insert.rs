@@ -18,6 +18,8 @@ const MOST_MEMORY: usize = 256 * 1024;
 pub(crate) struct Insertion {
     relation: pg_sys::Relation,
     indexes: Indexes,
+    /// A copy of the table's descriptor, of which nobody keeps count; null before the second slot.
+    shape: pg_sys::TupleDesc,
     /// The first `waiting` have rows that are still to be written.
     slots: Vec<*mut pg_sys::TupleTableSlot>,
     waiting: usize,
@@ -50,9 +52,16 @@ fn begin<R>(
     unsafe {
         let relation = open(table, pg_sys::RowExclusiveLock);
         let (indexes, memory) = Indexes::open(table, relation, unique.map(|index| index.name.oid()));
-        let last = Default::default();
-        let mut insertion =
-            Insertion { relation, indexes, slots: Vec::new(), waiting: 0, memory, level, last };
+        let mut insertion = Insertion {
+            relation,
+            indexes,
+            shape: std::ptr::null_mut(),
+            slots: Vec::new(),
+            waiting: 0,
+            memory,
+            level,
+            last: Default::default(),
+        };
         let result = work(&mut insertion);
         insertion.write();
         let Insertion { indexes, slots, .. } = insertion;
@@ -119,25 +128,44 @@ impl Insertion {
         // that wait, which is reset once they are written. If making them ends in an error, whoever catches that puts the
         // memory context back.
         unsafe {
+            let table = (*self.relation).rd_att;
             if self.slots.len() == self.waiting {
-                self.slots.push(virtual_slot((*self.relation).rd_att));
+                let shape = self.shape();
+                self.slots.push(virtual_slot(shape));
             }
             let slot = self.slots[self.waiting];
             let before = pg_sys::MemoryContextSwitchTo(self.memory);
             let values = values();
             pg_sys::MemoryContextSwitchTo(before);
             clear(slot);
-            let descriptor = (*slot).tts_tupleDescriptor;
-            for at in 0..(*descriptor).natts as usize {
+            for at in 0..(*table).natts as usize {
                 *(*slot).tts_isnull.add(at) = true;
             }
             fill(slot, &values);
-            for at in 0..(*descriptor).natts as usize {
+            for at in 0..(*table).natts as usize {
                 let given = !*(*slot).tts_isnull.add(at);
-                assert!(given || !attribute(descriptor, at).attnotnull, "column {} may not be NULL", at + 1);
+                assert!(given || !attribute(table, at).attnotnull, "column {} may not be NULL", at + 1);
             }
             pg_sys::ExecStoreVirtualTuple(slot);
             slot
+        }
+    }
+
+    /// The descriptor for one more slot. Each slot that has the table's own counts as a use of it, and to keep count of
+    /// hundreds takes longer than to fill them.
+    fn shape(&mut self) -> pg_sys::TupleDesc {
+        // SAFETY: the table is open; the copy goes with the executor state, after the slots.
+        unsafe {
+            let of_table = (*self.relation).rd_att;
+            if self.slots.is_empty() {
+                return of_table;
+            }
+            if self.shape.is_null() {
+                let before = pg_sys::MemoryContextSwitchTo((*self.indexes.state).es_query_cxt);
+                self.shape = pg_sys::CreateTupleDescCopy(of_table);
+                pg_sys::MemoryContextSwitchTo(before);
+            }
+            self.shape
         }
     }
 
