@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/o
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo test lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting clean
+.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo demo-shards test lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -88,6 +88,13 @@ demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
 	@$(MAKE) --no-print-directory install-private
 	@cargo build --release --locked -p branch_export
 	@$(PRIVATE) .ci/demo.sh
+
+demo-shards: ## the same on three servers behind a router (REPO=, REV=, WORKERS=)
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) .ci/router.sh
+	@cargo build --release --locked -p branch_export
+	@$(PRIVATE) .ci/demo_shards.sh
 
 # The tests' feature set: that of the build, and pg_test, which is this crate's alone.
 TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"

@@ -111,6 +111,8 @@ outside() {
     examples/clients/setup.sh
     [ -n "${READY:-}" ] || make_ install-private PG_CONFIG="$pg_config"
     trap outside_finish EXIT
+    no_router=''
+    PG_CONFIG=$private .ci/router.sh || no_router=1
     # Nothing here has to survive a power cut; test programs open many connections at once.
     export PG_CONFIG=$private
     .ci/cluster.sh start "$work/cluster" -c fsync=off -c full_page_writes=off -c max_connections=300 \
@@ -122,7 +124,10 @@ outside() {
     PATH=$bindir:$PATH
     # shellcheck disable=SC2046  # words
     cargo test --release --locked -p taskq_tests --no-fail-fast $(selected) 2>&1 | tee "$work/outside.log" ||
-        alone "$work/outside.log"
+        alone "$work/outside.log" || return 1
+    if [ -n "$no_router" ]; then
+        printf '\ntest: NOT RUN: the tests of the router (tests/tests/router): PL/Proxy is not to be had here, see above\n'
+    fi
 }
 
 # Some tests have to be done within seconds, and all run side by side with others that use every core. The few that have
@@ -172,6 +177,7 @@ all() {
         fi
     done
     printf '\ntest: %s\n' "$(count "$log")"
+    grep '^test: NOT RUN' "$log" || true
 }
 
 case "${1:-}" in

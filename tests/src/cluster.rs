@@ -119,6 +119,13 @@ impl Cluster {
         config
     }
 
+    /// The folder of its socket, which is what libpq calls the host.
+    pub fn host(&self) -> String {
+        let env = self.env();
+        let host = env.iter().find(|(name, _)| name == "PGHOST").expect("it has a socket");
+        host.1.clone()
+    }
+
     /// How to reach the server.
     fn env(&self) -> Vec<(String, String)> {
         let env = self.call("env", &[]);
