@@ -65,14 +65,24 @@ pub(super) fn these(call: &Call, task_nos: &[TaskNo], with_slots: bool) -> Vec<G
 /// The entries of one action, stretch by stretch.
 fn walk(call: &Call, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
     let mut more = false;
-    for keys in ranges.each().flat_map(|stretch| keys(&stretch, room)) {
-        entries.start(&keys);
-        while held.len() < room {
-            let Some(entry) = entries.next() else { break };
-            more |= take(call, &entry, false, held);
+    for stretch in ranges.each() {
+        let before = held.len();
+        for keys in keys(&stretch, room) {
+            entries.start(&keys);
+            while held.len() < room {
+                let Some(entry) = entries.next() else { break };
+                more |= take(call, &entry, false, held);
+            }
+            if held.len() == room {
+                more = true;
+                break;
+            }
+        }
+        if let Some(first) = held.get(before) {
+            run::note_reach(stretch.start, first.position);
         }
         if held.len() == room {
-            return true;
+            break;
         }
     }
     more

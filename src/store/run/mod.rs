@@ -2,6 +2,8 @@
 
 pub(crate) mod changes;
 
+use std::cell::Cell;
+
 use pgrx::datum::Interval;
 
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
@@ -54,16 +56,31 @@ pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 /// What is in lanes: action_no, priority (descending), lane, position.
 pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
 
-/// How many positions more than it wants entries a walk looks at first.
-const NEAR: usize = 32;
+/// How many positions more than it wants entries a walk looks at first, where the last one found something at once.
+const NEAR: usize = 8;
+
+/// From further off than this the last walk came from where it knew nothing.
+const FAR: usize = 4096;
+
+thread_local! {
+    /// How far behind its beginning the last walk of this backend came upon its first entry.
+    static REACH: Cell<usize> = const { Cell::new(NEAR) };
+}
+
+/// A walk that began there has come upon its first entry here.
+pub(crate) fn note_reach(start: Position, first: Position) {
+    let reach = usize::try_from(first.0.saturating_sub(start.0)).unwrap_or(0);
+    REACH.set(if reach <= FAR { reach } else { NEAR });
+}
 
 /// The keys of the walks through the entries in no lane of one action and priority, from a position on, in their order:
 /// what is near, then the rest.
 ///
 /// A scan that begins looks at every entry of its page that its keys allow, some hundreds, and most walks end with one of
-/// the first. Where entries are sparse the first walk is in vain, which costs another descent.
+/// the first. Where the first walk is in vain, it costs another descent; so it goes twice as far as the last one had to:
+/// what others have in progress, and the positions of other actions, lie between.
 pub(crate) fn in_order(action_no: i32, priority: i32, start: Position, wanted: usize) -> [[Key; 4]; 2] {
-    let near = start.plus(NEAR.saturating_add(2 * wanted));
+    let near = start.plus(NEAR + 2 * REACH.get() + 2 * wanted);
     [(start, near), (near.next(), Position::END)].map(|(first, last)| {
         [Key::eq(1, action_no), Key::eq(2, priority), Key::at_least(3, first), Key::at_most(3, last)]
     })
