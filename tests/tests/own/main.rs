@@ -1,5 +1,6 @@
 //! `own_tasks` and `extend_tasks_ownership`: who gets what, in which order, for how long, and how often.
 
+mod decoding;
 mod direct;
 mod exclusive;
 mod exhaustion;
@@ -15,6 +16,7 @@ mod open_transactions;
 mod order;
 mod places;
 mod ready;
+mod rewritten;
 mod spin;
 mod tries;
 mod upkeep_waits_for_nobody;

@@ -1,0 +1,90 @@
+//! Tables and indexes are written anew, moved and exchanged while claims, returns, extensions and insertions go on.
+//!
+//! On wrong code a session uses a table or an index that it has kept open or known by its old number, an index misses rows, a
+//! call and whoever rewrites a table wait for each other, or a call fails that would have succeeded a moment later.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use taskq_tests::{Cluster, Session};
+
+/// A life of tasks, over and over; how many it has completed.
+fn work(session: &mut Session, who: usize, over: &AtomicBool) -> usize {
+    let mut completed = 0;
+    for round in 0.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let (first, second) = (format!("{who}-{round}-a"), format!("{who}-{round}-b"));
+        let tasks = json!([
+            {"id": first, "action": "x", "group_id": "g", "body": "b"},
+            {"id": second, "action": "x", "depends_on": [first]},
+        ]);
+        session.insert(tasks).unwrap();
+        let grants = session.own_with("w", 2, &["x"], "max_duration => '1 hour'").unwrap();
+        let held: Vec<(&str, _)> = grants.iter().map(|g| (g.task_id.as_str(), g.token)).collect();
+        if round % 3 == 0 && !held.is_empty() {
+            let extended = session.extend("w", &held, "2 hours").unwrap();
+            assert!(extended.iter().all(|(_, owned)| *owned), "{extended:?}");
+        }
+        grants.iter().for_each(|grant| session.complete(grant));
+        completed += grants.len();
+    }
+    completed
+}
+
+#[test]
+fn tables_are_rewritten_and_moved_under_load() {
+    const WORKERS: usize = 3;
+    // DDL that waits for a lock would hold up the workers, and they each other.
+    let cluster = Cluster::start(
+        env!("CARGO_TARGET_TMPDIR"),
+        "own-rewritten",
+        &["allow_in_place_tablespaces=on", "deadlock_timeout=200ms", "fsync=off"],
+    );
+    let mut session = cluster.connect();
+    session.run("CREATE TABLESPACE elsewhere LOCATION ''");
+    session.run("CREATE EXTENSION amcheck");
+    let over = Arc::new(AtomicBool::new(false));
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|who| {
+            let over = over.clone();
+            cluster.connect().background(move |session| work(session, who, &over))
+        })
+        .collect();
+    for round in 0..3 {
+        let to = ["elsewhere", "pg_default"][round % 2];
+        for table in ["run", "task", "settled", "lease", "dependency", "blocked"] {
+            session.run(&format!("ALTER TABLE taskq.{table} SET TABLESPACE {to}"));
+            session.run(&format!("REINDEX TABLE CONCURRENTLY taskq.{table}"));
+            session.run(&format!("VACUUM FULL taskq.{table}"));
+            session.run(&format!("REINDEX TABLE taskq.{table}"));
+        }
+        session.run("CLUSTER taskq.run USING run_pkey");
+        session.run("CLUSTER taskq.task USING task_pkey");
+        session.run("ALTER INDEX taskq.run_pkey RENAME TO run_pkey_for_a_moment; ALTER INDEX taskq.run_pkey_for_a_moment RENAME TO run_pkey");
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut completed: usize = workers.into_iter().map(|worker| worker.join().1).sum();
+    loop {
+        let grants = session.own("w", 100, &["x"]).unwrap();
+        grants.iter().for_each(|grant| session.complete(grant));
+        completed += grants.len();
+        if grants.is_empty() {
+            break;
+        }
+    }
+    assert!(completed > 100, "{completed}: the workers have hardly worked");
+    let (all, ended): (i64, i64) = (
+        session.one("SELECT count(*) FROM taskq.tasks"),
+        session.one("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'"),
+    );
+    assert_eq!((all, ended), (completed as i64, completed as i64), "each once");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.lease"), 0);
+    session.run(
+        "SELECT bt_index_check(i.indexrelid, true) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+          WHERE c.relnamespace = 'taskq'::regnamespace",
+    );
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
