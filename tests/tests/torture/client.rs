@@ -164,7 +164,10 @@ impl Client {
 
     fn connected(&mut self) -> &mut Connection {
         if self.connection.is_none() {
-            let client = connect(&self.run, &self.name, "lock_timeout=150ms");
+            // Some have more patience than others.
+            let settings =
+                *self.random.pick(&["lock_timeout=50ms", "lock_timeout=200ms", "lock_timeout=500ms"]);
+            let client = connect(&self.run, &self.name, settings);
             self.connection = Some(Connection { client, calls: 0, warm: None });
         }
         self.connection.as_mut().expect("just made")

@@ -5,8 +5,10 @@
 //! tables are rewritten and indexes rebuilt, limits change. Every client writes down outside the database what it asked and
 //! what it was told ([`book`]); in the end the books and the database must agree ([`audit`]), task by task and call by call.
 //!
-//! `make torture SECONDS_TORTURE=2700 TASKQ_TORTURE_SEED=7` is the long form; a short one runs with all other tests. On
-//! failure the ledger and the final state stay, and `TASKQ_TORTURE_AUDIT=folder` audits them again.
+//! `make torture SECONDS_TORTURE=2700 TASKQ_TORTURE_SEED=7` is the long form; a short one runs with all other tests.
+//! (`TASKQ_TORTURE_PACE` is how many tasks a second are inserted at most.) On failure the ledger and the final state stay,
+//! and `TASKQ_TORTURE_AUDIT=folder` audits them again. That the audit finds what the server has lost is seen with
+//! `TASKQ_TORTURE_SETTINGS='synchronous_commit=off wal_writer_delay=10s'`: it has to fail.
 
 mod audit;
 mod book;

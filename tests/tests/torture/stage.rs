@@ -1,5 +1,6 @@
 //! The cluster on which it is played, who plays, and what must not be left behind.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,9 @@ pub struct Stage {
 impl Stage {
     /// The name is that of the folder with all that the run leaves.
     pub fn set(name: &'static str) -> Stage {
-        Stage { cluster: Cluster::start(TMP, name, &SETTINGS), name }
+        let more = env::var("TASKQ_TORTURE_SETTINGS").unwrap_or_default();
+        let settings: Vec<&str> = SETTINGS.into_iter().chain(more.split_whitespace()).collect();
+        Stage { cluster: Cluster::start(TMP, name, &settings), name }
     }
 
     pub fn config(&self) -> Config {

@@ -11,12 +11,16 @@ use taskq_tests::random::Random;
 use crate::client::connect;
 use crate::run::Run;
 
-/// Between two crashes, on the average, so that something can come between them.
+/// So many faults of all kinds there should be at least, on the average.
+const FAULTS_A_SECOND: u64 = 5;
+
+/// Between two crashes, on the average, in milliseconds: something can come between them.
 const CRASH_EVERY: u64 = 9000;
 
 pub fn torment(run: &Arc<Run>, cluster: &Cluster) {
     let mut random = Random::new(run.seed + 500);
-    let mut crash_at = next_crash(&mut random);
+    let mut crashes = 0;
+    let mut crash_at = next_crash(run, &mut random);
     while !run.is_calm() {
         let mut client = connect(run, "tormentor", "lock_timeout=0");
         loop {
@@ -24,20 +28,33 @@ pub fn torment(run: &Arc<Run>, cluster: &Cluster) {
                 return;
             }
             if Instant::now() >= crash_at {
-                crash(run, cluster, &mut client, &mut random);
-                crash_at = next_crash(&mut random);
+                // Each kind once, then by chance: the first ones most often.
+                let kind = if crashes < 4 { crashes } else { *random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, 2, 3]) };
+                crash(run, cluster, &mut client, &mut random, kind);
+                crashes += 1;
+                crash_at = next_crash(run, &mut random);
                 break;
             }
             if strike(run, &mut client, &mut random).is_err() {
                 break;
             }
-            thread::sleep(Duration::from_millis(random.below(280)));
+            thread::sleep(Duration::from_millis(if behind(run) {
+                random.below(250)
+            } else {
+                random.below(900)
+            }));
         }
     }
 }
 
-fn next_crash(random: &mut Random) -> Instant {
-    Instant::now() + Duration::from_millis(CRASH_EVERY / 3 + random.below(CRASH_EVERY * 4 / 3))
+/// Whether there were fewer faults so far than there should have been: where everything is slow, more of them hit something.
+fn behind(run: &Run) -> bool {
+    run.faults().values().sum::<u64>() < run.elapsed().as_secs() * FAULTS_A_SECOND
+}
+
+fn next_crash(run: &Run, random: &mut Random) -> Instant {
+    let every = CRASH_EVERY.min(run.seconds * 1000 / 8);
+    Instant::now() + Duration::from_millis(every / 3 + random.below(every * 4 / 3))
 }
 
 /// Cancels or terminates somebody, preferably at work.
@@ -58,19 +75,19 @@ fn strike(run: &Run, client: &mut postgres::Client, random: &mut Random) -> Resu
     Ok(())
 }
 
-fn crash(run: &Run, cluster: &Cluster, client: &mut postgres::Client, random: &mut Random) {
-    match random.below(100) {
-        0..70 => {
+fn crash(run: &Run, cluster: &Cluster, client: &mut postgres::Client, random: &mut Random, kind: u32) {
+    match kind {
+        0 => {
             run.fault("backends killed with SIGKILL (crash of all backends)");
             kill_one(client, "client backend", random);
             recovered(run);
         }
-        70..82 => {
+        1 => {
             run.fault("other processes of the server killed with SIGKILL (crash of all backends)");
             kill_one(client, "checkpointer|background writer|walwriter|taskq|autovacuum", random);
             recovered(run);
         }
-        82..92 => {
+        2 => {
             run.fault("server stopped with -m immediate and restarted");
             cluster.stop_now();
             cluster.restart();

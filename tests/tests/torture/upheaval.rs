@@ -8,7 +8,7 @@ use std::time::Duration;
 use postgres::Error;
 use taskq_tests::random::Random;
 
-use crate::book::Deed;
+use crate::book::{Deed, Fate};
 use crate::client::{Client, connect};
 use crate::families::{GROUPS, PER_GROUP, RATE, WORKGROUPS};
 use crate::run::Run;
@@ -24,7 +24,7 @@ pub fn rebuild(run: &Arc<Run>) {
     while !run.is_calm() {
         let mut client = connect(run, "upheaval", "lock_timeout=500ms");
         while !run.is_calm() && rebuild_one(run, &mut client, &mut random).is_ok() {
-            thread::sleep(Duration::from_millis(200 + random.below(3000)));
+            thread::sleep(Duration::from_millis(500 + random.below(4000)));
         }
     }
     let mut client = connect(run, "upheaval", "lock_timeout=30s");
@@ -72,8 +72,8 @@ fn rebuild_one(run: &Run, client: &mut postgres::Client, random: &mut Random) ->
 fn index(client: &mut postgres::Client, statement: &str) -> Result<String, Error> {
     let query = "SELECT format($1, x.indexrelid::regclass, x.indrelid::regclass, quote_ident(c.relname)) \
           FROM pg_index AS x JOIN pg_class AS c ON c.oid = x.indexrelid JOIN pg_class AS t ON t.oid = x.indrelid JOIN pg_am AS a ON a.oid = c.relam \
-         WHERE t.relnamespace = 'taskq'::regnamespace AND t.relkind = 'r' AND pg_relation_size(t.oid) < $2 \
-           AND ($1 !~ 'CLUSTER' OR a.amname = 'btree' AND x.indpred IS NULL AND x.indisvalid) ORDER BY random() LIMIT 1";
+         WHERE t.relnamespace = 'taskq'::regnamespace AND t.relkind = 'r' AND pg_relation_size(t.oid) < $2 AND x.indisvalid \
+           AND ($1 !~ 'CLUSTER' OR a.amname = 'btree' AND x.indpred IS NULL) ORDER BY random() LIMIT 1";
     Ok(client.query_one(query, &[&statement, &REWRITABLE])?.get(0))
 }
 
@@ -83,16 +83,16 @@ fn table(client: &mut postgres::Client, statement: &str) -> Result<String, Error
     Ok(client.query_one(query, &[&statement, &REWRITABLE])?.get(0))
 }
 
-/// Removes what a REINDEX CONCURRENTLY that was interrupted has left.
+/// Removes what a REINDEX CONCURRENTLY that was interrupted has left, without getting into anybody's way.
 fn drop_halves(client: &mut postgres::Client) -> Result<(), Error> {
     let halves = client.query(
         "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid \
-          WHERE NOT indisvalid AND c.relnamespace IN ('taskq'::regnamespace, 'pg_toast'::regnamespace) AND relname ~ '_cc(new|old)'",
+          WHERE NOT indisvalid AND c.relnamespace = 'taskq'::regnamespace AND relname ~ '_cc(new|old)'",
         &[],
     )?;
     for half in halves {
         let half: String = half.get(0);
-        match client.batch_execute(&format!("DROP INDEX {half}")) {
+        match client.batch_execute(&format!("DROP INDEX CONCURRENTLY {half}")) {
             Err(error) if error.as_db_error().is_none_or(|error| error.severity() != "ERROR") => {
                 return Err(error);
             }
@@ -105,9 +105,12 @@ fn drop_halves(client: &mut postgres::Client) -> Result<(), Error> {
 /// Sets the limits before the first task, so that none is granted without.
 pub fn first_limits(client: &mut Client) {
     let mut set = |of: String, most: i64, statement: String| {
-        let outcome =
-            client.call("limit", vec![Deed::Limit { of, most }], |tx, _| tx.batch_execute(&statement));
-        assert_eq!(outcome.state, "", "{statement}");
+        // A call that is short of time may be cancelled even now.
+        let again = (0..20).find(|_| {
+            let deeds = vec![Deed::Limit { of: of.clone(), most }];
+            client.call("limit", deeds, |tx, _| tx.batch_execute(&statement)).fate == Fate::Done
+        });
+        assert!(again.is_some(), "{statement}");
     };
     set("action few".to_owned(), 4, "SELECT taskq.set_action('few', max_concurrency => 4)".to_owned());
     set(
@@ -192,9 +195,7 @@ pub fn let_go(client: &mut Client) {
                       SELECT taskq.resume_group(group_id) FROM taskq.groups WHERE paused; \
                       SELECT taskq.delay_workgroup(workgroup, '0') FROM taskq.workgroups";
     for _ in 0..100 {
-        if client.call("let go", Vec::new(), |tx, _| tx.batch_execute(statements)).fate
-            == crate::book::Fate::Done
-        {
+        if client.call("let go", Vec::new(), |tx, _| tx.batch_execute(statements)).fate == Fate::Done {
             return;
         }
     }

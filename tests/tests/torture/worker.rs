@@ -26,6 +26,8 @@ struct Held {
     actor: String,
 }
 
+const BACKLOG: i64 = 6000;
+
 const COLUMNS: &str = "task_id, token, action, body, num_tries, action_deadline";
 
 pub fn work(run: &Arc<Run>, number: u64) {
@@ -44,7 +46,10 @@ impl Worker {
         if self.client.random.chance(12) {
             self.return_late();
         }
+        // A long backlog is worked off first, mostly.
+        let backlog = self.client.run.open.load(Ordering::Relaxed) > BACKLOG && self.client.random.chance(70);
         let actions: Vec<&str> = match self.client.random.below(10) {
+            _ if backlog => PLAIN.to_vec(),
             0..5 => PLAIN.to_vec(),
             5..9 => FLOW.to_vec(),
             _ => PLAIN.iter().chain(&FLOW).copied().collect(),
@@ -55,6 +60,7 @@ impl Worker {
         } else {
             *self.client.random.pick(&[1, 6, 100, 1000, 2000])
         };
+        let most = if backlog { 2000 } else { most };
         let (lease, wait) = self.terms();
         let mut held = self.own(&actions, most, lease, wait);
         // Some go on for a while with one call for return and own.

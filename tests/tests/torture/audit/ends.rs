@@ -182,8 +182,7 @@ fn because_of_a_cancel(view: &View, task: &str, status: Option<&str>) -> Option<
     let Some(call) = status.and_then(|status| view.by_name.get(status)) else {
         return Some("cancelled by no call".to_owned());
     };
-    let names =
-        super::grants::names(&call.deeds, |deed| matches!(deed, Deed::Cancel { task: its } if its == task));
+    let names = call.deeds.iter().any(|deed| matches!(deed, Deed::Cancel { task: its } if its == task));
     (call.fate == Fate::Refused || !names).then(|| "that call has not cancelled it".to_owned())
 }
 

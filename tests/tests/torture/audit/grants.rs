@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::view::View;
-use crate::book::{Deed, Fate};
+use crate::book::Fate;
 
 /// Times pass through the server as text: so much may be lost, in microseconds.
 const ROUNDING: i64 = 2;
@@ -103,9 +103,4 @@ pub fn tries(view: &View) -> Vec<String> {
         }
     }
     found
-}
-
-/// Whether a call names this task in one of its deeds of the kind that `is` accepts.
-pub fn names(deeds: &[Deed], is: impl Fn(&Deed) -> bool) -> bool {
-    deeds.iter().any(is)
 }
