@@ -190,9 +190,10 @@ CREATE FUNCTION taskq.health()
           FROM (
                 -- Deadlines that have passed, and nobody has looked.
                 SELECT CASE WHEN o.since < n.at - interval '10 minutes' THEN 'critical' ELSE 'warning' END AS severity,
-                       format('%s of action "%s" %s past the deadline and nobody has looked, the first since %s (actor "%s")',
+                       format('%s of action "%s" %s past the deadline and nobody has looked, %s since %s (actor "%s")',
                               CASE o.number WHEN 1 THEN 'a task' ELSE o.number || ' tasks' END, a.name,
-                              CASE o.number WHEN 1 THEN 'is' ELSE 'are' END, taskq._age(n.at - o.since), o.actor) AS problem,
+                              CASE o.number WHEN 1 THEN 'is' ELSE 'are' END,
+                              CASE o.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - o.since), o.actor) AS problem,
                        'Nobody calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
                        'overdue' AS kind, a.name AS subject, o.since
                   FROM overdue AS o CROSS JOIN now AS n
@@ -211,8 +212,10 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 -- More comes than ends, and it waits.
                 SELECT 'warning',
-                       format('the queue of action "%s" grows: %s tasks come and %s end in a minute, and one has waited for %s',
-                              a.name, taskq._short(p.came), taskq._short(p.ended), taskq._age(n.at - h.inserted_at)),
+                       format('the queue of action "%s" grows: %s tasks come and %s in a minute, and one has waited for %s',
+                              a.name, taskq._short(p.came),
+                              CASE taskq._short(p.ended) WHEN '1' THEN '1 ends' ELSE taskq._short(p.ended) || ' end' END,
+                              taskq._age(n.at - h.inserted_at)),
                        'Add workers, or let each take more tasks at a time; look at limits and rates in taskq.actions.',
                        'growing', a.name, h.inserted_at
                   FROM pace AS p CROSS JOIN now AS n
@@ -234,8 +237,11 @@ CREATE FUNCTION taskq.health()
                   FROM taskq.schedule AS s WHERE s.problem IS NOT NULL
                 UNION ALL
                 SELECT 'warning',
-                       format('%s %s are due and not looked after, the first since %s',
-                              CASE WHEN l.number >= 1000 THEN '1000 and more' ELSE l.number::text END, l.what, taskq._age(n.at - l.since)),
+                       format('%s, %s since %s',
+                              CASE WHEN l.number = 1 THEN 'a ' || regexp_replace(l.what, '^(task|schedule)s', '\1') || ' is due and not looked after'
+                                   ELSE CASE WHEN l.number >= 1000 THEN '1000 and more ' ELSE l.number || ' ' END
+                                        || l.what || ' are due and not looked after' END,
+                              CASE l.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - l.since)),
                        'Nobody calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n
@@ -269,7 +275,7 @@ CREATE FUNCTION taskq.health()
                  WHERE x.age > 10000000
                 UNION ALL
                 SELECT 'warning',
-                       format('table taskq.%s has %s dead rows beside %s live ones', c.relname,
+                       format('table taskq.%s has %s dead rows, and of live ones %s', c.relname,
                               taskq._short(pg_stat_get_dead_tuples(c.oid)), taskq._short(pg_stat_get_live_tuples(c.oid))),
                        'See that autovacuum runs and that nothing above holds it back; then VACUUM the table.', 'bloat', c.relname, NULL
                   FROM pg_class AS c
@@ -277,7 +283,7 @@ CREATE FUNCTION taskq.health()
                    AND pg_stat_get_dead_tuples(c.oid) > 100000 + 2 * pg_stat_get_live_tuples(c.oid)
                 UNION ALL
                 SELECT CASE WHEN x.left < 0.05 THEN 'critical' ELSE 'warning' END,
-                       format('of the numbers for tasks %s percent are left', round(x.left * 100)),
+                       format('only %s percent of the numbers for tasks are left', round(x.left * 100)),
                        'Move to a new queue, in another database or of another shard, before they are used up.', 'positions', NULL, NULL
                   -- Of the 48 bits that are a shard's own, and without those that no new task gets (src/token.rs).
                   FROM (SELECT GREATEST(1 - (p.last_value & 281474976710655)::numeric / 280375465082880, 0) AS left

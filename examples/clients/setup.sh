@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the example clients and their tests need into target/clients: a Python environment, the packages of
-# Node, the Rust worker; and PgBouncer from the distribution's package. Quick when nothing has changed.
+# Node, the workers that are compiled (Rust, Go, Java). Quick when nothing has changed.
 #
-# What is missing of python3 with venv, node with npm, psql and PgBouncer is installed from the distribution's packages,
-# as root or through sudo. cargo must be there.
+# What is missing of python3 with venv, node with npm, go with pgx, a JDK with the JDBC driver and Gson, ruby with pg, psql
+# and PgBouncer is installed from the distribution's packages, as root or through sudo. cargo must be there.
 set -euo pipefail
 
 say() { printf 'clients: %s\n' "$*" >&2; }
@@ -68,6 +68,26 @@ install_node() {
         { rm -f "$to/node/package-lock.json"; die "npm ci failed"; }
 }
 
+# Debian's packages of Go bring their sources, which are found below GOPATH; there are no modules then.
+install_go() {
+    local sources=/usr/share/gocode/src/github.com/jackc/pgx/v4
+    have go && [ -d "$sources" ] || apt_install golang-go golang-github-jackc-pgx-v4-dev
+    (cd "$here/go" && GO111MODULE=off GOFLAGS='' GOPATH=$to/gopath:/usr/share/gocode go build -o "$to/go/" ./worker ./enqueue)
+}
+
+install_java() {
+    local jars=/usr/share/java/postgresql.jar:/usr/share/java/gson.jar newest
+    have javac || apt_install openjdk-17-jdk-headless
+    [ -e "${jars%%:*}" ] && [ -e "${jars#*:}" ] || apt_install libpostgresql-jdbc-java libgoogle-gson-java
+    newest=$(ls -t "$here"/java/*.java | head -n 1)
+    [ "$to/java/Worker.class" -nt "$newest" ] && return
+    javac -d "$to/java" -cp "$jars" "$here"/java/*.java
+}
+
+install_ruby() {
+    have ruby && ruby -e 'require "pg"' 2>/dev/null || apt_install ruby ruby-pg
+}
+
 install_rust() {
     CARGO_TARGET_DIR=$to/build cargo build --release --locked --quiet --manifest-path "$here/rust/Cargo.toml"
 }
@@ -78,4 +98,7 @@ have psql || apt_install postgresql-client
 install_pgbouncer
 install_python
 install_node
+install_go
+install_java
+install_ruby
 install_rust

@@ -10,6 +10,7 @@ use crate::guc;
 use crate::pg::board::{self, WorkerSlot, WorkerState};
 use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Started};
+use crate::pg::wait_event::Sleep;
 
 /// How often the list of databases is read if nobody asks for it.
 const LOOK: Duration = Duration::from_secs(60);
@@ -64,7 +65,7 @@ fn live(_: pg_sys::Oid) {
                 Err(failure) => pgrx::log!("{LAUNCHER}: {}", failure.message),
             }
         }
-        process::sleep(next);
+        process::sleep(next, Sleep::Launcher);
     }
 }
 

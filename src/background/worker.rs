@@ -11,6 +11,7 @@ use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Failure};
 use crate::pg::session::has_silent_commits;
 use crate::pg::statement::Statement;
+use crate::pg::wait_event::Sleep;
 use crate::upkeep::steps::KINDS;
 
 /// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
@@ -81,7 +82,7 @@ fn live(database: pg_sys::Oid) {
             latest = latest.min(now + PREPARED);
         }
         let wakes_at = slot.end_look(due.min(latest));
-        process::sleep(process::until(wakes_at));
+        process::sleep(process::until(wakes_at), Sleep::Worker);
         pause(slot, now);
     }
 }
@@ -96,7 +97,7 @@ fn pause(slot: &WorkerSlot, since: Time) {
         if over <= clock::wall() {
             return;
         }
-        process::sleep(process::until(over));
+        process::sleep(process::until(over), Sleep::Worker);
     }
 }
 

@@ -12,6 +12,8 @@ use std::time::Duration;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
+use super::wait_event::Sleep;
+
 /// The fourth field of our lock tags. The SQL advisory-lock functions only make 1 and 2 there, so
 /// nobody's advisory locks collide with ours or pose as waiters.
 pub(crate) const TAG_CLASS: u16 = 0x7471;
@@ -78,7 +80,8 @@ pub(crate) fn is_set() -> bool {
 
 /// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). Cancel, terminate,
 /// statement_timeout, shutdown and a client that has gone end the sleep with an error.
-pub(crate) fn sleep(time: Duration) -> bool {
+pub(crate) fn sleep(time: Duration, why: Sleep) -> bool {
+    let shown = why.event();
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: this backend's own latch; the timeout is not negative. The catalog snapshot is one that
     // Postgres keeps for itself and takes anew when needed; kept over a sleep it would hold back vacuum.
@@ -89,7 +92,7 @@ pub(crate) fn sleep(time: Duration) -> bool {
             events as i32,
             // Rounded up, so as not to wake a moment too early and look in vain.
             time.as_micros().div_ceil(1000).min(i32::MAX as u128) as std::ffi::c_long,
-            pg_sys::PG_WAIT_EXTENSION,
+            shown,
         )
     };
     pgrx::check_for_interrupts!();

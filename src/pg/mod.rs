@@ -40,3 +40,4 @@ pub(crate) mod throw;
 pub(crate) mod transaction;
 pub(crate) mod uncommitted;
 pub(crate) mod utility;
+pub(crate) mod wait_event;

@@ -12,6 +12,7 @@ use pgrx::prelude::*;
 use pgrx::{IntoDatum, PgTryBuilder};
 
 use super::clock::Time;
+use super::wait_event::Sleep;
 
 /// Whether the library is being loaded at the start of the server, and not by pg_upgrade, which wants to be
 /// alone.
@@ -155,7 +156,8 @@ pub(crate) fn end(code: i32) -> ! {
 }
 
 /// Sleeps until the latch is set, or the time is over, or the process is to end.
-pub(crate) fn sleep(time: Duration) {
+pub(crate) fn sleep(time: Duration, why: Sleep) {
+    let shown = why.event();
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: this process's own latch. Interrupts are handled outside of transactions here; the request to
     // end is left to the caller, who ends without a complaint in the log.
@@ -164,7 +166,7 @@ pub(crate) fn sleep(time: Duration) {
             pg_sys::MyLatch,
             events as i32,
             time.as_millis().min(i32::MAX as u128) as std::ffi::c_long,
-            pg_sys::PG_WAIT_EXTENSION,
+            shown,
         );
     }
     if !asked_to_end() {

@@ -19,6 +19,7 @@ use crate::pg::session;
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
 use crate::pg::throw::notice;
+use crate::pg::wait_event::Sleep;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::state::Outcome;
@@ -147,7 +148,8 @@ impl Waiter {
             let pace = staggered(self.pace.next(passed_over));
             let time = pace.min(left).min(due.map_or(Duration::MAX, time_until));
             let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);
-            self.woken = latch::sleep(time);
+            let why = if self.names.is_some() { Sleep::ForWork } else { Sleep::ForTasks };
+            self.woken = latch::sleep(time, why);
             drop(soon);
             known_actions::forget();
             if self.woken {

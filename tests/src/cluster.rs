@@ -126,6 +126,13 @@ impl Cluster {
         host.1.clone()
     }
 
+    /// The server's Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        let env = self.env();
+        let value = |name| &env.iter().find(|(key, _)| key == name).expect("it is set").1;
+        Path::new(value("PGHOST")).join(format!(".s.PGSQL.{}", value("PGPORT")))
+    }
+
     /// How to reach the server.
     fn env(&self) -> Vec<(String, String)> {
         let env = self.call("env", &[]);

@@ -21,8 +21,9 @@ def call(query, **arguments):
         try:
             with psycopg.connect(autocommit=True, connect_timeout=5) as connection:
                 return connection.execute(query, TASK | arguments).fetchone()[0]
-        except psycopg.OperationalError as error:
-            if error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P")):
+        except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction) as error:
+            # 25006: a standby, since a failover or not yet promoted.
+            if error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P", "53300", "25006")):
                 raise
         time.sleep(delay)
         delay = min(delay * 2, LEASE / 4)

@@ -74,7 +74,8 @@ class Link {
         }
         return (await used.query(text, values)).rows;
       } catch (error) {
-        const answered = error.code?.length === 5 && !/^(08|57P|53300|EPIPE)/.test(error.code);
+        // 25006: a standby, since a failover or not yet promoted. Another connection may find the primary.
+        const answered = error.code?.length === 5 && !/^(08|57P|53300|25006|EPIPE)/.test(error.code);
         if (answered || Date.now() > giveUpAt) throw error;
         log(`no connection, again in about ${delay} ms:`, error.message);
         if (used && this.client === used) this.client = undefined;
@@ -219,7 +220,10 @@ function stop() {
 
 async function main() {
   process.on('SIGTERM', stop).on('SIGINT', stop);
-  const heartbeat = setInterval(() => extendAll().catch((error) => log('no heartbeat:', error.message)), (LEASE * 1000) / 3);
+  let beaten; // the last heartbeat
+  const heartbeat = setInterval(() => {
+    beaten = extendAll().catch((error) => log('no heartbeat:', error.message));
+  }, (LEASE * 1000) / 3);
   while (!stopping) {
     if (hand.length >= TASKS) {
       await new Promise((resolve) => (room = resolve));
@@ -232,6 +236,7 @@ async function main() {
   while (hand.length > 0) await new Promise((resolve) => (room = resolve));
   clearTimeout(grace);
   clearInterval(heartbeat);
+  await beaten; // one that is under way would open its connection again
   await Promise.all([waiter.client?.end(), link.client?.end()]);
   log('stopped');
 }

@@ -82,7 +82,8 @@ async function call(text, values) {
       }
       return (await used.query(text, values)).rows;
     } catch (error) {
-      const answered = error.code?.length === 5 && !/^(08|57P|53300|EPIPE)/.test(error.code);
+      // 25006: a standby, since a failover or not yet promoted. Another connection may find the primary.
+      const answered = error.code?.length === 5 && !/^(08|57P|53300|25006|EPIPE)/.test(error.code);
       if (answered || Date.now() > giveUpAt) throw error;
       log(`no connection, again in about ${delay} ms:`, error.message);
       if (used && client === used) client = undefined;

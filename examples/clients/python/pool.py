@@ -62,7 +62,10 @@ class Link:
                     if self.connection is None or self.connection.closed:
                         self.connection = await connect()
                     return await (await self.connection.execute(query, arguments)).fetchall()
-                except psycopg.OperationalError as error:
+                except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction) as error:
+                    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                        # A standby, since a failover or not yet promoted: another connection may find the primary.
+                        await self.connection.close()
                     if self.connection is not None and not self.connection.closed:
                         raise  # the server's answer, not the loss of it
                     if time.monotonic() > self.give_up_at:

@@ -66,7 +66,10 @@ class Queue:
                     if self.connection is None or self.connection.closed:
                         self.connection = connect()
                     return self.connection.execute(query, arguments).fetchall()
-                except psycopg.OperationalError as error:
+                except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction) as error:
+                    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                        # A standby, since a failover or not yet promoted: another connection may find the primary.
+                        self.connection.close()
                     if self.connection is not None and not self.connection.closed:
                         raise  # the server's answer, not the loss of it
                     if time.monotonic() > self.give_up_at:

@@ -45,8 +45,9 @@ call() {
     statement=$(cat)
     while true; do
         sql "$@" <<<"$statement" 2>"$error" && return
-        # An error of a statement is an answer; a FATAL one is the loss of the connection.
-        ! grep -q '^ERROR' "$error" || return 1
+        # An error of a statement is an answer; a FATAL one is the loss of the connection, and 25006 that of a standby, since
+        # a failover or not yet promoted.
+        ! grep '^ERROR' "$error" | grep -qv 25006 || return 1
         [ "$SECONDS" -le "$give_up_at" ] || return 1
         log "no connection, again in $delay s: $(head -n 1 "$error")"
         sleep "$delay"

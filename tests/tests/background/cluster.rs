@@ -42,7 +42,8 @@ pub fn settled_down(session: &mut Session, database: &str) -> i32 {
         let rows = session
             .query(
                 "SELECT pid FROM pg_stat_activity \
-                  WHERE backend_type = 'taskq worker' AND datname = $1 AND state = 'idle' AND wait_event IS NOT NULL \
+                  WHERE backend_type = 'taskq worker' AND datname = $1 AND state = 'idle' AND wait_event = \
+                        CASE WHEN current_setting('server_version_num')::int >= 170000 THEN 'TaskqWorkerMain' ELSE 'Extension' END \
                     AND state_change < clock_timestamp() - interval '0.5 seconds'",
                 &[&database],
             )

@@ -4,6 +4,8 @@
 
 mod detached;
 mod drivers;
+mod failover;
+mod gate;
 mod monitoring;
 mod orders;
 mod page;

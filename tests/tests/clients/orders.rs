@@ -4,7 +4,8 @@ use std::process::Command;
 
 use taskq_tests::{Db, until};
 
-use crate::tools::{Client, Worker, node, python};
+use crate::gate::Gate;
+use crate::tools::{Client, Worker, go, java, node, python, ruby};
 
 #[test]
 fn with_sqlalchemy_an_order_and_its_tasks_commit_together_or_not_at_all() {
@@ -16,11 +17,38 @@ fn in_node_an_order_and_its_tasks_commit_together_or_not_at_all() {
     together_or_not_at_all(|| node("node/enqueue.js"));
 }
 
+#[test]
+fn with_django_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| python("python/enqueue_django.py"));
+}
+
+#[test]
+fn with_drizzle_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| node("node/enqueue_drizzle.js"));
+}
+
+#[test]
+fn in_go_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| go("enqueue"));
+}
+
+#[test]
+fn in_java_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| java("Enqueue"));
+}
+
+#[test]
+fn in_ruby_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| ruby("ruby/enqueue.rb"));
+}
+
 fn together_or_not_at_all(program: fn() -> Command) {
     let db = Db::new();
     let mut session = db.connect();
     let order = |texts: &[&str]| {
-        let output = program().arg("ann").args(texts).env("PGDATABASE", db.name()).output().unwrap();
+        let mut program = program();
+        let _gate = Gate::if_wanted(&mut program);
+        let output = program.arg("ann").args(texts).env("PGDATABASE", db.name()).output().unwrap();
         (
             output.status.success(),
             String::from_utf8(output.stdout).unwrap(),

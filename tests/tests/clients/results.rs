@@ -24,7 +24,7 @@ fn is_aborted_with_a_status_and_the_next_one_is_done(client: Client) {
     let mut worker = match client {
         Client::Shell => Worker::run(&db, client.changed("printf 'no json'", "no_json_shell"), "5"),
         // All of them in one batch, for those that return in batches.
-        Client::PythonPool | Client::NodePool | Client::RustPool => Worker::run(&db, client.pool(10), "5"),
+        client if Client::POOLS.contains(&client) => Worker::run(&db, client.pool(10), "5"),
         client => Worker::start(&db, client, "5"),
     };
     until_state(&mut session, "nul", "aborted");

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use taskq_tests::Db;
 
+use crate::gate::Gate;
+
 /// What `examples/clients/setup.sh` has installed; it must be there.
 pub fn installed(path: &str) -> PathBuf {
     let path =
@@ -35,6 +37,29 @@ pub fn node(script: &str) -> Command {
     command
 }
 
+/// A program of the examples in Go.
+pub fn go(program: &str) -> Command {
+    Command::new(installed("go").join(program))
+}
+
+/// A program of the examples in Java, with the packages of the examples. It connects through a socket of TCP only: for a
+/// server that listens on none a [`Gate`] stands in between.
+pub fn java(class: &str) -> Command {
+    let jars = "/usr/share/java/postgresql.jar:/usr/share/java/gson.jar";
+    let mut command = Command::new("java");
+    // What a program of a few seconds wants: no time spent on optimizing it.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
+    command.arg(format!("{}:{jars}", installed("java").display())).arg(class);
+    command
+}
+
+/// A script of the examples in Ruby.
+pub fn ruby(script: &str) -> Command {
+    let mut command = Command::new("ruby");
+    command.arg(example(script));
+    command
+}
+
 /// The example workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Client {
@@ -45,10 +70,13 @@ pub enum Client {
     Rust,
     RustPool,
     Shell,
+    Go,
+    Java,
+    Ruby,
 }
 
 impl Client {
-    pub const ALL: [Client; 7] = [
+    pub const ALL: [Client; 10] = [
         Client::Python,
         Client::PythonPool,
         Client::Node,
@@ -56,9 +84,13 @@ impl Client {
         Client::Rust,
         Client::RustPool,
         Client::Shell,
+        Client::Go,
+        Client::Java,
+        Client::Ruby,
     ];
     /// Those with many tasks at once.
-    pub const POOLS: [Client; 3] = [Client::PythonPool, Client::NodePool, Client::RustPool];
+    pub const POOLS: [Client; 6] =
+        [Client::PythonPool, Client::NodePool, Client::RustPool, Client::Go, Client::Java, Client::Ruby];
 
     /// The worker of action `checksum`, with one task at a time.
     pub fn command(self) -> Command {
@@ -87,18 +119,25 @@ impl Client {
     }
 
     fn command_with(self, program: &Path, tasks: u32) -> Command {
-        let mut command = match self {
-            Client::Python | Client::PythonPool => Command::new(installed("python/bin/python")),
-            Client::Node | Client::NodePool => Command::new("node"),
-            Client::Shell => Command::new("bash"),
-            Client::Rust | Client::RustPool => Command::new(program),
-        };
-        if !matches!(self, Client::Rust | Client::RustPool) {
+        let through = |interpreter: &str| {
+            let mut command = Command::new(interpreter);
             command.arg(program);
-        }
-        if matches!(self, Client::Node | Client::NodePool) {
-            command.env("NODE_PATH", installed("node/node_modules"));
-        }
+            command
+        };
+        let mut command = match self {
+            Client::Python | Client::PythonPool => {
+                through(installed("python/bin/python").to_str().expect("a path is text"))
+            }
+            Client::Node | Client::NodePool => {
+                let mut command = through("node");
+                command.env("NODE_PATH", installed("node/node_modules"));
+                command
+            }
+            Client::Shell => through("bash"),
+            Client::Ruby => through("ruby"),
+            Client::Java => java("Worker"),
+            Client::Rust | Client::RustPool | Client::Go => Command::new(program),
+        };
         command.arg("checksum");
         if Client::POOLS.contains(&self) {
             command.arg(tasks.to_string());
@@ -115,6 +154,9 @@ impl Client {
             Client::Rust => installed("build/release/taskq_worker"),
             Client::RustPool => installed("build/release/taskq_pool"),
             Client::Shell => example("shell/worker.sh"),
+            Client::Go => installed("go/worker"),
+            Client::Java => installed("java/Worker.class"),
+            Client::Ruby => example("ruby/worker.rb"),
         }
     }
 
@@ -127,19 +169,27 @@ impl Client {
             Client::NodePool => "node pool",
             Client::Rust | Client::RustPool => "rust",
             Client::Shell => "shell",
+            Client::Go => "go",
+            Client::Java => "java",
+            Client::Ruby => "ruby",
         }
     }
 }
 
-/// Runs a test of each client in a thread of its own; fails if one of them does, and says which.
+/// Runs a test of each client in a thread of its own; fails if one of them does, and says which. `TASKQ_CLIENTS="Go Ruby"` in
+/// the environment: of these only, for whoever works on them.
 pub fn each_client(name: &str, clients: &[Client], test: fn(Client)) {
+    let only = std::env::var("TASKQ_CLIENTS").ok();
+    let wanted = |client: &Client| {
+        only.as_ref().is_none_or(|only| only.split_whitespace().any(|word| word == format!("{client:?}")))
+    };
     let start = |client: &Client| {
         let client = *client;
         // The thread's name goes into that of the test's database.
         let thread = std::thread::Builder::new().name(format!("{client:?}_{name}"));
         (client, thread.spawn(move || test(client)).unwrap())
     };
-    let threads: Vec<_> = clients.iter().map(start).collect();
+    let threads: Vec<_> = clients.iter().filter(|client| wanted(client)).map(start).collect();
     let failed: Vec<Client> =
         threads.into_iter().filter_map(|(client, thread)| thread.join().is_err().then_some(client)).collect();
     assert!(failed.is_empty(), "{name}: {failed:?}");
@@ -149,6 +199,7 @@ pub fn each_client(name: &str, clients: &[Client], test: fn(Client)) {
 pub struct Worker {
     child: Child,
     log: PathBuf,
+    _gate: Option<Gate>,
 }
 
 impl Worker {
@@ -165,25 +216,36 @@ impl Worker {
     }
 
     /// The same with any command.
-    pub fn run(db: &Db, mut command: Command, grace: &str) -> Worker {
-        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.log", db.name()));
+    pub fn run(db: &Db, command: Command, grace: &str) -> Worker {
+        Worker::run_in(db.name(), command, grace)
+    }
+
+    /// The same in a database of that name, maybe of another cluster.
+    pub fn run_in(database: &str, mut command: Command, grace: &str) -> Worker {
+        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{database}.log"));
         let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         if command.get_envs().all(|(name, _)| name != "PGDATABASE") {
-            command.env("PGDATABASE", db.name());
+            command.env("PGDATABASE", database);
         }
+        let gate = Gate::if_wanted(&mut command);
         command
             .envs([("TASKQ_LEASE", "3"), ("TASKQ_GRACE", grace)])
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
             .stderr(out);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Worker { child, log }
+        Worker { child, log, _gate: gate }
     }
 
     /// Asks it to stop.
     pub fn terminate(&self) {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
+    }
+
+    /// What it has said.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
     }
 
     /// Waits until it has ended, which must be soon.

@@ -125,11 +125,11 @@ fn a_queue_that_grows_and_tasks_that_abort_are_told() {
     set_back(&mut session, "2 minutes");
     session.insert((0..300).map(|_| json!({"action": "x", "max_tries": 1})).collect()).unwrap();
     session.set_now(None);
-    for code in ["completed", "aborted"] {
-        session.run(&format!(
-            "SELECT taskq.return_task(task_id, token, '{code}') FROM taskq.own_tasks('w', 6, '{{x}}')"
-        ));
-    }
+    session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 5, '{x}')");
+    let problem = the_problem(&mut session, "growing", "warning", "x");
+    assert!(problem.contains("60 tasks come and 1 ends"), "{problem}");
+    session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 1, '{x}')");
+    session.run("SELECT taskq.return_task(task_id, token, 'aborted') FROM taskq.own_tasks('w', 6, '{x}')");
     let problem = the_problem(&mut session, "growing", "warning", "x");
     assert!(problem.contains("60 tasks come and 2.4 end"), "{problem}");
     let problem = the_problem(&mut session, "aborting", "warning", "x");
@@ -163,6 +163,18 @@ fn what_is_late_has_a_row_each() {
     for subject in ["schedules", "tasks whose retention is over", "tasks whose time has come"] {
         assert!(subjects.contains(&subject), "{subject} in {late:?}");
     }
+    for one in ["a schedule is", "a task whose retention is over is", "a task whose time has come is"] {
+        assert!(
+            late.iter().any(|(_, _, problem)| problem.starts_with(&format!("{one} due"))),
+            "{one}: {late:?}"
+        );
+    }
+    set_back(&mut session, "1 hour");
+    session.insert(json!([{"id": "soon too", "action": "y", "delay": "10 minutes"}])).unwrap();
+    session.set_now(None);
+    let late = problems(&mut session, "late");
+    let two = "2 tasks whose time has come are due and not looked after, the first since 50m";
+    assert!(late.iter().any(|(_, _, problem)| problem == two), "{late:?}");
     session.run("SELECT taskq.maintain()");
     assert_eq!(problems(&mut session, "late"), []);
     session.run("UPDATE taskq.schedule SET problem = 'action is missing'");

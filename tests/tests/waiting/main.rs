@@ -13,6 +13,7 @@ mod many;
 mod notify;
 mod prepared;
 mod several;
+mod shown;
 mod sleeper;
 mod snapshot;
 mod tables;

@@ -269,9 +269,12 @@ fn message(error: &Error) -> String {
     answer.map_or_else(|| error.to_string(), |answer| answer.message().to_owned())
 }
 
-/// Whether an error is the loss of the connection, not an answer.
+/// Whether an error is the loss of the connection, not an answer; or that of a standby (25006), since a failover or not yet
+/// promoted: another connection may find the primary.
 fn lost(error: &Error) -> bool {
-    sqlstate(error).is_none_or(|code| code.starts_with("08") || code.starts_with("57P") || code == "53300")
+    sqlstate(error).is_none_or(|code| {
+        code.starts_with("08") || code.starts_with("57P") || ["53300", "25006"].contains(&code)
+    })
 }
 
 /// A number of seconds from the environment.

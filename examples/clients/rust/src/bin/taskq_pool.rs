@@ -104,7 +104,9 @@ async fn main() -> Result<(), Error> {
     let third = pool.link.lease / 3;
     let mut beats = interval_at(Instant::now() + third, third);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Whether it is over is asked of `late`: the time may run out while another branch is at work, which nobody hears of.
     let mut grace_over = pin!(sleep(Duration::MAX / 4));
+    let mut late = false;
     while !stopping || owning.is_some() || !pool.held.is_empty() {
         let room = most - pool.held.len();
         if !stopping
@@ -121,7 +123,7 @@ async fn main() -> Result<(), Error> {
             Ok((queue, tasks)) = async { owning.as_mut().unwrap().await }, if owning.is_some() => {
                 (waiter, owning) = (Some(queue), None);
                 tasks?.into_iter().for_each(|task| pool.begin(task));
-                if stopping && grace_over.is_elapsed() {
+                if late {
                     pool.running.abort_all();
                 }
             }
@@ -131,7 +133,10 @@ async fn main() -> Result<(), Error> {
                 stopping = true;
                 grace_over.as_mut().reset(Instant::now() + grace);
             }
-            () = &mut grace_over, if stopping && !grace_over.is_elapsed() => pool.running.abort_all(),
+            () = &mut grace_over, if stopping && !late => {
+                late = true;
+                pool.running.abort_all();
+            }
         }
     }
     eprintln!("stopped");
