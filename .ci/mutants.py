@@ -158,7 +158,8 @@ def sql_mutants():
                         old = " ".join(found[0].split())
                         name = f"{file}:{at['line']}:{at['column']}: SQL: " + (f"{old} becomes {new.strip()}" if new else f"no {old}")
                         mutants.append({"name": name, "file": file, "genre": "SQL", "replacement": new,
-                                        "span": {"start": at, "end": place(end)}})
+                                        "span": {"start": at, "end": place(end)}, "statement": statement[1],
+                                        "from": found.start(), "to": found.end()})
     return mutants
 
 
@@ -223,6 +224,7 @@ class Builder:
         self.pg_config = pg_config
         self.env = dict(os.environ, CARGO_TARGET_DIR=str(BUILD), MAKEFLAGS="")
         self.built = BUILD / "release" / "libtaskq.so"
+        self.original = PLACE / "original.so"
 
     def prepare(self):
         """The committed sources, built once without a mutation and installed into a private server."""
@@ -233,6 +235,7 @@ class Builder:
         (TREE / ".cargo").mkdir()
         (TREE / ".cargo" / "config.toml").write_text(QUICK_BUILD)
         call("make", "--no-print-directory", "install-private", f"PG_CONFIG={self.pg_config}", env=self.env, cwd=TREE)
+        shutil.copy(self.built, self.original)
         return call(".ci/server.sh", env=dict(self.env, PG_CONFIG=self.pg_config), cwd=TREE).stdout.strip()
 
     def build(self, mutant, to):
@@ -248,6 +251,20 @@ class Builder:
             shutil.copy(self.built, to)
         return done.returncode == 0
 
+    def patch(self, mutant, to):
+        """A statement stands in the library as in the source: what does not get longer is replaced there, and nothing is built."""
+        old, begin, end = mutant["statement"], mutant["from"], mutant["to"]
+        while len(new := mutant["replacement"]) > end - begin and old[end:end + 2].isspace():
+            end += 1
+        if len(new) > end - begin or "\\" in old:
+            return False
+        changed = old[:begin] + new.ljust(end - begin) + old[end:]
+        code = self.original.read_bytes()
+        if old.encode() not in code:
+            return False
+        to.write_bytes(code.replace(old.encode(), changed.encode()))
+        return True
+
     def ahead(self, mutants, until):
         """Yields each with its library, or with nothing where it does not compile."""
         ready = queue.Queue(maxsize=2)
@@ -257,7 +274,8 @@ class Builder:
                 if time.time() > until:
                     break
                 library = PLACE / f"{number}.so"
-                ready.put((mutant, library if self.build(mutant, library) else None))
+                made = "statement" in mutant and self.patch(mutant, library) or self.build(mutant, library)
+                ready.put((mutant, library if made else None))
             ready.put(None)
 
         threading.Thread(target=work, daemon=True).start()
