@@ -99,7 +99,7 @@ debug = 0
 """
 
 # No test program takes as long as this, beside others of the machine.
-LIMIT = float(os.environ.get("LIMIT", "240"))
+LIMIT = float(os.environ.get("LIMIT", "900"))
 
 # Enough for tests most of whose time is waiting for each other's connections.
 THREADS = "6"
@@ -291,6 +291,7 @@ class Tester:
         self.private = private
         self.library = pathlib.Path(call(private, "--pkglibdir").stdout.strip()) / "taskq.so"
         self.programs = self.compiled()
+        self.hung = True
         self.env = dict(os.environ, PG_CONFIG=private, RUST_TEST_THREADS=THREADS, RUST_BACKTRACE="0")
         for name in ["PGSERVICE", "PGHOSTADDR", "PGPASSWORD", "PGOPTIONS", "PGDATABASE"]:
             self.env.pop(name, None)
@@ -307,13 +308,16 @@ class Tester:
         return call(".ci/cluster.sh", command[0], str(CLUSTER), *command[1:], env=self.env).stdout
 
     def install(self, library):
-        """Nothing of the mutation before is left but databases, which the next program drops. It cannot drop one with prepared
-        transactions: then the cluster goes as well."""
-        self.cluster("kill")
+        """Sessions that begin from now on have it. What the mutation before has left is databases, which the next program
+        drops, unless it hung, or left prepared transactions: then the server is started anew, or the cluster is."""
         where = CLUSTER / "base.path"
         data = (pathlib.Path(where.read_text().strip()) if where.exists() else CLUSTER) / "data"
         if (data / "pg_twophase").exists() and any((data / "pg_twophase").iterdir()):
+            self.cluster("kill")
             shutil.rmtree(data)
+        elif self.hung:
+            self.cluster("kill")
+        self.hung = False
         new = self.library.with_suffix(".new")
         shutil.copy(library, new)
         new.chmod(0o755)
@@ -340,6 +344,7 @@ class Tester:
         process.stdout.close()
         code = process.wait()
         timer.cancel()
+        self.hung |= late.is_set() or code not in (0, -9, 101)
         if failed:
             return failed
         return "time" if late.is_set() else "died" if code else None
