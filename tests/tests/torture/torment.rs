@@ -12,10 +12,10 @@ use crate::client::connect;
 use crate::run::Run;
 
 /// So many faults of all kinds there should be at least, on the average.
-const FAULTS_A_SECOND: u64 = 5;
+const FAULTS_A_SECOND: u64 = 7;
 
 /// Between two crashes, on the average, in milliseconds: something can come between them.
-const CRASH_EVERY: u64 = 9000;
+const CRASH_EVERY: u64 = 10_000;
 
 pub fn torment(run: &Arc<Run>, cluster: &Cluster) {
     let mut random = Random::new(run.seed + 500);

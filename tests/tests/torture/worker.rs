@@ -60,7 +60,7 @@ impl Worker {
         } else {
             *self.client.random.pick(&[1, 6, 100, 1000, 2000])
         };
-        let most = if backlog { 2000 } else { most };
+        let most = if backlog { 500 } else { most };
         let (lease, wait) = self.terms();
         let mut held = self.own(&actions, most, lease, wait);
         // Some go on for a while with one call for return and own.
