@@ -32,18 +32,21 @@ struct Elapsed {
     deadline: Time,
     keeper: TaskNo,
     base: Base,
+    /// How many tasks it was for.
+    tasks: usize,
     /// Those of its tasks that are still held, with deadlines that have passed.
     overdue: Vec<TaskNo>,
     /// Those that were set aside until then.
     aside: Vec<TaskNo>,
 }
 
-/// Walks `lease_deadline_idx`, from a deadline and keeper on, and asks the tasks. Locks nothing.
+/// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
+/// tasks. Locks nothing.
 static LOOK: Statement<
-    (Time, Time, TaskNo, i32),
-    (ItemPointerData, Time, TaskNo, Base, Vec<TaskNo>, Vec<TaskNo>),
+    (Time, Time, TaskNo, i32, i64),
+    (ItemPointerData, Time, TaskNo, Base, i64, Vec<TaskNo>, Vec<TaskNo>),
 > = Statement::new(
-    c"SELECT l.ctid, l.deadline, l.keeper_no, l.base,
+    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks,
              ARRAY(SELECT r.task_no
                      FROM unnest(l.keeper_no || l.others) AS n(task_no)
                     CROSS JOIN LATERAL (
@@ -56,13 +59,19 @@ static LOOK: Statement<
                           SELECT r.task_no FROM taskq.run r
                            WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
                              AND r.aside IS NOT NULL OFFSET 0) AS r)
-        FROM taskq.lease l
-       WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
-       ORDER BY l.deadline, l.keeper_no LIMIT $4",
+        FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
+                FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
+                             1 + COALESCE(pg_catalog.cardinality(l.others), 0)::bigint AS tasks
+                        FROM taskq.lease l
+                       WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
+                       ORDER BY l.deadline, l.keeper_no LIMIT $4) AS l) AS l
+       WHERE l.before < $5
+       ORDER BY l.deadline, l.keeper_no",
 );
 
-/// How many leases one statement looks at, and one call.
+/// How many leases one statement looks at, and of how many tasks; and how many leases one call.
 const WINDOW: usize = 200;
+const WINDOW_TASKS: usize = 2_000;
 const MOST_LOOKED_AT: usize = 10_000;
 
 /// The leases whose time has come, earliest first, in windows: those from `start` on.
@@ -72,19 +81,25 @@ fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
         let (deadline, keeper) = from?;
         check_for_interrupts();
         let window: Vec<Elapsed> = LOOK.map(
-            (now, deadline, keeper, WINDOW as i32),
-            |(row, deadline, keeper, base, overdue, aside)| Elapsed {
+            (now, deadline, keeper, WINDOW as i32, WINDOW_TASKS as i64),
+            |(row, deadline, keeper, base, tasks, overdue, aside)| Elapsed {
                 row,
                 deadline,
                 keeper,
                 base,
+                tasks: tasks as usize,
                 overdue,
                 aside,
             },
         );
-        from = window.last().filter(|_| window.len() == WINDOW).map(|l| (l.deadline, l.keeper));
+        from = window.last().filter(|_| is_cut(&window)).map(|l| (l.deadline, l.keeper));
         Some(window)
     })
+}
+
+/// Whether there may be leases behind those of the window.
+fn is_cut(window: &[Elapsed]) -> bool {
+    window.len() == WINDOW || window.iter().map(|lease| lease.tasks).sum::<usize>() >= WINDOW_TASKS
 }
 
 /// What became of the leases that were looked at.
@@ -112,17 +127,21 @@ pub(crate) enum Looker {
 }
 
 /// Looks after leases that have passed, of up to `bound` tasks if the call's transaction may stay open, else of up to
-/// `bound` leases. Those that no task needs any more do not count. Begins at the deadline `start`.
+/// `bound` leases, or ten times as many tasks. Those that no task needs any more do not count. Begins at the deadline `start`.
+///
+/// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
+/// the next one begins anew.
 pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
     let mut looked = Looked::default();
     let (mut stale, mut passed, mut count) = (Vec::new(), Vec::new(), 0);
     for window in windows(start, now) {
-        looked.more = window.len() == WINDOW;
+        looked.more = is_cut(&window);
         for lease in window {
             if lease.is_stale() {
                 stale.push(lease.row);
             } else if count < bound {
-                count += if looker == Looker::Hostage { lease.overdue.len() + lease.aside.len() } else { 1 };
+                let tasks = lease.overdue.len() + lease.aside.len();
+                count += if looker == Looker::Hostage { tasks } else { tasks.div_ceil(10) };
                 passed.push(lease);
             } else {
                 looked.more = true;

@@ -305,3 +305,23 @@ fn nothing_is_kept_of_a_key_whose_tasks_are_gone() {
     assert_eq!(session.state("a"), "gone");
     assert_eq!(keys(&mut session), 0);
 }
+
+#[test]
+fn nor_is_it_while_other_groups_and_actions_have_tasks_with_the_same_key() {
+    // Else the row of each key that was ever used would stay, as long as one like it is in use somewhere.
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([
+            {"id": "plain", "action": "x", "merge_key": "k"},
+            {"id": "grouped", "action": "x", "merge_key": "k", "group_id": "g"},
+            {"id": "other", "action": "y", "merge_key": "k"},
+            {"id": "key", "action": "x", "merge_key": "l"},
+        ]))
+        .unwrap();
+    assert_eq!(keys(&mut session), 4);
+    for (deleted, left) in [("plain", 3), ("grouped", 2), ("key", 1), ("other", 0)] {
+        session.delete(&[deleted]).unwrap();
+        assert_eq!(keys(&mut session), left, "without {deleted}");
+    }
+}

@@ -119,6 +119,26 @@ fn a_rider_that_is_still_held_when_its_leader_ends_is_not_waited_for_and_runs_la
 }
 
 #[test]
+fn a_rider_that_somebody_changes_when_its_leader_settles_runs_a_moment_later() {
+    // Nobody else knows of it then: its leader is gone, and who changes it knows nothing of leaders.
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    main.insert(json!([
+        {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"},
+    ]))
+    .unwrap();
+    open.run("BEGIN");
+    open.insert(json!([{"id": "after", "action": "y", "depends_on": ["b"]}])).unwrap();
+    let leader = main.own_one("x");
+    open.run("COMMIT; BEGIN; SELECT FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = 'b' FOR UPDATE OF r");
+    let ending = db.connect().background(move |s| s.complete(&leader));
+    assert_eq!(ending.settle_down(&mut main), Progress::Done, "it waits for nobody");
+    drop(ending.join());
+    open.run("COMMIT");
+    until("the rider is granted", || (owned(&mut main, 9, &["x"]) == ["b"]).then_some(()));
+}
+
+#[test]
 fn a_cancel_of_riders_beside_the_return_of_their_leader_is_no_deadlock() {
     let db = Db::new();
     let mut main = db.connect();

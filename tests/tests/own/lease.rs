@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
-use taskq_tests::{Db, sqlstate};
+use taskq_tests::{Db, Session, sqlstate};
 use uuid::Uuid;
 
 fn at(time: &str) -> Option<DateTime<Utc>> {
@@ -171,4 +171,34 @@ fn id_and_token_work_from_any_connection() {
     drop(owner);
     assert_eq!(other.extend("heir", &[("a", grant.token)], "1 hour").unwrap(), [("a".to_owned(), true)]);
     other.complete(&grant);
+}
+
+/// Workers that own a thousand each die together. A call that ended all of their tries at once would take seconds, and be cut
+/// off by its caller's time-out, and so would the next one: nobody would get anything again.
+#[test]
+fn a_backlog_of_large_leases_is_ended_in_short_steps() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[15000]))");
+    for _ in 0..15 {
+        assert_eq!(session.own_with("w", 1000, &["x"], "max_duration => '1 hour'").unwrap().len(), 1000);
+    }
+    let held =
+        |session: &mut Session| session.one::<i64>("SELECT count(*) FROM taskq.run WHERE NOT grantable");
+    session.set_now(Some("2100-01-01 00:00:00Z"));
+    let mut left = held(&mut session);
+    for calls in 1.. {
+        // Of another action, too: whoever comes does a part.
+        let action = if calls % 3 == 0 { "y" } else { "x" };
+        session.own("w", 1, &[action]).unwrap();
+        let now = held(&mut session);
+        assert!(left - now <= 3_000 || action == "y", "{} tries were ended by one call", left - now);
+        left = now;
+        if session.one::<i64>("SELECT count(*) FROM taskq.lease WHERE deadline < '2100-01-01'") == 0 {
+            assert!((3..12).contains(&calls), "{calls}");
+            break;
+        }
+        assert!(calls < 12, "{left} are left");
+    }
+    assert_eq!(session.broken(), Vec::<String>::new());
 }
