@@ -7,6 +7,7 @@
 #   cluster.sh stop-now DIR                    stop it as `pg_ctl -m immediate` does: it recovers when it is started again
 #   cluster.sh kill DIR                        kill every process of it at once, as a power cut would
 #   cluster.sh env DIR                         print PGHOST=... PGPORT=... PGUSER=postgres
+#   cluster.sh upgrade DIR FROM BIN            make it of the stopped cluster in FROM, whose programs are in BIN, by pg_upgrade
 #
 # It listens on a Unix socket only, in a folder that nobody else can enter, so there is no port to collide on and
 # no other cluster to touch. The server refuses to run as root: then it runs as `postgres` (or whoever owns the
@@ -172,7 +173,7 @@ init() {
     chown "$server_user" "$base/data.new"
     chmod 700 "$base/data.new"
     as_server "$bin/initdb" -D "$base/data.new" --username=postgres --auth=trust --locale=C.UTF-8 \
-        --encoding=UTF8 --no-sync >"$dir/initdb.log" 2>&1 ||
+        --encoding=UTF8 --no-sync "$@" >"$dir/initdb.log" 2>&1 ||
         { cat "$dir/initdb.log" >&2; die "initdb failed"; }
     printf "include = 'private.conf'\n" >>"$base/data.new/postgresql.conf"
     mv "$base/data.new" "$base/data"
@@ -262,6 +263,30 @@ restart() {
     run
 }
 
+# Beside the data is where pg_upgrade may write.
+upgrade() {
+    local old checksums=()
+    [ $# -eq 2 ] || usage
+    old=$(cd "$1" && pwd -P)
+    [ ! -s "$old/base.path" ] || old=$(cat "$old/base.path")
+    stop
+    make_base
+    make_socket_dir
+    rm -rf "$base/data" "$base/upgrade"
+    # Version 18 has checksums unless told otherwise; pg_upgrade wants both clusters alike.
+    if [ "$major" -ge 18 ] && as_server "$2/pg_controldata" "$old/data" | grep -q 'checksum version: *0$'; then
+        checksums=(--no-data-checksums)
+    fi
+    init "${checksums[@]}"
+    printf '%s\n' "$(settings)" >"$base/data/private.conf"
+    mkdir "$base/upgrade"
+    chown "$server_user" "$base/upgrade" "$base/data/private.conf"
+    # shellcheck disable=SC2016  # is expanded there
+    as_server sh -c 'cd "$1" && shift && exec "$@"' sh "$base/upgrade" "$bin/pg_upgrade" --username=postgres \
+        --old-bindir="$2" --new-bindir="$bin" --old-datadir="$old/data" --new-datadir="$base/data" --socketdir="$sock" >&2 ||
+        { find "$base/data/pg_upgrade_output.d" "$base/upgrade" -name '*.log' -o -name '*.txt' 2>/dev/null | xargs -r tail -n 20 >&2; die "pg_upgrade failed"; }
+}
+
 locate
 case "$command" in
     start) start "$@" ;;
@@ -269,6 +294,7 @@ case "$command" in
     stop-now) stop_now ;;
     restart) restart ;;
     kill) kill_all ;;
+    upgrade) upgrade "$@" ;;
     env)
         [ -n "$sock" ] || die "there is no cluster in $dir: start it first"
         printf 'PGHOST=%s PGPORT=5432 PGUSER=postgres\n' "$sock"

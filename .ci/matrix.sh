@@ -47,6 +47,13 @@ check_refusals() {
 }
 
 .ci/setup.sh matrix
+# From the machine's server pg_upgrade goes to each of the others, if the tests have put the extension into it.
+old=$(.ci/server.sh 2>/dev/null || true)
+if [ -n "$old" ] && [ -e "$("$old" --pkglibdir)/taskq.so" ]; then
+    export TASKQ_OLD_SERVER=$old
+else
+    printf 'matrix: without pg_upgrade from another version: make install-private\n'
+fi
 results=''
 failed=''
 for version; do

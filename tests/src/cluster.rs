@@ -11,6 +11,8 @@ use crate::session::Session;
 /// Made and run by `.ci/cluster.sh`; stopped when this value goes.
 pub struct Cluster {
     folder: PathBuf,
+    /// The `pg_config` of its server, if that is another one than that of the tests.
+    server: Option<String>,
 }
 
 impl Cluster {
@@ -18,7 +20,18 @@ impl Cluster {
     /// It lives in a folder of that name in `tmp`, a test program's `CARGO_TARGET_TMPDIR`; what an earlier run has left
     /// there goes.
     pub fn start(tmp: &str, name: &str, settings: &[&str]) -> Cluster {
-        let cluster = Cluster::cleared(tmp, name);
+        Cluster::cleared(tmp, name).started(settings)
+    }
+
+    /// The same with another server, given by its `pg_config`, that has the extension.
+    pub fn start_other(tmp: &str, name: &str, server: Option<String>, settings: &[&str]) -> Cluster {
+        let mut cluster = Cluster::cleared(tmp, name);
+        cluster.server = server;
+        cluster.started(settings)
+    }
+
+    fn started(self, settings: &[&str]) -> Cluster {
+        let cluster = self;
         cluster.run(settings);
         cluster.connect().run("CREATE EXTENSION taskq");
         cluster
@@ -26,11 +39,19 @@ impl Cluster {
 
     /// Starts a standby of another cluster.
     pub fn standby(tmp: &str, name: &str, primary: &Cluster, settings: &[&str]) -> Cluster {
+        let cluster = Cluster::backup(tmp, name, primary, &["--write-recovery-conf"]);
+        cluster.run(settings);
+        cluster
+    }
+
+    /// Takes a base backup of another cluster, which runs; starts nothing.
+    pub fn backup(tmp: &str, name: &str, primary: &Cluster, arguments: &[&str]) -> Cluster {
         let cluster = Cluster::cleared(tmp, name);
         let data = cluster.folder.join("data");
         let done = Command::new("pg_basebackup")
-            .args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--pgdata"])
+            .args(["--checkpoint=fast", "--no-sync", "--pgdata"])
             .arg(&data)
+            .args(arguments)
             .envs(primary.env())
             .status();
         assert!(done.expect("pg_basebackup is in the PATH").success());
@@ -38,16 +59,41 @@ impl Cluster {
         reference.push(primary.data());
         let done = Command::new("chown").arg("-R").arg(reference).arg(&data).status();
         assert!(done.expect("chown").success());
+        cluster
+    }
+
+    /// Stops another cluster, and makes one for the server of the tests of it, by pg_upgrade.
+    pub fn upgraded(tmp: &str, name: &str, from: &Cluster, settings: &[&str]) -> Cluster {
+        let cluster = Cluster::cleared(tmp, name);
+        let programs: String = from.connect().one("SELECT setting FROM pg_config WHERE name = 'BINDIR'");
+        from.stop();
+        let folder = from.folder.to_str().expect("UTF-8");
+        cluster.call("upgrade", &[folder, &programs]);
         cluster.run(settings);
         cluster
     }
 
+    /// Recovers a base backup, from the archive of the server that it was taken of, up to where these settings say, and
+    /// makes it a primary.
+    pub fn recover(&self, archive: &Path, settings: &[&str]) {
+        std::fs::write(self.data().join("recovery.signal"), "").expect("a file in the data folder");
+        let restore = format!("restore_command=cp '{}'/%f %p", archive.display());
+        let mut all = vec![restore.as_str(), "recovery_target_action=promote"];
+        all.extend(settings);
+        self.run(&all);
+    }
+
     /// Without data: an earlier run that was killed may have left anything.
     fn cleared(tmp: &str, name: &str) -> Cluster {
-        let cluster = Cluster { folder: Path::new(tmp).join(name) };
+        let cluster = Cluster { folder: Path::new(tmp).join(name), server: None };
         cluster.stop();
         drop(std::fs::remove_dir_all(cluster.data()));
         cluster
+    }
+
+    /// Where a cluster that was started with `archive_command=mkdir -p archive && cp %p archive/%f` keeps its log.
+    pub fn archive(&self) -> PathBuf {
+        self.data().join("archive")
     }
 
     /// Where the data are: in the folder, or where the script says that they had to go instead.
@@ -56,7 +102,8 @@ impl Cluster {
         elsewhere.map_or_else(|_| self.folder.clone(), |base| PathBuf::from(base.trim_end())).join("data")
     }
 
-    fn run(&self, settings: &[&str]) {
+    /// Starts it with these settings.
+    pub fn run(&self, settings: &[&str]) {
         // No sync: processes are killed, the machine is not.
         let settings = ["fsync=off"].iter().chain(settings);
         self.call("start", &settings.flat_map(|setting| ["-c", setting]).collect::<Vec<_>>());
@@ -145,7 +192,9 @@ impl Cluster {
 
     fn call(&self, command: &str, arguments: &[&str]) -> String {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/cluster.sh");
-        let output = Command::new(&script).arg(command).arg(&self.folder).args(arguments).output();
+        let server = self.server.iter().map(|server| ("PG_CONFIG", server));
+        let output =
+            Command::new(&script).arg(command).arg(&self.folder).args(arguments).envs(server).output();
         let output = output.unwrap_or_else(|error| panic!("{}: {error}", script.display()));
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("it prints text")

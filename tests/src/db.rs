@@ -64,6 +64,13 @@ impl Db {
         self.connect_with(&config())
     }
 
+    /// How to connect to it.
+    pub fn config(&self) -> Config {
+        let mut config = config();
+        config.dbname(&self.name);
+        config
+    }
+
     /// Opens a new connection as another role.
     pub fn connect_as(&self, role: &str) -> Session {
         self.connect_with(config().user(role))

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 
 use chrono::{DateTime, Utc};
 use postgres::types::{FromSqlOwned, ToSql};
-use postgres::{Client, Error, Row};
+use postgres::{Client, Config, Error, NoTls, Row};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -72,6 +72,13 @@ impl Session {
     pub fn new(mut client: Client) -> Session {
         let pid = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
         Session { client, pid }
+    }
+
+    /// Opens a connection, where there may be nobody to answer.
+    pub fn open(config: &Config) -> Answer<Session> {
+        let mut client = config.connect(NoTls)?;
+        let pid = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);
+        Ok(Session { client, pid })
     }
 
     /// The process id of this connection's backend.
