@@ -66,7 +66,7 @@ fn rebuild_one(run: &Run, client: &mut postgres::Client, random: &mut Random) ->
         Ok(()) => run.fault(kind),
         Err(error) if error.as_db_error().is_some_and(|error| error.severity() == "ERROR") => {
             let code = error.code().map_or("", |code| code.code());
-            if !["55P03", "57014", "40P01", "42704", "42P01", "55000"].contains(&code) {
+            if !["55P03", "57014", "57P01", "40P01", "42704", "42P01", "55000"].contains(&code) {
                 run.complain(format!("{statement}: {error:?}"));
             }
             run.fault("rewrites and rebuilds that gave up");

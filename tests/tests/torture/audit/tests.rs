@@ -435,6 +435,26 @@ fn two_who_hold_a_task() {
     assert_eq!(extended(false).audit(), [""; 0]);
 }
 
+#[test]
+fn one_call_that_is_granted_a_task_twice() {
+    let mut world = sound();
+    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let tokens = world.own(&["3.0", "3.0"]);
+    let first = world.state.tries.len() - 2;
+    (world.state.tries[first].outcome, world.state.tries[first].ended) =
+        ("timeout".into(), Some(world.clock + 6));
+    let early = world.clock + 4;
+    world.give("3.0", tokens[1], "completed");
+    world.is_found_by("at most at once");
+    // The deadline of the first grant had passed before the call came back.
+    for call in &mut world.calls {
+        if let Some(Deed::Grant { token, deadline, .. }) = call.deeds.first_mut() {
+            *deadline = if *token == tokens[0] { early } else { *deadline };
+        }
+    }
+    assert_eq!(world.audit(), [""; 0]);
+}
+
 /// Two tasks of an action with a limit, one within the other.
 fn two_of(spec_of: impl Fn(Spec) -> Spec, limits: &[(&str, i64, Fate)]) -> World {
     let mut world = sound();
