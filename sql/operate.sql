@@ -82,9 +82,8 @@ CREATE FUNCTION taskq._pace()
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
         WITH newest AS MATERIALIZED (
-                SELECT t.action_no, t.inserted_at
-                  FROM (SELECT t.action_no, t.inserted_at FROM taskq.task AS t ORDER BY t.task_no DESC LIMIT 20000) AS t
-                 WHERE t.inserted_at > (SELECT taskq.clock()) - interval '5 minutes'),
+                SELECT t.action_no, t.inserted_at FROM taskq.task AS t
+                 WHERE t.inserted_at > (SELECT taskq.clock()) - interval '5 minutes' ORDER BY t.inserted_at DESC LIMIT 20000),
              reach AS MATERIALIZED (
                 SELECT CASE WHEN count(*) < 20000 THEN 5
                             ELSE GREATEST(EXTRACT(epoch FROM (SELECT taskq.clock()) - min(n.inserted_at)) / 60, 1.0 / 60) END

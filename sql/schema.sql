@@ -153,6 +153,7 @@ CREATE TABLE taskq.task (
 CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
 CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
 CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
+CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
 COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each

@@ -154,6 +154,7 @@ CREATE TABLE taskq.task (
 CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
 CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
 CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
+CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
 COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
@@ -2397,9 +2398,8 @@ CREATE FUNCTION taskq._pace()
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
         WITH newest AS MATERIALIZED (
-                SELECT t.action_no, t.inserted_at
-                  FROM (SELECT t.action_no, t.inserted_at FROM taskq.task AS t ORDER BY t.task_no DESC LIMIT 20000) AS t
-                 WHERE t.inserted_at > (SELECT taskq.clock()) - interval '5 minutes'),
+                SELECT t.action_no, t.inserted_at FROM taskq.task AS t
+                 WHERE t.inserted_at > (SELECT taskq.clock()) - interval '5 minutes' ORDER BY t.inserted_at DESC LIMIT 20000),
              reach AS MATERIALIZED (
                 SELECT CASE WHEN count(*) < 20000 THEN 5
                             ELSE GREATEST(EXTRACT(epoch FROM (SELECT taskq.clock()) - min(n.inserted_at)) / 60, 1.0 / 60) END

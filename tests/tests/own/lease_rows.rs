@@ -191,14 +191,14 @@ fn a_return_does_not_wait_for_whoever_looks_after_the_lease() {
 fn grants_find_what_is_left_over() {
     let db = Db::new();
     let mut session = db.connect();
-    session.insert(many(2600)).unwrap();
+    session.insert(many(4100)).unwrap();
     let held = own(&mut session, 50);
     session.run(
         "INSERT INTO taskq.lease (deadline, base, keeper_no, others)
          SELECT now() + n * interval '1 second', n, n, CASE n % 3 WHEN 0 THEN ARRAY[n + 1, n + 2] END
            FROM generate_series(1, 2000) AS n",
     );
-    for _ in 0..2500 {
+    for _ in 0..4000 {
         let grant = own(&mut session, 1).remove(0);
         session.complete(&grant);
     }
