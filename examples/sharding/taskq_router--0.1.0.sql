@@ -1657,15 +1657,18 @@ SELECT taskq_router._proxy('_read_group', 'text', 'jsonb', $query$
                     || CASE WHEN t.metadata IS NULL THEN '{}' ELSE pg_catalog.jsonb_build_object('metadata', t.metadata) END
                     ORDER BY t.inserted_at, t.id)
                     FROM taskq.tasks AS t WHERE t.group_id = $2::text),
-        'ends', (SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('id', t.id, 'code', t.status_code, 'status', t.status, 'result', t.result)
-                                             ORDER BY t.settled_at, t.id)
+        'ends', (SELECT COALESCE(pg_catalog.jsonb_agg(
+                            pg_catalog.jsonb_build_object('id', t.id, 'code', t.status_code, 'status', t.status, 'result', t.result)
+                            ORDER BY t.settled_at, t.id), '[]')
                    FROM taskq.tasks AS t WHERE t.group_id = $2::text AND t.settled_at IS NOT NULL AND NOT (t.spontaneous AND t.status_code = 'completed')))
 $query$);
 
--- What is compared of the two: everything but times, tries and what is said on the way.
+-- What is compared of the two: everything but times, tries and what is said on the way. Whoever cancels says no result: an aborted
+-- task has none in the copy.
 SELECT taskq_router._proxy('_digest_group', 'text', 'text', $query$
     SELECT pg_catalog.md5(COALESCE((SELECT pg_catalog.string_agg(pg_catalog.jsonb_build_array(t.id, t.action, t.body, t.priority, t.status_code,
-                                                      t.workgroup, t.merge_key, t.metadata, t.result)::text, ',' ORDER BY t.id COLLATE "C")
+                                                      t.workgroup, t.merge_key, t.metadata,
+                                                      CASE t.status_code WHEN 'completed' THEN t.result END)::text, ',' ORDER BY t.id COLLATE "C")
                                       FROM taskq.tasks AS t WHERE t.group_id = $2::text), '')
            || ';' || COALESCE((SELECT pg_catalog.string_agg(pg_catalog.jsonb_build_array(d.after, d.run, d.condition)::text, ','
                                                             ORDER BY d.after COLLATE "C", d.run COLLATE "C")
@@ -1677,7 +1680,7 @@ SELECT taskq_router._proxy('_write_group', 'text, jsonb', 'bigint', $query$
     SELECT ends.n + groups.n
       FROM (SELECT pg_catalog.count(*) AS n FROM taskq.insert_tasks($3::jsonb -> 'tasks')) AS inserted
      CROSS JOIN LATERAL (SELECT taskq.pause_group($2::text) AS n WHERE inserted.n >= 0) AS paused
-     CROSS JOIN LATERAL (SELECT pg_catalog.count(CASE WHEN g.x IS NOT NULL THEN taskq.set_group($2::text,
+     CROSS JOIN LATERAL (SELECT pg_catalog.count(CASE WHEN pg_catalog.jsonb_typeof(g.x) = 'object' THEN taskq.set_group($2::text,
                                     max_concurrency => (g.x ->> 'max_concurrency')::integer, weight => (g.x ->> 'weight')::integer)::text END) AS n
                            FROM (SELECT $3::jsonb -> 'limits' AS x WHERE paused.n >= 0) AS g) AS groups
      CROSS JOIN LATERAL (SELECT pg_catalog.count(CASE e.x ->> 'code'
