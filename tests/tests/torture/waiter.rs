@@ -1,6 +1,8 @@
 //! Waits for the end of tasks, asleep, while everything falls down; what it is told must be what becomes of them.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use crate::book::Deed;
 use crate::client::Client;
@@ -17,5 +19,7 @@ pub fn work(run: &Arc<Run>, number: u64) {
             }
             Ok(())
         });
+        // Most have ended by now, and are told at once.
+        thread::sleep(Duration::from_millis(client.random.below(40)));
     }
 }
