@@ -57,8 +57,10 @@ pub(super) struct Indexes {
 impl Indexes {
     /// The indexes, and memory for the values of some rows.
     ///
-    /// **No entry is missed.** The table stays locked against whoever would make, drop or exchange indexes until this
-    /// transaction ends, so those that it has now are those that it has when a partial one is opened.
+    /// **No entry is missed.** The table is locked until this transaction ends. Whoever makes or drops an index has to wait for
+    /// that, or does it concurrently: then he waits for this transaction before he relies on an index that it does not know,
+    /// and before he drops one that it does. While an index is rebuilt concurrently there are two; the one that does not bear
+    /// the name is opened as any other, whichever of the two that is by now.
     ///
     /// # Safety
     /// `relation` is `table`, is open, and stays so until [`steps::end_insertion`].
