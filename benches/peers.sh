@@ -99,6 +99,9 @@ measure() {
     shift 6
     log=$out/$peer/$part.$script.log
     sql "$database" -c 'VACUUM (ANALYZE, INDEX_CLEANUP ON)'
+    # Or what comes after a filling pays for writing that out.
+    sql postgres -c CHECKPOINT
+    sync
     settings "$peer" "$database"
     before=$(left "$peer" "$database")
     wal=$(wal_position)

@@ -20,7 +20,7 @@ pub(crate) fn reserve_settings(prefix: &'static std::ffi::CStr) {
 pub(super) const CHANGE: &std::ffi::CStr = c"a call that changes the queue";
 
 /// Ends the call if nothing may be changed: in a transaction that only reads, as each one of a standby does.
-pub(super) fn refuse_if_read_only() {
+pub(crate) fn refuse_if_read_only() {
     // SAFETY: reads a variable; raises an error.
     unsafe {
         if pg_sys::XactReadOnly {

@@ -199,9 +199,14 @@ pub(super) fn attempt(
     let look_anew = |actions: &mut Vec<Action>| *actions = actions::for_claim(&request.actions);
     let may_do_without =
         request.max_tasks > 0 && looked.is_none() && !actions.iter().any(Action::is_chosen_from);
+    // What this call has granted may be for less time than the call takes: it must not end such a try, and grant the task
+    // to the same caller once more. So once it has granted something, it looks after deadlines up to that moment only.
+    let mut first_grant = None;
     if may_do_without && lately::nothing_was_due(action_nos) {
         marks::without_look();
-        total.moved |= claim(request, actions, clock::now(), left_out, grants);
+        let now = clock::now();
+        total.moved |= claim(request, actions, now, left_out, grants);
+        first_grant = (!grants.is_empty()).then_some(now);
         if grants.len() >= request.max_tasks {
             grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
             return;
@@ -210,7 +215,8 @@ pub(super) fn attempt(
     loop {
         let now = clock::now();
         let room = request.max_tasks - grants.len();
-        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), now);
+        let due = first_grant.unwrap_or(now);
+        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), due);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;
         total.busy |= upkeep.busy;
@@ -224,6 +230,7 @@ pub(super) fn attempt(
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
         }
+        first_grant = first_grant.or((!grants.is_empty()).then_some(now));
     }
     // What a waiting call counts for others it undoes, if it has no use for it, and does again at its end.
     let counts = || match waiting {

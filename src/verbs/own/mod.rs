@@ -77,6 +77,8 @@ fn check_max_tasks(max_tasks: i32) -> Result<usize> {
 }
 
 fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
+    // A worker that was led to a standby has to be told so, also while there is nothing to own.
+    session::refuse_if_read_only();
     let waits = wait.is_some();
     let mut waiter = match wait {
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
@@ -110,6 +112,7 @@ pub(super) fn own_after<T>(
     with_results: bool,
     first: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Grant>)> {
+    session::refuse_if_read_only();
     let look_first = || {
         let numbers = actions::numbers(&request.actions);
         if lately::nothing_was_due(&numbers) {

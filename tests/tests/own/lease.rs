@@ -173,6 +173,30 @@ fn id_and_token_work_from_any_connection() {
     other.complete(&grant);
 }
 
+/// A call that works off a backlog of elapsed deadlines step by step may take longer than the leases that it grants: it neither
+/// ends its own tries nor grants a task twice in one answer.
+#[test]
+fn a_call_does_not_end_the_tries_that_it_grants() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[9000]))");
+    for _ in 0..9 {
+        assert_eq!(session.own_with("dead", 1000, &["x"], "max_duration => '1 hour'").unwrap().len(), 1000);
+    }
+    for table in ["run", "lease"] {
+        session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));
+    }
+    // A session that has not looked yet: others know for a while where the first deadline was.
+    let granted = db.connect().own_with("w", 20_000, &["x"], "max_duration => '1 millisecond'").unwrap();
+    let ids: std::collections::HashSet<&str> = granted.iter().map(|task| task.task_id.as_str()).collect();
+    assert_eq!((ids.len(), granted.len()), (9000, 9000), "tasks were left or granted twice");
+    assert!(granted.iter().all(|task| task.num_tries == 2));
+    // Its own tries are for others to end.
+    let again = db.connect().own_with("w", 1, &["x"], "max_duration => '1 hour'").unwrap();
+    assert_eq!(again.len(), 1);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
 /// Workers that own a thousand each die together. A call that ended all of their tries at once would take seconds, and be cut
 /// off by its caller's time-out, and so would the next one: nobody would get anything again.
 #[test]

@@ -161,3 +161,16 @@ fn a_read_only_transaction_is_refused_cleanly() {
     session.run("ROLLBACK");
     assert_eq!(session.own_one("x").num_tries, 1);
 }
+
+/// A worker that has connected to a standby would poll it for ever otherwise, and sleep there.
+#[test]
+fn a_read_only_transaction_is_refused_also_where_there_is_nothing_to_own() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for arguments in ["'w', 1, '{nothing}'", "'w', 0, '{nothing}'", "'w', 1, '{nothing}', wait => '1 minute'"] {
+        session.run("BEGIN READ ONLY");
+        let error = session.query(&format!("SELECT taskq.own_tasks({arguments})"), &[]).unwrap_err();
+        assert_eq!(taskq_tests::sqlstate(&error), "25006", "{arguments}");
+        session.run("ROLLBACK");
+    }
+}
