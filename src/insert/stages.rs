@@ -157,12 +157,13 @@ impl Tasks {
     fn number(&mut self, specs: Vec<TaskSpec>) -> Result<()> {
         let actions = actions::intern(specs.iter().map(|spec| spec.action.as_str()));
         let numbers = numbers::take(specs.len())?;
-        let mut seen: HashSet<String> = HashSet::with_capacity(specs.len());
+        // Of those that were given: a new id is like no other.
+        let mut seen: HashSet<String> = HashSet::new();
         self.new.reserve(specs.len());
         for (element, (mut spec, task_no)) in specs.into_iter().zip(numbers).enumerate() {
             let id_is_new = spec.id.is_none();
             let id = spec.id.take().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-            if !seen.insert(id.clone()) {
+            if !id_is_new && !seen.insert(id.clone()) {
                 if self.options.on_conflict == OnConflict::Skip {
                     self.fates.insert(element, Fate::Skipped { existing: id });
                     continue;

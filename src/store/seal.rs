@@ -50,12 +50,14 @@ static MARK: Statement<(Time, i64)> = Statement::new(c"UPDATE taskq.seal e SET m
 /// also what went before it was sealed. What settled before $7 is not told apart by time any more.
 static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::new(
     c"WITH part AS MATERIALIZED (
-        SELECT s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s
-         WHERE s.settled_at >= $1 AND s.settled_at < $2 ORDER BY s.settled_at LIMIT $3),
+        SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS second, s.action_no, s.code, s.cause,
+               pg_catalog.count(*) AS number
+          FROM (SELECT s.settled_at, s.action_no, s.code, s.cause FROM taskq.settled s
+                 WHERE s.settled_at >= $1 AND s.settled_at < $2 ORDER BY s.settled_at LIMIT $3) AS s
+         GROUP BY 1, s.action_no, s.code, s.cause),
       bounds AS MATERIALIZED (
-        SELECT pg_catalog.count(*) < $3 OR $3 IS NULL AS whole,
-               pg_catalog.date_bin('1 second', pg_catalog.min(p.settled_at), '2000-01-01') AS first,
-               pg_catalog.date_bin('1 second', pg_catalog.max(p.settled_at), '2000-01-01') AS last
+        SELECT COALESCE(pg_catalog.sum(p.number), 0) < $3 OR $3 IS NULL AS whole, pg_catalog.sum(p.number) AS number,
+               pg_catalog.min(p.second) AS first, pg_catalog.max(p.second) AS last
           FROM part AS p),
       cut AS MATERIALIZED (
         SELECT CASE WHEN b.whole THEN $2 ELSE b.last END AS until, b.whole FROM bounds AS b
@@ -67,10 +69,10 @@ static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = State
       sealed AS (
         INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
         SELECT x.span, x.action_no, x.code, x.cause, pg_catalog.sum(x.number), pg_catalog.sum(x.ended)
-          FROM (SELECT CASE WHEN p.settled_at < $7 THEN '-infinity'
-                            ELSE pg_catalog.date_bin('10 seconds', p.settled_at, '2000-01-01') END AS span,
-                       p.action_no, p.code, p.cause, 1 AS number, 1 AS ended
-                  FROM part AS p WHERE p.settled_at < (SELECT c.until FROM cut AS c) AND p.cause <> 'r'
+          FROM (SELECT CASE WHEN p.second < $7 THEN '-infinity'
+                            ELSE pg_catalog.date_bin('10 seconds', p.second, '2000-01-01') END AS span,
+                       p.action_no, p.code, p.cause, p.number, p.number AS ended
+                  FROM part AS p WHERE p.second < (SELECT c.until FROM cut AS c) AND p.cause <> 'r'
                 UNION ALL
                 SELECT pg_catalog.date_bin('10 seconds', t.span, '2000-01-01'), t.action_no, t.code, t.cause,
                        0, CASE WHEN t.span = '-infinity' THEN 0 ELSE t.ended - t.number END
@@ -82,7 +84,7 @@ static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = State
            SET until = c.until, mark_at = CASE WHEN $6 AND c.whole THEN $4 ELSE e.mark_at END,
                mark_xid = CASE WHEN $6 AND c.whole THEN $5 ELSE e.mark_xid END
           FROM cut AS c)
-      SELECT c.until, c.whole, b.first FROM bounds AS b LEFT JOIN cut AS c ON true",
+      SELECT c.until, c.whole, b.first, COALESCE(b.number, 0)::bigint FROM bounds AS b LEFT JOIN cut AS c ON true",
 );
 
 /// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become
@@ -143,6 +145,8 @@ record! {
         whole: Option<bool>,
         /// The second of the first row.
         first: Option<Time>,
+        /// How many rows it has counted.
+        number: i64,
     }
 }
 
@@ -211,18 +215,22 @@ fn seal(state: &State, next: (Time, i64)) -> bool {
     let Some(mark) = state.mark_at else { return false };
     let goal = mark.floor(SECOND).max(state.until);
     let long_ago = minutes_before(goal, 60);
-    let run = |until: Time, most: Option<i32>, renews: bool| {
-        SEAL.first((state.until, until, most, next.0, next.1, renews, long_ago))
+    let run =
+        |until: Time, most| SEAL.first((state.until, until, most, next.0, next.1, until == goal, long_ago));
+    // A second that has more than a step counts is sealed as a whole.
+    let seal_whole = |end: Time| {
+        FULL.set(run(end, None).is_some_and(|sealed| sealed.number >= i64::from(MOST)));
+        (end, end == goal)
     };
-    let (until, whole) = match run(goal, Some(MOST), true) {
-        Some(Sealed { until: Some(until), whole, .. }) => (until, whole == Some(true)),
-        // So many in one second: it is sealed as a whole.
-        Some(Sealed { first: Some(first), .. }) => {
-            let end = (first + SECOND).min(goal);
-            run(end, None, end == goal);
-            (end, end == goal)
+    let the_next = state.until + SECOND;
+    let (until, whole) = if FULL.get() && state.until > Time::BEGINNING && the_next < goal {
+        seal_whole(the_next)
+    } else {
+        match run(goal, Some(MOST)) {
+            Some(Sealed { until: Some(until), whole, .. }) => (until, whole == Some(true)),
+            Some(Sealed { first: Some(first), .. }) => seal_whole((first + SECOND).min(goal)),
+            _ => return false,
         }
-        _ => return false,
     };
     if until.floor(MINUTE) != state.until.floor(MINUTE) {
         fold(until);
@@ -240,6 +248,8 @@ fn minutes_before(time: Time, minutes: u32) -> Time {
 }
 
 thread_local! {
+    /// The second that this backend has sealed last had more rows than a step counts; so has the next one, most likely.
+    static FULL: Cell<bool> = const { Cell::new(false) };
     /// When this backend looks again whether something may be sealed.
     static NEXT_LOOK: Cell<(Time, Time)> = const { Cell::new((Time::BEGINNING, Time::BEGINNING)) };
 }

@@ -107,12 +107,23 @@ fn is_cut(window: &[Elapsed]) -> bool {
 pub(crate) struct Looked {
     /// The try of a task has ended.
     pub(crate) ended: bool,
-    /// There were some that no task needs any more; they are gone, unless the call may go to sleep.
+    /// There were some that no task needs any more; they are gone, unless the call may go to sleep, or others are about to
+    /// remove them.
     pub(crate) stale: bool,
+    /// Leases are gone that were there.
+    pub(crate) removed: bool,
     /// A task is overdue and in somebody else's hands.
     pub(crate) busy: bool,
     /// There may be more.
     pub(crate) more: bool,
+}
+
+impl Looked {
+    /// To look once more is of use: there may be more, and what was seen now will not be all that is seen then. What others
+    /// have locked in transactions that stay open is there each time.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.more && (self.ended || self.removed)
+    }
 }
 
 /// Who looks.
@@ -127,42 +138,49 @@ pub(crate) enum Looker {
 }
 
 /// Looks after leases that have passed, of up to `bound` tasks if the call's transaction may stay open, else of up to
-/// `bound` leases, or ten times as many tasks. Those that no task needs any more do not count. Begins at the deadline `start`.
+/// `bound` leases, or ten times as many tasks. Those that no task needs any more do not count, nor does what others have
+/// locked: it is passed over. Begins at the deadline `start`.
 ///
 /// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
 /// the next one begins anew.
 pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
     let mut looked = Looked::default();
-    let (mut stale, mut passed, mut count) = (Vec::new(), Vec::new(), 0);
+    let (mut overdue, mut count) = (false, 0);
     for window in windows(start, now) {
         looked.more = is_cut(&window);
-        for lease in window {
-            if lease.is_stale() {
-                stale.push(lease.row);
-            } else if count < bound {
-                let tasks = lease.overdue.len() + lease.aside.len();
-                count += if looker == Looker::Hostage { tasks } else { tasks.div_ceil(10) };
-                passed.push(lease);
-            } else {
-                looked.more = true;
-            }
+        let (stale, passed): (Vec<_>, Vec<_>) = window.into_iter().partition(Elapsed::is_stale);
+        looked.stale |= !stale.is_empty();
+        if looker != Looker::Waiter && !stale.is_empty() {
+            looked.removed |= !tidy::remove(stale.iter().map(|lease| lease.row).collect()).is_empty();
         }
+        overdue |= !passed.is_empty();
+        let done = match looker {
+            Looker::Hostage => end_some(&passed, bound - count, now),
+            _ => end_all(passed, bound - count, now),
+        };
+        looked.ended |= done.ended;
+        looked.removed |= done.removed;
+        looked.more |= done.left;
+        count += done.count;
         if count >= bound {
             break;
         }
     }
-    looked.stale = !stale.is_empty();
-    if looker != Looker::Waiter {
-        tidy::remove(stale);
-    }
-    if !passed.is_empty() {
-        looked.ended = match looker {
-            Looker::Hostage => end_some(passed, bound, now),
-            _ => end_all(passed, now),
-        };
-        looked.busy = !looked.ended;
-    }
+    looked.busy = overdue && !looked.ended;
     looked
+}
+
+/// What was done with the leases of a window.
+#[derive(Default)]
+struct Done {
+    /// Tries were ended, or tasks looked at again that were set aside.
+    ended: bool,
+    /// Leases are gone.
+    removed: bool,
+    /// How much of the bound that was.
+    count: usize,
+    /// There was more than the bound.
+    left: bool,
 }
 
 /// Removes leases that have passed and that no task needs any more; how many.
@@ -174,38 +192,69 @@ pub(crate) fn remove_stale(now: Time) -> usize {
 /// How soon a task that another transaction has locked is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Ends the tries under these leases, which go. Tasks that are locked get a lease of a second more: it would be left
-/// without one if that lock came to nothing. Tells whether there were any tries to end.
-fn end_all(mut passed: Vec<Elapsed>, now: Time) -> bool {
-    // Others look after those that they have taken.
-    let taken = tidy::remove(passed.iter().map(|lease| lease.row).collect());
-    passed.retain(|lease| taken.contains(&(lease.base, lease.keeper)));
-    let held: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::held).collect();
-    let locked = lock(&held, now);
+/// Ends the tries under these leases, which go: up to `bound` of them, of which a large one counts for several. What others
+/// have taken does not count, they look after it. Tasks that are locked get a lease of a second more: they would be left
+/// without one if that lock came to nothing.
+fn end_all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
+    let mut done = Done::default();
+    let mut passed = passed.into_iter().peekable();
+    while done.count < bound && passed.peek().is_some() {
+        let mut planned = done.count;
+        let group = std::iter::from_fn(|| {
+            let lease = passed.next_if(|_| planned < bound)?;
+            planned += lease.weight();
+            Some(lease)
+        });
+        let group: Vec<Elapsed> = group.collect();
+        let taken = tidy::remove(group.iter().map(|lease| lease.row).collect());
+        let ours = |lease: &Elapsed| taken.contains(&(lease.base, lease.keeper));
+        let group: Vec<Elapsed> = group.into_iter().filter(ours).collect();
+        done.removed |= !group.is_empty();
+        done.count += group.iter().map(Elapsed::weight).sum::<usize>();
+        done.ended |= end_under(&group, now);
+    }
+    done.left = passed.peek().is_some();
+    done
+}
+
+/// Ends the tries under leases that this call has removed.
+fn end_under(taken: &[Elapsed], now: Time) -> bool {
+    let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(Elapsed::held).collect();
+    let locked = lock(&held, usize::MAX, now);
     let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
     for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
         append(now + AGAIN, nonce.base(*task_no), vec![*task_no]);
     }
-    let freed = look_again(&passed);
+    let aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(Elapsed::aside).collect();
+    let freed = look_again(&aside);
     end_tries(locked, now) | freed
 }
 
-/// Ends the tries of up to `bound` tasks. Leases that others could need while this transaction is open stay as they are.
-fn end_some(passed: Vec<Elapsed>, bound: usize, now: Time) -> bool {
-    let held: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::held).take(bound).collect();
-    let locked = lock(&held, now);
-    let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
-    let done = passed.iter().filter(|lease| lease.overdue.iter().all(|n| ours.contains(n)));
-    tidy::remove(done.map(|lease| lease.row).collect());
-    let freed = look_again(&passed);
-    end_tries(locked, now) | freed
+/// Ends the tries of up to `bound` tasks, and looks again at as many that were set aside; others' are passed over. Leases that
+/// others could need while this transaction is open stay as they are.
+fn end_some(passed: &[Elapsed], bound: usize, now: Time) -> Done {
+    let held: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::held).collect();
+    let locked = lock(&held, bound, now);
+    let aside: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::aside).collect();
+    let (looked_at, later) = aside.split_at(aside.len().min(bound - locked.len()));
+    let ours: HashSet<TaskNo> =
+        locked.iter().map(|l| l.task_no).chain(looked_at.iter().map(|(n, _)| *n)).collect();
+    let is_done = |lease: &&Elapsed| lease.overdue.iter().chain(&lease.aside).all(|n| ours.contains(n));
+    let rows: Vec<ItemPointerData> = passed.iter().filter(is_done).map(|lease| lease.row).collect();
+    let removed = !tidy::remove(rows).is_empty();
+    let freed = look_again(looked_at);
+    let count = ours.len();
+    Done {
+        ended: end_tries(locked, now) | freed,
+        removed,
+        count,
+        left: !later.is_empty() || count >= bound && held.len() + aside.len() > count,
+    }
 }
 
 /// Those that were set aside are ready again.
-fn look_again(passed: &[Elapsed]) -> bool {
-    let aside = passed.iter().flat_map(|l| l.aside.iter().map(|n| (*n, l.base.nonce(*n))));
-    let aside: Vec<(TaskNo, Nonce)> = aside.collect();
-    !aside.is_empty() && aside::look_again(&aside)
+fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
+    !aside.is_empty() && aside::look_again(aside)
 }
 
 impl Elapsed {
@@ -218,34 +267,49 @@ impl Elapsed {
     fn held(&self) -> impl Iterator<Item = (TaskNo, Nonce)> {
         self.overdue.iter().map(|n| (*n, self.base.nonce(*n)))
     }
+
+    /// Its tasks that were set aside, likewise.
+    fn aside(&self) -> impl Iterator<Item = (TaskNo, Nonce)> {
+        self.aside.iter().map(|n| (*n, self.base.nonce(*n)))
+    }
+
+    /// How many leases it counts for.
+    fn weight(&self) -> usize {
+        (self.overdue.len() + self.aside.len()).div_ceil(10)
+    }
 }
 
 /// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
-static LOCK: Statement<(&[TaskNo], &[Nonce], Time), InRun> = Statement::new(
+static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> = Statement::new(
     c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
              r.limited, r.keyed, r.deadline
         FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
-         FOR UPDATE SKIP LOCKED",
+       LIMIT $4 FOR UPDATE SKIP LOCKED",
 );
 static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(
     c"SELECT r.task_no FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
 );
 
-/// Locks those of the tasks that are still overdue and in nobody else's hands, with all that the end of their tries
-/// concerns.
-fn lock(held: &[(TaskNo, Nonce)], now: Time) -> Vec<Live> {
-    if held.is_empty() {
-        return Vec::new();
-    }
+/// Locks those of the tasks that are still overdue and in nobody else's hands, `most` of them, with all that the end of their
+/// tries concerns.
+fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
     let (mut keyed, mut locked): (Vec<TaskNo>, Vec<Live>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in in_pieces(held.iter().copied()) {
+        let room = most - locked.len();
+        if room == 0 {
+            return locked;
+        }
         keyed.extend(KEYED.query((task_nos.as_slice(), nonces.as_slice(), now)));
-        locked.extend(LOCK.map((task_nos, nonces, now), |InRun(live)| live));
+        let room = i64::try_from(room).unwrap_or(i64::MAX);
+        locked.extend(LOCK.map((task_nos, nonces, now, room), |InRun(live)| live));
     }
-    if !keyed.is_empty() {
-        locked.extend(holders::lock(keyed, now));
+    let mut keyed = keyed.as_slice();
+    while locked.len() < most && !keyed.is_empty() {
+        let (some, others) = keyed.split_at(keyed.len().min(most - locked.len()));
+        locked.extend(holders::lock(some.to_vec(), now));
+        keyed = others;
     }
     locked
 }

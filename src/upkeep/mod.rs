@@ -83,7 +83,7 @@ pub(crate) fn before_claim(
     if lease {
         let looked = elapsed::look_after(bound as usize, looker, starts.lease, now);
         upkeep.changed |= looked.ended;
-        upkeep.more |= looked.more && (looked.ended || looked.stale && !waiting);
+        upkeep.more |= looked.goes_on();
         upkeep.busy = looked.busy;
         upkeep.stale = looked.stale && waiting;
     }

@@ -45,8 +45,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
         "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
             let looked = elapsed::look_after(STEP as usize, Looker::Free, Time::BEGINNING, now);
-            let done = looked.ended || looked.stale;
-            Step { done, more: done && looked.more }
+            Step { done: looked.ended || looked.removed, more: looked.goes_on() }
         }
         "due tasks" => {
             let action_nos: Vec<i32> = DUE_ACTIONS.query(now);

@@ -202,10 +202,9 @@ impl Insertion {
             }
             pg_sys::MemoryContextSwitchTo(before);
             self.indexes.open_for(slots);
+            self.indexes.add_all(slots);
             for slot in slots {
-                self.indexes.add(*slot, false, false);
                 self.last = (**slot).tts_tid;
-                self.indexes.forget_row();
                 clear(*slot);
             }
             pg_sys::MemoryContextReset(self.memory);

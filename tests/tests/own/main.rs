@@ -8,6 +8,7 @@ mod hostages;
 mod lately;
 mod lease;
 mod lease_rows;
+mod locked_leases;
 mod many_actions;
 mod marks;
 mod marks_disturbed;

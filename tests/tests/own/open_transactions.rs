@@ -167,7 +167,8 @@ fn a_read_only_transaction_is_refused_cleanly() {
 fn a_read_only_transaction_is_refused_also_where_there_is_nothing_to_own() {
     let db = Db::new();
     let mut session = db.connect();
-    for arguments in ["'w', 1, '{nothing}'", "'w', 0, '{nothing}'", "'w', 1, '{nothing}', wait => '1 minute'"] {
+    for arguments in ["'w', 1, '{nothing}'", "'w', 0, '{nothing}'", "'w', 1, '{nothing}', wait => '1 minute'"]
+    {
         session.run("BEGIN READ ONLY");
         let error = session.query(&format!("SELECT taskq.own_tasks({arguments})"), &[]).unwrap_err();
         assert_eq!(taskq_tests::sqlstate(&error), "25006", "{arguments}");

@@ -1,0 +1,93 @@
+//! Leases that have passed, and that others have locked in transactions that stay open: they are passed over.
+//!
+//! Why: a lease that no task needs any more was seen in each round of a call, though another transaction was about to remove
+//! it, and so the call went round for as long as that stayed open; two such calls in transaction blocks went round for each
+//! other, for ever. On wrong code a call does not come back (`statement_timeout` ends it), or comes back empty although
+//! there are tasks behind those that are locked.
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+fn owned_by(session: &mut Session, actor: &str, max_tasks: i32) -> Vec<String> {
+    let grants = session.own_with(actor, max_tasks, &["x"], "max_duration => '1 hour'").unwrap();
+    grants.into_iter().map(|grant| grant.task_id).collect()
+}
+
+/// The deadlines of all that is held have passed, in the order of the leases.
+fn time_goes_by(session: &mut Session) {
+    for table in ["run", "lease"] {
+        session.run(&format!(
+            "UPDATE taskq.{table} SET deadline = deadline - interval '2 hours' WHERE deadline < 'infinity'"
+        ));
+    }
+}
+
+/// The lease of `gone 1` and `gone 2` is stale: what removes leases with their last task is left out by a transaction that
+/// is prepared. Then three leases of a task each.
+fn one_stale_and_three_overdue(db: &Db) -> Session {
+    let mut session = db.connect();
+    let ids = ["gone 1", "gone 2", "a", "b", "c"];
+    session.insert(ids.iter().map(|id| json!({"id": id, "action": "x"})).collect()).unwrap();
+    let gone = session.own_with("alice", 2, &["x"], "max_duration => '1 hour'").unwrap();
+    session.run("BEGIN");
+    for grant in &gone {
+        session.query_one("SELECT taskq.return_task($1, $2)", &[&grant.task_id, &grant.token]).unwrap();
+    }
+    session.run("PREPARE TRANSACTION 'stale lease'");
+    session.run("COMMIT PREPARED 'stale lease'");
+    for _ in 0..3 {
+        assert_eq!(session.own_with("dead", 1, &["x"], "max_duration => '1 hour'").unwrap().len(), 1);
+    }
+    time_goes_by(&mut session);
+    session
+}
+
+#[test]
+fn calls_in_open_blocks_do_not_go_round_for_each_other() {
+    let db = Db::new();
+    one_stale_and_three_overdue(&db);
+    let mut workers: Vec<Session> = (0..4).map(|_| db.connect()).collect();
+    let mut had = Vec::new();
+    for (n, worker) in workers.iter_mut().enumerate() {
+        worker.run("SET statement_timeout = '5 s'; BEGIN");
+        had.push(owned_by(worker, &format!("w{n}"), 1));
+    }
+    let one = |id: &str| vec![id.to_owned()];
+    assert_eq!(had, [one("a"), one("b"), one("c"), vec![]]);
+    for worker in &mut workers {
+        worker.run("COMMIT");
+    }
+    assert_eq!(db.connect().broken(), Vec::<String>::new());
+}
+
+#[test]
+fn nor_does_a_call_of_its_own_behind_many_that_are_locked() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[260]))");
+    for _ in 0..250 {
+        assert_eq!(owned_by(&mut session, "dead", 1).len(), 1);
+    }
+    time_goes_by(&mut session);
+    // Fifty of them have no task any more.
+    session.run(
+        "UPDATE taskq.lease SET base = 1
+          WHERE ctid = ANY (ARRAY(SELECT ctid FROM taskq.lease ORDER BY deadline LIMIT 50))",
+    );
+    let mut holder = db.connect();
+    holder.run("BEGIN");
+    holder.run("SELECT FROM (SELECT FROM taskq.lease ORDER BY deadline LIMIT 240 FOR UPDATE) AS l");
+    let mut worker = db.connect();
+    worker.run("SET statement_timeout = '5 s'");
+    // Ten that nobody has had, and ten whose leases are not locked.
+    assert_eq!(owned_by(&mut worker, "w", 100).len(), 20);
+    assert_eq!(owned_by(&mut worker, "w", 100).len(), 0);
+    let began = std::time::Instant::now();
+    worker.run("SELECT taskq.maintain()");
+    assert!(began.elapsed().as_secs() < 5);
+    holder.run("ROLLBACK");
+    assert_eq!(owned_by(&mut worker, "w", 300).len(), 190);
+    // The tasks of the fifty leases have none.
+    session.run("UPDATE taskq.run SET deadline = 'infinity' WHERE actor_id = 'dead'");
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
