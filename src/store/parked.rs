@@ -1,9 +1,12 @@
 //! Tasks that are ready but for a reason that has no time: they wait in `parked`, under the reason.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use super::aside;
+use super::live::LockStrength;
 use super::merge_key::MergeKey;
+use super::order::{self, Rank};
 use super::ready::Freed;
 use crate::number::{Position, ReasonNo, TaskNo};
 use crate::pg::session::assign_transaction_id;
@@ -112,13 +115,29 @@ static UNDER: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), TaskNo> = Statem
 static LOCK: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
 
+static LOCK_FREE: Statement<&[TaskNo], TaskNo> =
+    Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
+static THERE: Statement<&[TaskNo]> = Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1)");
+
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
+///
+/// A call that names some of them itself has those already. It does not wait for others with smaller numbers, whose holder
+/// may wait for its own: it begins anew, with all of them.
 pub(crate) fn lock(leaders: &[TaskNo], keys: &[MergeKey]) {
     let (actions, groups, keys) = MergeKey::columns(keys.iter());
     let task_nos = UNDER.query((leaders, actions, groups, keys));
-    if !task_nos.is_empty() {
+    if task_nos.is_empty() {
+        return;
+    }
+    if order::may_wait(Rank::Live) {
         LOCK.execute(task_nos);
+        return;
+    }
+    let free: HashSet<TaskNo> = LOCK_FREE.query(task_nos.as_slice()).into_iter().collect();
+    let missing: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !free.contains(n)).collect();
+    if !missing.is_empty() && THERE.execute(missing) > 0 {
+        order::restart_with_live(&task_nos, LockStrength::Update);
     }
 }
 

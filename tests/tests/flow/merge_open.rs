@@ -205,3 +205,36 @@ fn the_return_of_a_leader_locks_riders_in_the_order_of_a_cancel() {
             .then_some(())
     });
 }
+
+/// Single calls, each a transaction by itself, never meet in a deadlock. One that ends the holder of a key locks all that waits
+/// for the key, besides what it names itself. On wrong code it waited out of order, and one of the two got 40P01.
+#[test]
+fn who_ends_the_holder_of_a_key_waits_in_the_order_of_those_who_cancel_what_waits_for_it() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    main.insert(
+        ["h", "p1", "p2", "p3"].map(|id| json!({"id": id, "action": "x", "merge_key": "k"})).to_vec().into(),
+    )
+    .unwrap();
+    assert_eq!(owned(&mut main, 1, &["x"]), ["h"]);
+    assert!(owned(&mut main, 3, &["x"]).is_empty());
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.parked"), 3);
+    // Somebody has p2 for a moment, so that the calls meet.
+    open.run("BEGIN");
+    call(&mut open, "cancel_tasks('{p2}')");
+    let cancel = |ids: &str| {
+        let query = format!("SELECT taskq.cancel_tasks('{{{ids}}}')");
+        db.connect().background(move |s| s.query_one(&query, &[]).map(|row| row.get::<_, i64>(0)))
+    };
+    let riders = cancel("p1,p2,p3");
+    assert_eq!(riders.settle_down(&mut main), Progress::Blocked);
+    let holder = cancel("h,p3");
+    assert_eq!(holder.settle_down(&mut main), Progress::Blocked);
+    open.run("ROLLBACK");
+    let (riders, holder) = (riders.join().1.unwrap(), holder.join().1.unwrap());
+    assert_eq!(riders + holder, 4);
+    for id in ["h", "p1", "p2", "p3"] {
+        assert_eq!(main.state(id), "aborted");
+    }
+    assert_eq!(main.broken(), Vec::<String>::new());
+}
