@@ -6,6 +6,9 @@
 -- Nothing is kept here but the routing table: a router may be thrown away and made anew, and there may be several.
 -- Each call reaches the shard as the role that has called, and does there what that role may do.
 
+-- Nothing here is looked up but in pg_catalog, neither now nor, since all is qualified, when it is called.
+SET LOCAL search_path TO pg_catalog, pg_temp;
+
 -- Names and types are those of taskq; a database with a queue has this schema already, and is refused.
 CREATE SCHEMA taskq;
 CREATE SCHEMA taskq_router;
@@ -21,7 +24,7 @@ CREATE TYPE taskq.named_only AS ENUM ();
 CREATE TABLE taskq_router.shards (
     shard integer PRIMARY KEY CHECK (shard BETWEEN 0 AND 4095),
     closed boolean NOT NULL DEFAULT false,
-    added_at timestamptz NOT NULL DEFAULT now());
+    added_at timestamptz NOT NULL DEFAULT pg_catalog.now());
 COMMENT ON TABLE taskq_router.shards IS 'the shards; how to reach each is an option of the foreign server taskq_shard_<n>';
 COMMENT ON COLUMN taskq_router.shards.closed IS 'not asked for work, and calls that need it are refused at once';
 
@@ -29,23 +32,26 @@ COMMENT ON COLUMN taskq_router.shards.closed IS 'not asked for work, and calls t
 CREATE TABLE taskq_router.versions (
     version integer PRIMARY KEY,
     lows bigint[] NOT NULL CHECK (lows[1] = 0),
-    shards integer[] NOT NULL CHECK (cardinality(shards) = cardinality(lows)),
-    made_at timestamptz NOT NULL DEFAULT now());
+    shards integer[] NOT NULL CHECK (pg_catalog.cardinality(shards) = pg_catalog.cardinality(lows)),
+    made_at timestamptz NOT NULL DEFAULT pg_catalog.now());
 COMMENT ON TABLE taskq_router.versions IS
     'which shard has which part of the hashes; the highest version is for new groups, the others are for those that they have still';
 
 CREATE VIEW taskq_router.ranges AS
-SELECT v.version, r.low, COALESCE(lead(r.low) OVER (PARTITION BY v.version ORDER BY r.low), 4294967296) - 1 AS high, r.shard
+SELECT v.version, r.low, COALESCE(pg_catalog.lead(r.low) OVER (PARTITION BY v.version ORDER BY r.low), 4294967296) - 1 AS high, r.shard
   FROM taskq_router.versions AS v CROSS JOIN LATERAL unnest(v.lows, v.shards) AS r(low, shard);
 
 CREATE TABLE taskq_router.moved (
     group_id text PRIMARY KEY,
     shard integer NOT NULL REFERENCES taskq_router.shards,
     going_to integer REFERENCES taskq_router.shards,
-    left_on integer REFERENCES taskq_router.shards);
+    left_on integer REFERENCES taskq_router.shards,
+    undone boolean NOT NULL DEFAULT false,
+    CHECK (going_to IS NULL OR left_on IS NULL));
 COMMENT ON TABLE taskq_router.moved IS 'groups that were moved: they are where this says, whatever their hash';
 COMMENT ON COLUMN taskq_router.moved.going_to IS 'a move has begun; the group is still on "shard", and is not written to meanwhile';
 COMMENT ON COLUMN taskq_router.moved.left_on IS 'the move is done but for the copy on this shard, which is to be deleted';
+COMMENT ON COLUMN taskq_router.moved.undone IS 'the copy on "left_on" is that of a move that was taken back';
 
 SELECT pg_catalog.pg_extension_config_dump('taskq_router.shards', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq_router.versions', '');
@@ -97,12 +103,12 @@ DECLARE
 BEGIN
     IF kind = 'never' THEN
         PERFORM taskq_router._down($1);
-        PERFORM taskq_router._raise('08001', format('shard %s cannot be reached', $1),
+        PERFORM taskq_router._raise('08001', pg_catalog.format('shard %s cannot be reached', $1),
             pg_catalog.regexp_replace($3, '^PL/Proxy function [^:]*: ', ''),
             'Nothing was done there. The other shards go on; repeat the call when this one is back.');
     ELSIF kind = 'lost' THEN
         PERFORM taskq_router._down($1);
-        PERFORM taskq_router._raise('08006', format('the connection to shard %s broke during the call', $1),
+        PERFORM taskq_router._raise('08006', pg_catalog.format('the connection to shard %s broke during the call', $1),
             pg_catalog.regexp_replace($3, '^PL/Proxy function [^:]*: |^[^ ]+\([0-9]+\): ', ''),
             'Whether the call has taken effect is not known: look, or repeat what may be repeated.');
     ELSIF kind = 'remote' THEN
@@ -140,8 +146,8 @@ BEGIN
      WHERE NOT s.closed
        AND COALESCE(NULLIF(pg_catalog.current_setting('taskq_router.down_' || s.shard, true), '')::timestamptz
                     < pg_catalog.clock_timestamp(), true);
-    IF cardinality(up) > 1 THEN
-        first := 1 + (pg_catalog.random() * cardinality(up))::integer % cardinality(up);
+    IF pg_catalog.cardinality(up) > 1 THEN
+        first := 1 + (pg_catalog.random() * pg_catalog.cardinality(up))::integer % pg_catalog.cardinality(up);
         up := up[first:] || up[:first - 1];
     END IF;
     RETURN COALESCE(up, '{}');
@@ -160,10 +166,10 @@ DECLARE
 BEGIN
     SELECT s.closed INTO closed FROM taskq_router.shards AS s WHERE s.shard = $1;
     IF NOT FOUND THEN
-        PERFORM taskq_router._raise('22023', format('there is no shard %s', $1), 'The router does not know it.',
+        PERFORM taskq_router._raise('22023', pg_catalog.format('there is no shard %s', $1), 'The router does not know it.',
             'taskq_router.shards has those that it knows; taskq_router.add_shard adds one.');
     ELSIF closed THEN
-        PERFORM taskq_router._raise('08001', format('shard %s is closed', $1), 'An operator has closed it: nothing was done there.',
+        PERFORM taskq_router._raise('08001', pg_catalog.format('shard %s is closed', $1), 'An operator has closed it: nothing was done there.',
             'The other shards go on; repeat the call when it was opened with taskq_router.open_shard.');
     END IF;
     RETURN $1;
@@ -179,9 +185,9 @@ CREATE FUNCTION taskq_router._proxy(name text, arguments text, answer text, quer
 AS $$
 BEGIN
     -- The notices are of PL/Proxy, on connections that it drops.
-    EXECUTE format('CREATE FUNCTION taskq_router.%I(integer%s) RETURNS %s LANGUAGE plproxy SET client_min_messages = warning AS %L',
+    EXECUTE pg_catalog.format('CREATE FUNCTION taskq_router.%I(integer%s) RETURNS %s LANGUAGE plproxy SET client_min_messages = warning AS %L',
         $1, COALESCE(', ' || NULLIF($2, ''), ''), $3,
-        format('CLUSTER taskq_router._server($1); RUN ON 0; %s;', $4));
+        pg_catalog.format('CLUSTER taskq_router._server($1); RUN ON 0; %s;', $4));
 END
 $$;
 
@@ -190,8 +196,8 @@ CREATE FUNCTION taskq_router._proxy_call(name text, arguments text, answer text)
 AS $$
 DECLARE
     types text[] := pg_catalog.string_to_array($2, ', ');
-    call text := format('taskq.%I(%s)', $1, (SELECT pg_catalog.string_agg(format('$%s::%s', t.n + 1, t.type), ', ' ORDER BY t.n)
-                                               FROM unnest(types) WITH ORDINALITY AS t(type, n)));
+    call text := pg_catalog.format('taskq.%I(%s)', $1, (SELECT pg_catalog.string_agg(pg_catalog.format('$%s::%s', t.n + 1, t.type), ', ' ORDER BY t.n)
+                                               FROM pg_catalog.unnest(types) WITH ORDINALITY AS t(type, n)));
 BEGIN
     PERFORM taskq_router._proxy('_' || $1, $2, $3,
         CASE WHEN $3 LIKE 'TABLE (%' OR $3 LIKE 'SETOF %' THEN 'SELECT * FROM ' || call ELSE 'SELECT ' || call END);
@@ -216,16 +222,16 @@ BEGIN
     PERFORM taskq_router._proxy('_add_dependencies_json', 'jsonb, text', 'bigint',
         'SELECT taskq.add_dependencies($2::jsonb, if_missing => $3::text)');
 
-    PERFORM taskq_router._proxy('_own_tasks', 'text, integer, text[], interval, interval, boolean', format('TABLE (%s)', granted),
-        format('SELECT %s FROM taskq.own_tasks($2::text, $3::integer, $4::text[], $5::interval, $6::interval, $7::boolean)',
+    PERFORM taskq_router._proxy('_own_tasks', 'text, integer, text[], interval, interval, boolean', pg_catalog.format('TABLE (%s)', granted),
+        pg_catalog.format('SELECT %s FROM taskq.own_tasks($2::text, $3::integer, $4::text[], $5::interval, $6::interval, $7::boolean)',
                granted_names));
     PERFORM taskq_router._proxy('_return_and_own_tasks', 'text, jsonb, integer, text[], interval, boolean',
-        format('TABLE (%s, sqlstate text)', granted),
-        format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::jsonb, $4::integer, $5::text[], $6::interval, $7::boolean)',
+        pg_catalog.format('TABLE (%s, sqlstate text)', granted),
+        pg_catalog.format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::jsonb, $4::integer, $5::text[], $6::interval, $7::boolean)',
                granted_names));
     PERFORM taskq_router._proxy('_return_arrays_and_own_tasks', 'text, text[], uuid[], integer, text[], interval, boolean',
-        format('TABLE (%s, sqlstate text)', granted),
-        format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::text[], $4::uuid[], $5::integer, $6::text[], $7::interval, $8::boolean)',
+        pg_catalog.format('TABLE (%s, sqlstate text)', granted),
+        pg_catalog.format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::text[], $4::uuid[], $5::integer, $6::text[], $7::interval, $8::boolean)',
                granted_names));
     PERFORM taskq_router._proxy_call('extend_tasks_ownership', 'text, text[], uuid[], interval', 'TABLE (task_id text, owned boolean)');
     PERFORM taskq_router._proxy_call('return_task',
@@ -325,9 +331,9 @@ BEGIN
         SELECT * INTO moved FROM taskq_router.moved AS m WHERE m.group_id = $1;
         IF FOUND THEN
             IF $3 AND moved.going_to IS NOT NULL THEN
-                PERFORM taskq_router._raise('TQ005', format('group "%s" is being moved', $1),
-                    format('It is on its way from shard %s to shard %s.', moved.shard, moved.going_to),
-                    'Try again in a moment; if the move was interrupted, CALL taskq_router.move_group again.');
+                PERFORM taskq_router._raise('TQ005', pg_catalog.format('group "%s" is being moved', $1),
+                    pg_catalog.format('It is on its way from shard %s to shard %s.', moved.shard, moved.going_to),
+                    'Try again in a moment; if the move was interrupted, CALL taskq_router.move_group again, or taskq_router.undo_move.');
             END IF;
             RETURN taskq_router._open(moved.shard);
         END IF;
@@ -339,15 +345,15 @@ BEGIN
             'Make the routing table with taskq_router.add_shards.');
     END IF;
     -- The newest is for those that nobody has yet.
-    FOR n IN 1 .. cardinality(homes) - 1 LOOP
-        IF homes[n] <> homes[cardinality(homes)] AND homes[n] <> ALL (homes[:n - 1]) THEN
+    FOR n IN 1 .. pg_catalog.cardinality(homes) - 1 LOOP
+        IF homes[n] <> homes[pg_catalog.cardinality(homes)] AND homes[n] <> ALL (homes[:n - 1]) THEN
             home := taskq_router._open(homes[n]);
             IF taskq_router._has(home, $1, $2) THEN
                 RETURN home;
             END IF;
         END IF;
     END LOOP;
-    RETURN taskq_router._open(homes[cardinality(homes)]);
+    RETURN taskq_router._open(homes[pg_catalog.cardinality(homes)]);
 END
 $$;
 
@@ -385,8 +391,8 @@ BEGIN
             first := home;
             first_key := COALESCE('group "' || k.g || '"', 'task "' || k.i || '"');
         ELSIF home <> first THEN
-            PERFORM taskq_router._raise('22023', format('the tasks of this call belong to several shards, %s and %s among them', first, home),
-                format('%s belongs to shard %s, %s to shard %s.', pg_catalog.left(first_key, 300), first,
+            PERFORM taskq_router._raise('22023', pg_catalog.format('the tasks of this call belong to several shards, %s and %s among them', first, home),
+                pg_catalog.format('%s belongs to shard %s, %s to shard %s.', pg_catalog.left(first_key, 300), first,
                        pg_catalog.left(COALESCE('group "' || k.g || '"', 'task "' || k.i || '"'), 300), home),
                 'Give tasks that belong together one group_id, or make a call for each shard: taskq_router.shard_for(group_id, id) tells which.');
         END IF;
@@ -412,8 +418,8 @@ BEGIN
         FOR g IN SELECT DISTINCT c.child ->> 'group_id' FROM pg_catalog.jsonb_array_elements($2) AS c(child)
                   WHERE pg_catalog.jsonb_typeof(c.child) = 'object' AND c.child ->> 'group_id' IS NOT NULL LOOP
             IF taskq_router._home(g, NULL, true) <> $1 THEN
-                PERFORM taskq_router._raise('22023', format('children of group "%s" belong to another shard than their parent', g),
-                    format('The parent is on shard %s, the group on shard %s.', $1, taskq_router._home(g, NULL, false)),
+                PERFORM taskq_router._raise('22023', pg_catalog.format('children of group "%s" belong to another shard than their parent', g),
+                    pg_catalog.format('The parent is on shard %s, the group on shard %s.', $1, taskq_router._home(g, NULL, false)),
                     'Give children the group of their parent or none, or insert them by a call of their own.');
             END IF;
         END LOOP;
@@ -426,17 +432,17 @@ $$;
 CREATE FUNCTION taskq_router._find(ids text[], OUT id text, OUT shard integer, OUT group_id text) RETURNS SETOF record LANGUAGE plpgsql
 AS $$
 DECLARE
-    missing text[] := ARRAY(SELECT DISTINCT u.i FROM unnest($1) AS u(i) WHERE u.i IS NOT NULL);
+    missing text[] := ARRAY(SELECT DISTINCT u.i FROM pg_catalog.unnest($1) AS u(i) WHERE u.i IS NOT NULL);
     s integer;
     state text; message text; detail text; hint text;
     first integer;
 BEGIN
-    IF cardinality(missing) = 1 THEN
+    IF pg_catalog.cardinality(missing) = 1 THEN
         SELECT v.shards[pg_catalog.width_bucket(taskq_router.hash(missing[1]), v.lows)] INTO first
           FROM taskq_router.versions AS v ORDER BY v.version DESC LIMIT 1;
     END IF;
-    FOR s IN SELECT u.s FROM unnest(taskq_router._all()) AS u(s) ORDER BY u.s IS DISTINCT FROM first, u.s LOOP
-        EXIT WHEN cardinality(missing) = 0;
+    FOR s IN SELECT u.s FROM pg_catalog.unnest(taskq_router._all()) AS u(s) ORDER BY u.s IS DISTINCT FROM first, u.s LOOP
+        EXIT WHEN pg_catalog.cardinality(missing) = 0;
         shard := s;
         BEGIN
             FOR id, group_id IN SELECT f.id, f.group_id FROM taskq_router._find(taskq_router._open(s), missing) AS f LOOP
@@ -451,7 +457,7 @@ BEGIN
             first := s;
         END;
     END LOOP;
-    IF cardinality(missing) > 0 AND state IS NOT NULL THEN
+    IF pg_catalog.cardinality(missing) > 0 AND state IS NOT NULL THEN
         PERFORM taskq_router._refuse(first, state, message, detail, hint);
     END IF;
 END
@@ -475,12 +481,12 @@ BEGIN
             place := f.shard;
             first_id := f.id;
         ELSIF place <> f.shard THEN
-            PERFORM taskq_router._raise('22023', format('the tasks of this call are on several shards, %s and %s among them', place, f.shard),
-                format('Task "%s" is on shard %s, task "%s" on shard %s.', first_id, place, f.id, f.shard),
+            PERFORM taskq_router._raise('22023', pg_catalog.format('the tasks of this call are on several shards, %s and %s among them', place, f.shard),
+                pg_catalog.format('Task "%s" is on shard %s, task "%s" on shard %s.', first_id, place, f.id, f.shard),
                 'Tasks of one group are on one shard: make a call for each, and link only what has one group_id.');
         END IF;
     END LOOP;
-    RETURN COALESCE(place, (SELECT taskq_router._home(NULL, u.i, false) FROM unnest($1) AS u(i) WHERE u.i IS NOT NULL LIMIT 1),
+    RETURN COALESCE(place, (SELECT taskq_router._home(NULL, u.i, false) FROM pg_catalog.unnest($1) AS u(i) WHERE u.i IS NOT NULL LIMIT 1),
                     (taskq_router._all())[1]);
 END
 $$;
@@ -519,7 +525,7 @@ $$;
 
 -- Which shards tokens are of. NULL where the arrays are malformed: any shard refuses that.
 CREATE FUNCTION taskq_router._homes_of(tokens uuid[]) RETURNS integer[] LANGUAGE sql STABLE
-AS $$ SELECT pg_catalog.array_agg(DISTINCT taskq_router._shard_of(u.t)) FROM unnest($1) AS u(t) $$;
+AS $$ SELECT pg_catalog.array_agg(DISTINCT taskq_router._shard_of(u.t)) FROM pg_catalog.unnest($1) AS u(t) $$;
 
 CREATE FUNCTION taskq_router._parts(ids text[], tokens uuid[])
     RETURNS TABLE (shard integer, ids text[], tokens uuid[], places integer[]) LANGUAGE sql STABLE
@@ -567,18 +573,18 @@ BEGIN
             PERFORM taskq_router._home(g, NULL, true);
         END LOOP;
     ELSIF $2 IS NOT NULL THEN
-        FOR g IN SELECT DISTINCT u.g FROM unnest($2) AS u(g) WHERE u.g IS NOT NULL LOOP
+        FOR g IN SELECT DISTINCT u.g FROM pg_catalog.unnest($2) AS u(g) WHERE u.g IS NOT NULL LOOP
             places := places || taskq_router._places_of_group(g, true);
         END LOOP;
-        places := ARRAY(SELECT DISTINCT u.p FROM unnest(places) AS u(p) ORDER BY 1);
+        places := ARRAY(SELECT DISTINCT u.p FROM pg_catalog.unnest(places) AS u(p) ORDER BY 1);
     ELSE
         places := taskq_router._all();
     END IF;
     -- One at least is asked, if only for its opinion of the arguments.
-    IF COALESCE(cardinality(places), 0) = 0 THEN
+    IF COALESCE(pg_catalog.cardinality(places), 0) = 0 THEN
         places := (taskq_router._all())[:1];
     END IF;
-    RETURN ARRAY(SELECT taskq_router._open(u.p) FROM unnest(places) WITH ORDINALITY AS u(p, n) ORDER BY u.n);
+    RETURN ARRAY(SELECT taskq_router._open(u.p) FROM pg_catalog.unnest(places) WITH ORDINALITY AS u(p, n) ORDER BY u.n);
 END
 $$;
 
@@ -588,7 +594,7 @@ $$;
 CREATE FUNCTION taskq_router._define(head text, variables text, body text) RETURNS void LANGUAGE plpgsql
 AS $$
 BEGIN
-    EXECUTE format('CREATE FUNCTION %s LANGUAGE plpgsql AS %L', $1, format($frame$
+    EXECUTE pg_catalog.format('CREATE FUNCTION %s LANGUAGE plpgsql AS %L', $1, pg_catalog.format($frame$
 #variable_conflict use_column
 DECLARE
     at_shard integer;
@@ -629,7 +635,7 @@ $$;
 -- `try` is tried with at_shard; where any shard will do, with one after the other until one is there.
 CREATE FUNCTION taskq_router._define_insertion(head text, home text, try text) RETURNS void LANGUAGE sql
 AS $$
-    SELECT taskq_router._define($1, 'any_shard integer;', format($body$
+    SELECT taskq_router._define($1, 'any_shard integer;', pg_catalog.format($body$
     at_shard := %1$s;
     IF at_shard IS NOT NULL THEN
         %2$s;
@@ -763,7 +769,7 @@ SELECT taskq_router._define_insertion($head$taskq.insert_many(
         retention_aborted interval = NULL,
         bodies_json jsonb = NULL)
     RETURNS SETOF text$head$,
-    $home$taskq_router._one_home(CASE WHEN $13 IS NULL THEN pg_catalog.array_fill(NULL::text, ARRAY[COALESCE(cardinality($3), 0)]) ELSE ARRAY[$13] END,
+    $home$taskq_router._one_home(CASE WHEN $13 IS NULL THEN pg_catalog.array_fill(NULL::text, ARRAY[COALESCE(pg_catalog.cardinality($3), 0)]) ELSE ARRAY[$13] END,
         CASE WHEN $13 IS NULL THEN $3 END)$home$,
     $try$RETURN QUERY SELECT * FROM taskq_router._insert_many(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)$try$);
 
@@ -872,7 +878,7 @@ SELECT taskq_router._define($head$taskq.extend_tasks_ownership(actor_id text, ta
     answers boolean[];
     failed_at integer;$variables$, $body$
     homes := taskq_router._homes_of($3);
-    IF cardinality(homes) <= 1 OR cardinality($2) IS DISTINCT FROM cardinality($3) THEN
+    IF pg_catalog.cardinality(homes) <= 1 OR pg_catalog.cardinality($2) IS DISTINCT FROM pg_catalog.cardinality($3) THEN
         at_shard := COALESCE(homes[1], (taskq_router._all())[1]);
         RETURN QUERY SELECT * FROM taskq_router._extend_tasks_ownership(taskq_router._open(at_shard), $1, $2, $3, $4);
         RETURN;
@@ -882,7 +888,7 @@ SELECT taskq_router._define($head$taskq.extend_tasks_ownership(actor_id text, ta
         BEGIN
             at_shard := parts.shard;
             held := ARRAY(SELECT e.owned FROM taskq_router._extend_tasks_ownership(taskq_router._open(at_shard), $1, parts.ids, parts.tokens, $4) AS e);
-            FOR n IN 1 .. cardinality(held) LOOP
+            FOR n IN 1 .. pg_catalog.cardinality(held) LOOP
                 answers[parts.places[n]] := held[n];
             END LOOP;
         EXCEPTION WHEN OTHERS THEN
@@ -897,7 +903,7 @@ SELECT taskq_router._define($head$taskq.extend_tasks_ownership(actor_id text, ta
     IF failed_at IS NOT NULL THEN
         PERFORM taskq_router._refuse(failed_at, err_state, err_message, err_detail, err_hint);
     END IF;
-    RETURN QUERY SELECT u.id, answers[u.n] FROM unnest($2) WITH ORDINALITY AS u(id, n);$body$);
+    RETURN QUERY SELECT u.id, answers[u.n] FROM pg_catalog.unnest($2) WITH ORDINALITY AS u(id, n);$body$);
 
 -- Returning: a token says where.
 
@@ -941,7 +947,7 @@ SELECT taskq_router._define($head$taskq_router._return_arrays(text[], uuid[], te
     n integer;
     codes text[];
     states text[];$variables$, $body$
-    IF cardinality(homes) <= 1 OR cardinality($1) IS DISTINCT FROM cardinality($2) THEN
+    IF pg_catalog.cardinality(homes) <= 1 OR pg_catalog.cardinality($1) IS DISTINCT FROM pg_catalog.cardinality($2) THEN
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
         RETURN QUERY SELECT * FROM taskq_router._return_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7);
         RETURN;
@@ -964,7 +970,7 @@ SELECT taskq_router._define($head$taskq_router._return_arrays(text[], uuid[], te
             END LOOP;
         END;
     END LOOP;
-    RETURN QUERY SELECT u.id, codes[u.n]::taskq.status_code, states[u.n] FROM unnest($1) WITH ORDINALITY AS u(id, n);$body$);
+    RETURN QUERY SELECT u.id, codes[u.n]::taskq.status_code, states[u.n] FROM pg_catalog.unnest($1) WITH ORDINALITY AS u(id, n);$body$);
 
 CREATE FUNCTION taskq.return_tasks(
         task_ids text[],
@@ -985,7 +991,7 @@ SELECT taskq_router._define($head$taskq.return_tasks(returns jsonb)
     n integer;
     codes text[];
     states text[];$variables$, $body$
-    IF cardinality(homes) <= 1 THEN
+    IF pg_catalog.cardinality(homes) <= 1 THEN
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
         PERFORM taskq_router._children_of(at_shard, x.e -> 'children') FROM pg_catalog.jsonb_array_elements(
             CASE WHEN homes[1] IS NOT NULL THEN $1 ELSE '[]' END) AS x(e) WHERE x.e ? 'children';
@@ -1032,7 +1038,7 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
     more integer := $3;
     got integer;$variables$, $body$
     -- What is malformed a shard refuses.
-    IF homes IS NULL OR more IS NULL OR more < 0 OR cardinality(homes) = 1 AND pg_catalog.random() < 0.75 THEN
+    IF homes IS NULL OR more IS NULL OR more < 0 OR pg_catalog.cardinality(homes) = 1 AND pg_catalog.random() < 0.75 THEN
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
         PERFORM taskq_router._children_of(at_shard, x.e -> 'children') FROM pg_catalog.jsonb_array_elements(
             CASE WHEN homes IS NOT NULL THEN $2 ELSE '[]' END) AS x(e) WHERE x.e ? 'children';
@@ -1070,11 +1076,11 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
     RETURNS TABLE (
         task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamptz,
         checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)$head$,
-    $variables$homes integer[] := CASE WHEN cardinality($2) = cardinality($3) THEN taskq_router._homes_of($3) END;
+    $variables$homes integer[] := CASE WHEN pg_catalog.cardinality($2) = pg_catalog.cardinality($3) THEN taskq_router._homes_of($3) END;
     more integer := $4;
     got integer;$variables$, $body$
     -- What is malformed a shard refuses.
-    IF homes IS NULL OR more IS NULL OR more < 0 OR cardinality(homes) = 1 AND pg_catalog.random() < 0.75 THEN
+    IF homes IS NULL OR more IS NULL OR more < 0 OR pg_catalog.cardinality(homes) = 1 AND pg_catalog.random() < 0.75 THEN
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
         RETURN QUERY SELECT * FROM taskq_router._return_arrays_and_own_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7);
         GET DIAGNOSTICS got = ROW_COUNT;
@@ -1103,9 +1109,18 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
 
 SELECT taskq_router._define($head$taskq_router._wait_for_task(text, interval)
     RETURNS TABLE (task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamptz)$head$,
-    $variables$$variables$, $body$
-    at_shard := taskq_router._place_of($1);
-    RETURN QUERY SELECT * FROM taskq_router._wait_for_task(at_shard, $1, $2);$body$);
+    $variables$slice CONSTANT interval := '1 minute';
+    until timestamptz;$variables$, $body$
+    -- In parts: no call of a shard lasts longer than a connection may be silent (query_timeout), and the task may be moved meanwhile.
+    IF $2 > slice THEN
+        until := pg_catalog.clock_timestamp() + $2;
+    END IF;
+    LOOP
+        at_shard := taskq_router._place_of($1);
+        RETURN QUERY SELECT * FROM taskq_router._wait_for_task(at_shard, $1, CASE WHEN until IS NULL THEN $2
+            ELSE GREATEST(LEAST(slice, until - pg_catalog.clock_timestamp()), '0') END);
+        EXIT WHEN FOUND OR until IS NULL OR until <= pg_catalog.clock_timestamp();
+    END LOOP;$body$);
 
 CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds')
     RETURNS TABLE (task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamptz) LANGUAGE sql
@@ -1122,10 +1137,10 @@ BEGIN
     IF $1 IS NULL OR $2 IS NULL THEN
         PERFORM taskq_router._raise('22004', 'arguments must not be NULL', 'NULL was given.', 'Give ids and a time.');
     ELSIF $2 < '0' THEN
-        PERFORM taskq_router._raise('22023', 'argument "timeout" must not be negative', format('It is %s.', $2), 'Give 0 to look once.');
+        PERFORM taskq_router._raise('22023', 'argument "timeout" must not be negative', pg_catalog.format('It is %s.', $2), 'Give 0 to look once.');
     END IF;
     COMMIT;
-    FOR id IN SELECT DISTINCT u.i FROM unnest($1) AS u(i) LOOP
+    FOR id IN SELECT DISTINCT u.i FROM pg_catalog.unnest($1) AS u(i) LOOP
         IF EXISTS (SELECT FROM taskq.wait_for_task(id, GREATEST(until - pg_catalog.clock_timestamp(), '0'))) THEN
             settled := settled + 1;
         END IF;
@@ -1313,7 +1328,7 @@ SELECT taskq_router._define($head$taskq_router._counts(text[], text[], text[], t
 
 CREATE FUNCTION taskq.count_tasks(actions text[] = NULL, ids text[] = NULL, groups text[] = NULL, states text[] = NULL)
     RETURNS TABLE (action text, state text, count bigint) LANGUAGE sql
-    AS 'SELECT c.action, c.state, sum(c.count)::bigint FROM taskq_router._counts($1, $2, $3, $4) AS c GROUP BY 1, 2 ORDER BY 1, 2';
+    AS 'SELECT c.action, c.state, pg_catalog.sum(c.count)::bigint FROM taskq_router._counts($1, $2, $3, $4) AS c GROUP BY 1, 2 ORDER BY 1, 2';
 
 SELECT taskq_router._define($head$taskq.why(task_id text) RETURNS SETOF text$head$,
     $variables$$variables$, $body$
@@ -1336,7 +1351,7 @@ SELECT taskq_router._define($head$taskq_router._all_metrics(boolean) RETURNS TAB
 -- Sums, but for the age of the oldest, which is that of the oldest of all.
 CREATE FUNCTION taskq.metrics_rows(kept boolean = true) RETURNS TABLE (name text, labels jsonb, value double precision) LANGUAGE sql
 AS $$
-    SELECT m.name, m.labels, CASE WHEN m.name LIKE '%age_seconds' THEN max(m.value) ELSE sum(m.value) END
+    SELECT m.name, m.labels, CASE WHEN m.name LIKE '%age_seconds' THEN pg_catalog.max(m.value) ELSE pg_catalog.sum(m.value) END
       FROM taskq_router._all_metrics($1) AS m GROUP BY m.name, m.labels ORDER BY m.name, m.labels
 $$;
 CREATE FUNCTION taskq.metrics(kept boolean = true) RETURNS text LANGUAGE sql
@@ -1389,10 +1404,10 @@ SELECT taskq_router._define($head$taskq_router._all_groups() RETURNS TABLE (grou
     END LOOP;$body$);
 
 CREATE VIEW taskq.groups AS
-SELECT g.group_id, pg_catalog.bool_and(g.paused) AS paused, sum(g.blocked)::bigint AS blocked, sum(g.scheduled)::bigint AS scheduled,
-       sum(g.ready)::bigint AS ready, sum(g."in-progress")::bigint AS "in-progress", sum(g.completed)::bigint AS completed,
-       sum(g.aborted)::bigint AS aborted,
-       sum(g.completed + g.aborted) / sum(g.blocked + g.scheduled + g.ready + g."in-progress" + g.completed + g.aborted)::double precision AS progress,
+SELECT g.group_id, pg_catalog.bool_and(g.paused) AS paused, pg_catalog.sum(g.blocked)::bigint AS blocked, pg_catalog.sum(g.scheduled)::bigint AS scheduled,
+       pg_catalog.sum(g.ready)::bigint AS ready, pg_catalog.sum(g."in-progress")::bigint AS "in-progress", pg_catalog.sum(g.completed)::bigint AS completed,
+       pg_catalog.sum(g.aborted)::bigint AS aborted,
+       pg_catalog.sum(g.completed + g.aborted) / pg_catalog.sum(g.blocked + g.scheduled + g.ready + g."in-progress" + g.completed + g.aborted)::double precision AS progress,
        pg_catalog.array_agg(g.shard ORDER BY g.shard) AS shards
   FROM taskq_router._all_groups() AS g
  -- What is on its way is counted once.
@@ -1409,11 +1424,11 @@ SELECT taskq_router._define($head$taskq_router._all_stats() RETURNS TABLE (actio
 
 -- Percentiles of parts do not make one of the whole: the greatest of them is what it does not exceed.
 CREATE VIEW taskq.stats AS
-SELECT s.action, sum(s.blocked)::bigint AS blocked, sum(s.scheduled)::bigint AS scheduled, sum(s.ready)::bigint AS ready,
-       sum(s."in-progress")::bigint AS "in-progress", sum(s.completed)::bigint AS completed, sum(s.aborted)::bigint AS aborted,
-       min(s.oldest_ready) AS oldest_ready, sum(s.settled_last_minute)::bigint AS settled_last_minute,
-       max(s.waiting_p50) AS waiting_p50, max(s.waiting_p99) AS waiting_p99, max(s.running_p50) AS running_p50,
-       max(s.running_p99) AS running_p99
+SELECT s.action, pg_catalog.sum(s.blocked)::bigint AS blocked, pg_catalog.sum(s.scheduled)::bigint AS scheduled, pg_catalog.sum(s.ready)::bigint AS ready,
+       pg_catalog.sum(s."in-progress")::bigint AS "in-progress", pg_catalog.sum(s.completed)::bigint AS completed, pg_catalog.sum(s.aborted)::bigint AS aborted,
+       pg_catalog.min(s.oldest_ready) AS oldest_ready, pg_catalog.sum(s.settled_last_minute)::bigint AS settled_last_minute,
+       pg_catalog.max(s.waiting_p50) AS waiting_p50, pg_catalog.max(s.waiting_p99) AS waiting_p99, pg_catalog.max(s.running_p50) AS running_p50,
+       pg_catalog.max(s.running_p99) AS running_p99
   FROM taskq_router._all_stats() AS s GROUP BY s.action;
 
 SELECT taskq_router._define($head$taskq.check() RETURNS TABLE (violation text, shard integer)$head$,
@@ -1459,18 +1474,18 @@ BEGIN
                                         WHERE f.srvname = taskq_router._server(x.shard)) AS options
                FROM taskq_router.shards AS x ORDER BY x.shard LOOP
         shard := s.shard;
-        connect := (SELECT pg_catalog.substr(o, 4) FROM unnest(s.options) AS o WHERE o LIKE 'p0=%');
+        connect := (SELECT pg_catalog.substr(o, 4) FROM pg_catalog.unnest(s.options) AS o WHERE o LIKE 'p0=%');
         problem := NULL;
         IF s.closed THEN
-            problem := format('shard %s is closed', s.shard);
+            problem := pg_catalog.format('shard %s is closed', s.shard);
         ELSE
             BEGIN
                 n := taskq_router._shard(s.shard);
                 IF n <> s.shard THEN
-                    problem := format('the server of shard %s is shard %s', s.shard, n);
+                    problem := pg_catalog.format('the server of shard %s is shard %s', s.shard, n);
                 END IF;
             EXCEPTION WHEN OTHERS THEN
-                problem := format('shard %s: %s', s.shard, SQLERRM);
+                problem := pg_catalog.format('shard %s: %s', s.shard, pg_catalog.regexp_replace(SQLERRM, '^PL/Proxy function [^:]*: ', ''));
             END;
         END IF;
         RETURN NEXT;
@@ -1482,12 +1497,14 @@ CREATE FUNCTION taskq_router.connect_shard(shard integer, connect text) RETURNS 
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS f WHERE f.srvname = taskq_router._server($1)) THEN
-        EXECUTE format('ALTER SERVER %I OPTIONS (SET p0 %L)', taskq_router._server($1), $2);
+        EXECUTE pg_catalog.format('ALTER SERVER %I OPTIONS (SET p0 %L)', taskq_router._server($1), $2);
     ELSE
-        EXECUTE format('CREATE SERVER %I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 %L)', taskq_router._server($1), $2);
+        -- Whoever does not answer for so many seconds is given up.
+        EXECUTE pg_catalog.format('CREATE SERVER %I FOREIGN DATA WRAPPER plproxy OPTIONS (query_timeout %L, p0 %L)',
+                                  taskq_router._server($1), '300', $2);
         -- The role that calls; ALTER USER MAPPING gives others and passwords.
-        EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I', taskq_router._server($1));
-        EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO PUBLIC', taskq_router._server($1));
+        EXECUTE pg_catalog.format('CREATE USER MAPPING FOR PUBLIC SERVER %I', taskq_router._server($1));
+        EXECUTE pg_catalog.format('GRANT USAGE ON FOREIGN SERVER %I TO PUBLIC', taskq_router._server($1));
     END IF;
 END
 $$;
@@ -1505,11 +1522,11 @@ DECLARE
     last taskq_router.versions;
 BEGIN
     LOCK TABLE taskq_router.shards, taskq_router.versions IN SHARE ROW EXCLUSIVE MODE;
-    FOR n IN 1 .. cardinality($1) LOOP
+    FOR n IN 1 .. pg_catalog.cardinality($1) LOOP
         -- Its number it knows itself.
         number := taskq_router._number_of($1[n]);
         IF EXISTS (SELECT FROM taskq_router.shards AS s WHERE s.shard = number) THEN
-            PERFORM taskq_router._raise('22023', format('there is a shard %s already', number), format('It is asked for at %s.', $1[n]),
+            PERFORM taskq_router._raise('22023', pg_catalog.format('there is a shard %s already', number), pg_catalog.format('It is asked for at %s.', $1[n]),
                 'Give each server a number of its own with taskq.set_shard before its first task; connect_shard changes where a shard is.');
         END IF;
         PERFORM taskq_router.connect_shard(number, $1[n]);
@@ -1520,8 +1537,8 @@ BEGIN
     SELECT * INTO last FROM taskq_router.versions AS v ORDER BY v.version DESC LIMIT 1;
     IF NOT FOUND THEN
         INSERT INTO taskq_router.versions (version, lows, shards)
-        SELECT 1, pg_catalog.array_agg(whole * (u.n - 1) / cardinality(new) ORDER BY u.n), pg_catalog.array_agg(u.s ORDER BY u.n)
-          FROM unnest(new) WITH ORDINALITY AS u(s, n);
+        SELECT 1, pg_catalog.array_agg(whole * (u.n - 1) / pg_catalog.cardinality(new) ORDER BY u.n), pg_catalog.array_agg(u.s ORDER BY u.n)
+          FROM pg_catalog.unnest(new) WITH ORDINALITY AS u(s, n);
     ELSE
         INSERT INTO taskq_router.versions (version, lows, shards)
         SELECT last.version + 1, d.lows, d.shards FROM taskq_router._divided(last.lows, last.shards, new) AS d;
@@ -1535,20 +1552,20 @@ CREATE FUNCTION taskq_router._divided(INOUT lows bigint[], INOUT shards integer[
 AS $$
 DECLARE
     whole CONSTANT bigint := 4294967296;
-    fair bigint := whole / (cardinality(new) + (SELECT count(DISTINCT u.s) FROM unnest($2) AS u(s)));
-    pool bigint[] := ARRAY(SELECT fair FROM unnest(new)); -- what each new one has still to get
+    fair bigint := whole / (pg_catalog.cardinality(new) + (SELECT pg_catalog.count(DISTINCT u.s) FROM pg_catalog.unnest($2) AS u(s)));
+    pool bigint[] := ARRAY(SELECT fair FROM pg_catalog.unnest(new)); -- what each new one has still to get
     old integer;
     much bigint;
     r record;
     piece bigint;
     i integer;
 BEGIN
-    FOR old IN SELECT DISTINCT u.s FROM unnest($2) AS u(s) ORDER BY u.s LOOP
+    FOR old IN SELECT DISTINCT u.s FROM pg_catalog.unnest($2) AS u(s) ORDER BY u.s LOOP
         LOOP
-            SELECT sum(x.size) - fair INTO much FROM taskq_router._sizes(lows, shards) AS x WHERE x.shard = old;
+            SELECT pg_catalog.sum(x.size) - fair INTO much FROM taskq_router._sizes(lows, shards) AS x WHERE x.shard = old;
             EXIT WHEN much <= 0;
             SELECT x.* INTO r FROM taskq_router._sizes(lows, shards) AS x WHERE x.shard = old ORDER BY x.size DESC, x.low LIMIT 1;
-            SELECT u.n INTO i FROM unnest(pool) WITH ORDINALITY AS u(p, n) WHERE u.p > 0 ORDER BY u.n LIMIT 1;
+            SELECT u.n INTO i FROM pg_catalog.unnest(pool) WITH ORDINALITY AS u(p, n) WHERE u.p > 0 ORDER BY u.n LIMIT 1;
             EXIT WHEN i IS NULL;
             -- The upper end of it; all of it, if it is no longer.
             piece := LEAST(much, r.size, pool[i]);
@@ -1567,7 +1584,7 @@ $$;
 CREATE FUNCTION taskq_router._sizes(lows bigint[], shards integer[]) RETURNS TABLE (place integer, low bigint, size bigint, shard integer)
 LANGUAGE sql IMMUTABLE
 AS $$
-    SELECT u.n::integer, u.low, COALESCE(lead(u.low) OVER (ORDER BY u.n), 4294967296) - u.low, u.s
+    SELECT u.n::integer, u.low, COALESCE(pg_catalog.lead(u.low) OVER (ORDER BY u.n), 4294967296) - u.low, u.s
       FROM unnest($1, $2) WITH ORDINALITY AS u(low, s, n)
 $$;
 
@@ -1576,7 +1593,7 @@ AS $$
 DECLARE
     number integer;
 BEGIN
-    EXECUTE format('CREATE SERVER taskq_shard_new FOREIGN DATA WRAPPER plproxy OPTIONS (p0 %L)', $1);
+    EXECUTE pg_catalog.format('CREATE SERVER taskq_shard_new FOREIGN DATA WRAPPER plproxy OPTIONS (p0 %L)', $1);
     CREATE USER MAPPING FOR PUBLIC SERVER taskq_shard_new;
     number := taskq_router._new_shard();
     DROP SERVER taskq_shard_new CASCADE;
@@ -1598,18 +1615,18 @@ BEGIN
     LOCK TABLE taskq_router.versions IN SHARE ROW EXCLUSIVE MODE;
     SELECT * INTO newest FROM taskq_router.versions AS x ORDER BY x.version DESC LIMIT 1;
     FOR v IN SELECT * FROM taskq_router.versions AS x WHERE x.version < newest.version ORDER BY x.version LOOP
-        FOREACH s IN ARRAY ARRAY(SELECT DISTINCT u.s FROM unnest(v.shards) AS u(s)) LOOP
+        FOREACH s IN ARRAY ARRAY(SELECT DISTINCT u.s FROM pg_catalog.unnest(v.shards) AS u(s)) LOOP
             FOR key IN SELECT x.key FROM taskq_router._keys(taskq_router._open(s)) AS x(key) LOOP
                 IF v.shards[pg_catalog.width_bucket(taskq_router.hash(key), v.lows)] = s
                    AND newest.shards[pg_catalog.width_bucket(taskq_router.hash(key), newest.lows)] <> s
                    AND NOT EXISTS (SELECT FROM taskq_router.moved AS m WHERE m.group_id = key) THEN
-                    RETURN (SELECT count(*) FROM taskq_router.versions);
+                    RETURN (SELECT pg_catalog.count(*) FROM taskq_router.versions);
                 END IF;
             END LOOP;
         END LOOP;
         DELETE FROM taskq_router.versions AS x WHERE x.version = v.version;
     END LOOP;
-    RETURN (SELECT count(*) FROM taskq_router.versions);
+    RETURN (SELECT pg_catalog.count(*) FROM taskq_router.versions);
 END
 $$;
 SELECT taskq_router._proxy('_keys', '', 'SETOF text',
@@ -1624,7 +1641,7 @@ AS $$ UPDATE taskq_router.shards SET closed = false WHERE shards.shard = $1 $$;
 CREATE FUNCTION taskq_router.grant_use(role regrole) RETURNS void LANGUAGE plpgsql
 AS $$
 BEGIN
-    EXECUTE format('GRANT USAGE ON SCHEMA taskq, taskq_router TO %s', $1);
+    EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA taskq, taskq_router TO %s', $1);
 END
 $$;
 COMMENT ON FUNCTION taskq_router.grant_use IS
@@ -1675,10 +1692,12 @@ SELECT taskq_router._proxy('_digest_group', 'text', 'text', $query$
                                  FROM taskq.dependencies AS d JOIN taskq.tasks AS t ON t.id = d.run WHERE t.group_id = $2::text), ''))
 $query$);
 
--- In one statement, and so in one transaction: nobody sees the copy before it is paused.
-SELECT taskq_router._proxy('_write_group', 'text, jsonb', 'bigint', $query$
+-- In one statement, and so in one transaction: nobody sees the copy before it is paused. The lock is for whoever deletes the copy
+-- later: a router that dies leaves its statement running on the shard.
+SELECT taskq_router._proxy('_write_group', 'text, jsonb, integer', 'bigint', $query$
     SELECT ends.n + groups.n
-      FROM (SELECT pg_catalog.count(*) AS n FROM taskq.insert_tasks($3::jsonb -> 'tasks')) AS inserted
+      FROM (SELECT pg_catalog.count(pg_catalog.pg_advisory_xact_lock($4::integer, pg_catalog.hashtext($2::text))::text) AS n OFFSET 0) AS locked
+     CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS n FROM taskq.insert_tasks(CASE WHEN locked.n = 1 THEN $3::jsonb -> 'tasks' END)) AS inserted
      CROSS JOIN LATERAL (SELECT taskq.pause_group($2::text) AS n WHERE inserted.n >= 0) AS paused
      CROSS JOIN LATERAL (SELECT pg_catalog.count(CASE WHEN pg_catalog.jsonb_typeof(g.x) = 'object' THEN taskq.set_group($2::text,
                                     max_concurrency => (g.x ->> 'max_concurrency')::integer, weight => (g.x ->> 'weight')::integer)::text END) AS n
@@ -1690,28 +1709,111 @@ SELECT taskq_router._proxy('_write_group', 'text, jsonb', 'bigint', $query$
                                   WHERE groups.n >= 0 ORDER BY j.n OFFSET 0) AS e) AS ends
 $query$);
 
-CREATE FUNCTION taskq_router._not_movable(group_id text, why text, hint text) RETURNS void LANGUAGE sql
-AS $$ SELECT taskq_router._raise('TQ005', format('group "%s" cannot be moved', pg_catalog.left($1, 300)), $2, $3) $$;
+-- Until a copy that is being written is there, or is not.
+SELECT taskq_router._proxy('_await_copy', 'text, integer', 'text',
+    'SELECT pg_catalog.pg_advisory_xact_lock($3::integer, pg_catalog.hashtext($2::text))::text');
+SELECT taskq_router._proxy('_ids_of_group', 'text', 'SETOF text', 'SELECT id FROM taskq.tasks WHERE group_id = $2::text');
 
--- Reads a group that is to be moved, or says why it may not be.
-CREATE FUNCTION taskq_router._movable(group_id text, shard integer) RETURNS jsonb LANGUAGE plpgsql
+CREATE FUNCTION taskq_router._not_movable(group_id text, why text, hint text) RETURNS void LANGUAGE sql
+AS $$ SELECT taskq_router._raise('TQ005', pg_catalog.format('group "%s" cannot be moved', pg_catalog.left($1, 300)), $2, $3) $$;
+
+-- One session at a time moves a group or takes a move back. It has this lock while it changes anything, lets it go at each commit,
+-- and looks again behind it.
+CREATE FUNCTION taskq_router._moving(group_id text) RETURNS taskq_router.moved LANGUAGE plpgsql
 AS $$
 DECLARE
-    g jsonb := taskq_router._read_group($2, $1);
+    m taskq_router.moved;
 BEGIN
+    IF $1 IS NULL THEN
+        PERFORM taskq_router._raise('22004', 'argument "group_id" must not be NULL', 'NULL was given.', 'Name a group.');
+    ELSIF NOT pg_catalog.pg_try_advisory_xact_lock(taskq_router._lock_key() + 1, pg_catalog.hashtext($1)) THEN
+        PERFORM taskq_router._not_movable($1, 'Another session is moving it, or takes a move back.',
+            'Wait for that session, or end it with pg_terminate_backend and call again: pg_locks has it as an advisory lock.');
+    END IF;
+    SELECT * INTO m FROM taskq_router.moved AS x WHERE x.group_id = $1;
+    RETURN m;
+END
+$$;
+
+-- Until those who have written to the group and had not seen the mark are done: with their transactions on the router, too.
+CREATE FUNCTION taskq_router._await_writers(group_id text) RETURNS void LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM pg_catalog.set_config('lock_timeout', (1000 * EXTRACT(epoch FROM taskq_router._setting('writers_timeout', '1 minute')))::bigint::text, true);
+    PERFORM pg_catalog.pg_advisory_xact_lock(taskq_router._lock_key(), pg_catalog.hashtext($1));
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM taskq_router._not_movable($1, 'A transaction on the router that has written to it, or to one that shares its lock, is still open, or is prepared.',
+        'Look into pg_stat_activity and pg_prepared_xacts, end it, and call again; or CALL taskq_router.undo_move. Until then nobody writes to the group.');
+END
+$$;
+
+-- Reads a group that is to be moved, or says why it may not be.
+SELECT taskq_router._define($head$taskq_router._movable(group_id text, shard integer) RETURNS jsonb$head$,
+    $variables$g jsonb;$variables$, $body$
+    at_shard := $2;
+    g := taskq_router._read_group($2, $1);
     IF g -> 'tasks' = 'null' THEN
-        PERFORM taskq_router._raise('TQ007', format('group "%s" does not exist', pg_catalog.left($1, 300)),
-            format('It belongs to shard %s, which has no task of it.', $2), 'A group without tasks needs no move.');
+        PERFORM taskq_router._raise('TQ007', pg_catalog.format('group "%s" does not exist', pg_catalog.left($1, 300)),
+            pg_catalog.format('It belongs to shard %s, which has no task of it.', $2), 'A group without tasks needs no move.');
     ELSIF NOT (g ->> 'paused')::boolean THEN
         PERFORM taskq_router._not_movable($1, 'It is not paused.', 'Pause it with taskq.pause_group first, and resume it afterwards.');
     ELSIF (g ->> 'busy')::bigint > 0 THEN
-        PERFORM taskq_router._not_movable($1, format('%s of its tasks are in progress, with tokens of shard %s.', g ->> 'busy', $2),
+        PERFORM taskq_router._not_movable($1, pg_catalog.format('%s of its tasks are in progress, with tokens of shard %s.', g ->> 'busy', $2),
             'Wait until they are returned, or cancel them; the group stays paused meanwhile.');
     ELSIF g ->> 'outside' IS NOT NULL THEN
-        PERFORM taskq_router._not_movable($1, format('A dependency leads out of it: %s.', g ->> 'outside'),
+        PERFORM taskq_router._not_movable($1, pg_catalog.format('A dependency leads out of it: %s.', g ->> 'outside'),
             'Dependencies hold within a shard: only a group that is linked with nothing else can be moved.');
     END IF;
-    RETURN g;
+    RETURN g;$body$);
+
+-- Makes the copy; false if it is not the same, and then there is none.
+SELECT taskq_router._define($head$taskq_router._copy_group(group_id text, from_shard integer, to_shard integer) RETURNS boolean$head$,
+    $variables$g jsonb;
+    digest text;
+    same boolean;$variables$, $body$
+    g := taskq_router._movable($1, $2);
+    at_shard := $2;
+    digest := taskq_router._digest_group($2, $1);
+    at_shard := $3;
+    PERFORM taskq_router._write_group($3, $1, g, taskq_router._lock_key());
+    same := digest IS NOT DISTINCT FROM taskq_router._digest_group($3, $1);
+    at_shard := $2;
+    same := same AND digest IS NOT DISTINCT FROM taskq_router._digest_group($2, $1);
+    IF NOT same THEN
+        at_shard := $3;
+        PERFORM taskq_router._delete_group($3, $1);
+    END IF;
+    RETURN same;$body$);
+
+-- Deletes a copy: what its group has, too, and, where asked, what is settled, which the other one may have forgotten by its
+-- retention. What has come to it by another way stays; true if there is such.
+SELECT taskq_router._define($head$taskq_router._drop_copy(group_id text, copy_on integer, home integer, settled boolean) RETURNS boolean$head$,
+    $variables$ids text[];$variables$, $body$
+    at_shard := taskq_router._open($2);
+    PERFORM taskq_router._await_copy(at_shard, $1, taskq_router._lock_key());
+    IF NOT taskq_router._knows(at_shard, $1, NULL) THEN
+        RETURN false;
+    END IF;
+    at_shard := taskq_router._open($3);
+    ids := ARRAY(SELECT i.id FROM taskq_router._ids_of_group(at_shard, $1) AS i(id));
+    at_shard := $2;
+    PERFORM taskq_router._delete_tasks(at_shard, ids, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    IF $4 THEN
+        PERFORM taskq_router._delete_tasks(at_shard, NULL, NULL, ARRAY[$1], NULL, NULL, NULL, 'infinity', NULL);
+    END IF;
+    IF taskq_router._knows(at_shard, $1, NULL) THEN
+        RETURN true;
+    END IF;
+    -- Its pause and its limits.
+    PERFORM taskq_router._delete_group(at_shard, $1);
+    RETURN false;$body$);
+
+CREATE FUNCTION taskq_router._strangers(group_id text, shard integer) RETURNS void LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE WARNING USING MESSAGE = pg_catalog.format('shard %s still has tasks of group "%s"', $2, pg_catalog.left($1, 300)),
+        DETAIL = 'They came while it was moved, and not through this router.',
+        HINT = 'Insert them through the router, and delete them there.';
 END
 $$;
 
@@ -1729,49 +1831,44 @@ CREATE PROCEDURE taskq_router.move_group(group_id text, to_shard integer) LANGUA
 AS $$
 #variable_conflict use_column
 DECLARE
-    m taskq_router.moved;
-    begun boolean;
+    m taskq_router.moved := taskq_router._moving($1);
     from_shard integer;
-    g jsonb;
-    digest text;
 BEGIN
     PERFORM taskq_router._open($2);
-    SELECT * INTO m FROM taskq_router.moved AS x WHERE x.group_id = $1;
-    begun := m.going_to IS NOT NULL;
-    IF begun AND m.going_to <> $2 OR m.left_on IS NOT NULL AND m.shard <> $2 THEN
-        PERFORM taskq_router._not_movable($1, format('A move to shard %s has begun.', COALESCE(m.going_to, m.shard)),
-            'Let that one end first: CALL taskq_router.move_group with the same shard as then.');
+    IF m.undone THEN
+        PERFORM taskq_router._not_movable($1, pg_catalog.format('A move to shard %s was taken back, and may have left a copy there.', m.left_on),
+            'Let that one end first: CALL taskq_router.undo_move.');
+    ELSIF m.going_to IS NOT NULL AND m.going_to <> $2 OR m.left_on IS NOT NULL AND m.shard <> $2 THEN
+        PERFORM taskq_router._not_movable($1, pg_catalog.format('A move to shard %s has begun.', COALESCE(m.going_to, m.shard)),
+            'Let that one end first: CALL taskq_router.move_group with the same shard as then, or taskq_router.undo_move.');
     END IF;
     from_shard := COALESCE(m.left_on, taskq_router._home($1, NULL, false));
-    IF from_shard IS NULL THEN
-        PERFORM taskq_router._raise('22004', 'argument "group_id" must not be NULL', 'NULL was given.', 'Name a group.');
-    ELSIF from_shard = $2 THEN
+    IF from_shard = $2 THEN
         RETURN;
     END IF;
 
     IF m.left_on IS NULL THEN
         -- 1
         PERFORM taskq_router._movable($1, from_shard);
-        IF NOT begun THEN
-            IF taskq_router._knows($2, $1, NULL) THEN
-                PERFORM taskq_router._not_movable($1, format('There are tasks of it on shard %s already.', $2),
+        IF m.going_to IS NULL THEN
+            IF taskq_router._has($2, $1, NULL) THEN
+                PERFORM taskq_router._not_movable($1, pg_catalog.format('There are tasks of it on shard %s already.', $2),
                     'Somebody has inserted them there directly, or with an older routing table: delete or finish them first.');
             END IF;
             INSERT INTO taskq_router.moved AS x (group_id, shard, going_to) VALUES ($1, from_shard, $2)
                 ON CONFLICT (group_id) DO UPDATE SET going_to = EXCLUDED.going_to;
         END IF;
         COMMIT;
-        PERFORM pg_catalog.pg_advisory_xact_lock(taskq_router._lock_key(), pg_catalog.hashtext($1));
+        PERFORM taskq_router._await_writers($1);
         COMMIT;
         -- 2: a copy that is there already was made by a move that stopped here, and may be out of date.
-        IF taskq_router._knows($2, $1, NULL) THEN
-            PERFORM taskq_router._delete_group($2, $1);
-        END IF;
-        g := taskq_router._movable($1, from_shard);
-        digest := taskq_router._digest_group(from_shard, $1);
-        PERFORM taskq_router._write_group($2, $1, g);
-        IF digest IS DISTINCT FROM taskq_router._digest_group($2, $1) OR digest IS DISTINCT FROM taskq_router._digest_group(from_shard, $1) THEN
-            PERFORM taskq_router._delete_group($2, $1);
+        m := taskq_router._moving($1);
+        IF m.going_to IS DISTINCT FROM $2 THEN
+            PERFORM taskq_router._not_movable($1, 'The move was taken back, or done, by another session.', 'Look at taskq_router.moved.');
+        ELSIF taskq_router._drop_copy($1, $2, from_shard, true) THEN
+            PERFORM taskq_router._not_movable($1, pg_catalog.format('There are tasks of it on shard %s that are not in the group.', $2),
+                'Somebody has inserted them there directly: delete them there, or CALL taskq_router.undo_move.');
+        ELSIF NOT taskq_router._copy_group($1, from_shard, $2) THEN
             UPDATE taskq_router.moved AS x SET going_to = NULL WHERE x.group_id = $1;
             COMMIT;
             PERFORM taskq_router._not_movable($1, 'Its copy is not the same: it was changed meanwhile, or has ends that cannot be repeated.',
@@ -1780,26 +1877,63 @@ BEGIN
         -- 3
         UPDATE taskq_router.moved AS x SET shard = $2, going_to = NULL, left_on = from_shard WHERE x.group_id = $1;
         COMMIT;
+        m := taskq_router._moving($1);
     END IF;
     -- 4: by the ids of the new shard, so that what has come to the old one by another way stays, and is reported.
-    PERFORM taskq_router._delete_tasks(from_shard, ARRAY(SELECT i.id FROM taskq_router._ids_of_group($2, $1) AS i(id)),
-                                       NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-    COMMIT;
-    IF taskq_router._knows(from_shard, $1, NULL) THEN
-        RAISE WARNING USING MESSAGE = format('shard %s still has tasks of group "%s"', from_shard, $1),
-            DETAIL = 'They came while it was moved, and not through this router.',
-            HINT = 'Insert them through the router, and delete them there.';
+    IF m.left_on = from_shard AND m.shard = $2 THEN
+        IF taskq_router._drop_copy($1, from_shard, $2, false) THEN
+            PERFORM taskq_router._strangers($1, from_shard);
+        END IF;
+        -- 5
+        UPDATE taskq_router.moved AS x SET left_on = NULL WHERE x.group_id = $1;
+        COMMIT;
     END IF;
-    -- 5
-    UPDATE taskq_router.moved AS x SET left_on = NULL WHERE x.group_id = $1;
-    COMMIT;
 END
 $$;
-SELECT taskq_router._proxy('_ids_of_group', 'text', 'SETOF text', 'SELECT id FROM taskq.tasks WHERE group_id = $2::text');
+COMMENT ON PROCEDURE taskq_router.move_group IS 'move a paused group to another shard; the same call goes on with a move that has stopped';
+
+-- Takes back a move that has failed, or was interrupted. Before the switch the old shard has the group: it may be written to again
+-- at once, also if the new shard is gone, and the copy there goes now or by a later call. Behind the switch the new shard has it, and may
+-- have changed it: that is refused.
+CREATE PROCEDURE taskq_router.undo_move(group_id text) LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    m taskq_router.moved := taskq_router._moving($1);
+    message text;
+BEGIN
+    IF m.going_to IS NULL AND m.left_on IS NULL THEN
+        RETURN;
+    ELSIF m.left_on IS NOT NULL AND NOT m.undone THEN
+        PERFORM taskq_router._not_movable($1,
+            pg_catalog.format('It is on shard %s already, where it may have changed; what is left to do is to delete the copy on shard %s.', m.shard, m.left_on),
+            pg_catalog.format('Finish the move with CALL taskq_router.move_group(…, %s), and move the group back then.', m.shard));
+    ELSIF m.going_to IS NOT NULL THEN
+        UPDATE taskq_router.moved AS x SET going_to = NULL, left_on = m.going_to, undone = true WHERE x.group_id = $1;
+        COMMIT;
+        m := taskq_router._moving($1);
+        IF NOT COALESCE(m.undone, false) THEN
+            RETURN;
+        END IF;
+    END IF;
+    BEGIN
+        IF taskq_router._drop_copy($1, m.left_on, m.shard, true) THEN
+            PERFORM taskq_router._strangers($1, m.left_on);
+        END IF;
+        UPDATE taskq_router.moved AS x SET left_on = NULL, undone = false WHERE x.group_id = $1;
+    EXCEPTION WHEN SQLSTATE '08001' OR SQLSTATE '08006' THEN
+        GET STACKED DIAGNOSTICS message = MESSAGE_TEXT;
+        RAISE WARNING USING MESSAGE = pg_catalog.format('the copy of group "%s" on shard %s is still to be deleted', pg_catalog.left($1, 300), m.left_on),
+            DETAIL = pg_catalog.format('The group is on shard %s, and may be written to: %s.', m.shard, message),
+            HINT = 'The copy is paused and asked by nobody. CALL taskq_router.undo_move again when that shard is back.';
+    END;
+END
+$$;
+COMMENT ON PROCEDURE taskq_router.undo_move IS 'take back a move that has failed or was interrupted, and has not come to the switch';
 
 -- Whoever may call may route; what changes the routing is the owner's.
 REVOKE ALL ON FUNCTION taskq_router.connect_shard, taskq_router.add_shards, taskq_router._number_of, taskq_router._new_shard,
     taskq_router.forget_versions, taskq_router.close_shard, taskq_router.open_shard, taskq_router.grant_use FROM PUBLIC;
-REVOKE ALL ON PROCEDURE taskq_router.move_group FROM PUBLIC;
+REVOKE ALL ON PROCEDURE taskq_router.move_group, taskq_router.undo_move FROM PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA taskq, taskq_router TO PUBLIC;
 DROP FUNCTION taskq_router._proxy, taskq_router._proxy_call, taskq_router._define, taskq_router._define_insertion;

@@ -1,7 +1,7 @@
 //! A shard is added, and a group is moved: where tasks are afterwards, and after a move that has stopped at any of its steps.
 
 use serde_json::json;
-use taskq_tests::{Session, refused, sqlstate};
+use taskq_tests::{Session, refused, sqlstate, until};
 
 use super::{Rig, Servers};
 
@@ -124,8 +124,40 @@ fn what_cannot_be_moved_stays_as_it_is() {
     assert_eq!(rig.shard(from).tasks().len(), 0);
 }
 
-/// The router dies at each of the steps: a trigger stands for the death. Meanwhile nothing can be owned twice, and the same call
-/// goes on to the end.
+/// Lets a move of `g` die behind this step: a trigger, or a function that is not there, stands for the death.
+fn stop_behind(step: &str, rig: &Rig, from: usize, to: usize) {
+    let mut router = rig.router();
+    let call = format!("CALL taskq_router.move_group('g', {to})");
+    // The statement that the step behind sends is no function of the shard's for a while.
+    let without = |router: &mut Session, shard: usize, function: &str| {
+        let name = function.split(['.', '(']).nth(1).unwrap();
+        let mut shard = rig.shard(shard);
+        shard.run(&format!("ALTER FUNCTION {function} RENAME TO gone"));
+        assert_eq!(sqlstate(&router.batch_execute(&call).unwrap_err()), "42883");
+        shard.run(&format!("ALTER FUNCTION {} RENAME TO {name}", function.replace(name, "gone")));
+    };
+    let dying = |router: &mut Session, when: &str| {
+        router.run(&format!(
+            "CREATE FUNCTION public.die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'it dies'; END $$; \
+             CREATE TRIGGER die BEFORE UPDATE ON taskq_router.moved FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION public.die()"
+        ));
+        assert_eq!(sqlstate(&router.batch_execute(&call).unwrap_err()), "P0001");
+        router.run("DROP TRIGGER die ON taskq_router.moved; DROP FUNCTION public.die()");
+    };
+    match step {
+        "marked" => without(&mut router, to, "taskq.pause_group(text)"),
+        "copied" => dying(&mut router, "NEW.left_on IS NOT NULL"),
+        "switched" => without(
+            &mut router,
+            from,
+            "taskq.delete_tasks(text[],text[],text[],text,text[],timestamptz,timestamptz,integer)",
+        ),
+        "deleted" => dying(&mut router, "OLD.left_on IS NOT NULL AND NEW.left_on IS NULL"),
+        _ => unreachable!(),
+    }
+}
+
+/// The router dies at each of the steps. Meanwhile nothing can be owned twice, and the same call goes on to the end.
 #[test]
 fn a_move_that_stops_at_any_step_goes_on() {
     let Some(servers) = Servers::get() else { return };
@@ -135,43 +167,8 @@ fn a_move_that_stops_at_any_step_goes_on() {
         let (from, to) = ends(&mut router);
         fill(&mut router);
         let before = content(&mut rig.shard(from));
-        let stop = match step {
-            // Before the copy is written: the new shard does not answer.
-            "marked" => "true",
-            // Behind it, before the table says so.
-            "copied" => "NEW.left_on IS NOT NULL",
-            // The old one does not answer when it is to delete.
-            "switched" => "true",
-            // Behind it, before the table says so.
-            _ => "OLD.left_on IS NOT NULL AND NEW.left_on IS NULL",
-        };
         let call = format!("CALL taskq_router.move_group('g', {to})");
-        match step {
-            "marked" | "switched" => {
-                // The statement that the step sends is no function of the shard's for a while.
-                let (shard, function) = if step == "marked" {
-                    (to, "taskq.pause_group(text)")
-                } else {
-                    (
-                        from,
-                        "taskq.delete_tasks(text[],text[],text[],text,text[],timestamptz,timestamptz,integer)",
-                    )
-                };
-                let name = function.split(['.', '(']).nth(1).unwrap();
-                let mut shard = rig.shard(shard);
-                shard.run(&format!("ALTER FUNCTION {function} RENAME TO gone"));
-                assert_eq!(sqlstate(&router.batch_execute(&call).unwrap_err()), "42883");
-                shard.run(&format!("ALTER FUNCTION {} RENAME TO {name}", function.replace(name, "gone")));
-            }
-            _ => {
-                router.run(&format!(
-                    "CREATE FUNCTION public.die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'it dies'; END $$; \
-                     CREATE TRIGGER die BEFORE UPDATE ON taskq_router.moved FOR EACH ROW WHEN ({stop}) EXECUTE FUNCTION public.die()"
-                ));
-                assert_eq!(sqlstate(&router.batch_execute(&call).unwrap_err()), "P0001");
-                router.run("DROP TRIGGER die ON taskq_router.moved");
-            }
-        }
+        stop_behind(step, &rig, from, to);
         // Whichever shard has it now: nobody gets any of it, and who waits or looks sees it once.
         let mut client = rig.router();
         assert!(client.own("w", 9, &["a", "b", "c"]).unwrap().is_empty(), "{step}");
@@ -202,6 +199,158 @@ fn a_move_that_stops_at_any_step_goes_on() {
         assert_eq!(content(&mut rig.shard(to)), before, "{step}");
         assert_eq!(finish(&mut client), ["after", "blocked"], "{step}");
     }
+}
+
+/// Taken back at each of the steps: before the switch the group is where it was and as it was, and nothing of it elsewhere; behind
+/// it that is refused, and the move can be finished. A second call does nothing.
+#[test]
+fn a_move_that_stops_at_any_step_is_taken_back_or_cannot_be() {
+    let Some(servers) = Servers::get() else { return };
+    let undo = "CALL taskq_router.undo_move('g')";
+    for step in ["none", "marked", "copied", "switched", "deleted"] {
+        let rig = Rig::new(&servers, 3);
+        let mut router = rig.router();
+        let (from, to) = ends(&mut router);
+        fill(&mut router);
+        let before = content(&mut rig.shard(from));
+        if step != "none" {
+            stop_behind(step, &rig, from, to);
+        }
+        if ["switched", "deleted"].contains(&step) {
+            let said = refused(&mut router, "TQ005", "\"g\"", undo, &[]);
+            assert!(said.hint().unwrap().contains("move_group"), "{said:?}");
+            assert_eq!(content(&mut rig.shard(to)), before, "{step}");
+            router.run(&format!("CALL taskq_router.move_group('g', {to})"));
+            router.run(undo);
+            assert_eq!(content(&mut rig.shard(to)), before, "{step}: it is done, and stays done");
+            assert_eq!(rig.shard(from).tasks().len(), 0, "{step}");
+        } else {
+            for _ in 0..2 {
+                router.run(undo);
+                assert_eq!(ends(&mut router).0, from, "{step}");
+                assert_eq!(content(&mut rig.shard(from)), before, "{step}");
+                assert_eq!(rig.shard(to).tasks().len(), 0, "{step}");
+                let left = "SELECT count(*) FROM taskq_router.moved WHERE going_to IS NOT NULL OR left_on IS NOT NULL OR undone";
+                assert_eq!(router.one::<i64>(left), 0, "{step}");
+            }
+            let mut there = rig.shard(to);
+            there.run("SELECT taskq.insert_task('own', 'y', group_id => 'g')");
+            assert_eq!(there.own_one("y").task_id, "own", "{step}: the pause of the copy went with it");
+            router.insert(json!([{"id": "new", "action": "c", "group_id": "g"}])).unwrap();
+        }
+        let order = finish(&mut router);
+        let ours: Vec<&String> = order.iter().filter(|id| *id != "new").collect();
+        assert_eq!(ours, ["after", "blocked"], "{step}");
+    }
+}
+
+/// The new shard goes in the midst of a move and does not come back for long: the group is used again at once, and moved elsewhere
+/// only when the copy is gone.
+#[test]
+fn a_move_is_taken_back_without_the_shard_that_it_went_to() {
+    let Some(servers) = Servers::get() else { return };
+    let rig = Rig::new(&servers, 3);
+    let mut router = rig.router();
+    let (from, to) = ends(&mut router);
+    fill(&mut router);
+    stop_behind("copied", &rig, from, to);
+    assert_eq!(rig.shard(to).tasks().len(), 8);
+    router.run(&format!("SELECT taskq_router.close_shard({to})"));
+    let undo = "CALL taskq_router.undo_move('g')";
+    router.run(undo);
+    router.insert(json!([{"id": "new", "action": "c", "group_id": "g"}])).unwrap();
+    let third = 3 - from - to;
+    for shard in [to, third] {
+        let call =
+            format!("SELECT taskq_router.open_shard({to}); CALL taskq_router.move_group('g', {shard})");
+        let error = router.batch_execute(&call).unwrap_err();
+        assert!(["TQ005", "2D000"].contains(&sqlstate(&error)), "{error:?}");
+    }
+    router.run(undo);
+    refused(&mut router, "TQ005", "\"g\"", &format!("CALL taskq_router.move_group('g', {third})"), &[]);
+    assert_eq!(finish(&mut router).len(), 3);
+    // Tasks of it that somebody has given to the other shard directly are not the copy's.
+    rig.shard(to).insert(json!([{"id": "stranger", "action": "c", "group_id": "g"}])).unwrap();
+    router.run(&format!("SELECT taskq_router.open_shard({to})"));
+    router.run(undo);
+    assert_eq!(rig.shard(to).all::<String>("SELECT id FROM taskq.tasks"), ["stranger"]);
+    rig.shard(to).delete(&["stranger"]).unwrap();
+    router.run("SELECT taskq.pause_group('g')");
+    router.run(&format!("CALL taskq_router.move_group('g', {third})"));
+    assert_eq!(rig.shard(third).tasks().len(), 9);
+}
+
+/// One session at a time; and a copy that is being written by a session that died is waited for.
+#[test]
+fn a_move_is_not_taken_back_under_who_makes_it() {
+    let Some(servers) = Servers::get() else { return };
+    let rig = Rig::new(&servers, 3);
+    let mut router = rig.router();
+    let (from, to) = ends(&mut router);
+    fill(&mut router);
+    let before = content(&mut rig.shard(from));
+    // Whoever writes the copy has to wait.
+    let mut in_the_way = rig.shard(to);
+    in_the_way.batch_execute("BEGIN; LOCK TABLE taskq.task IN SHARE MODE").unwrap();
+    let mover = rig.router();
+    let pid = mover.pid();
+    let call = format!("CALL taskq_router.move_group('g', {to})");
+    let moving = mover.background(move |session| session.batch_execute(&call).is_err());
+    until("it writes the copy", || {
+        rig.shard(to)
+            .one::<bool>("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'taskq.task'::regclass)")
+            .then_some(())
+    });
+    let undo = "CALL taskq_router.undo_move('g')";
+    for call in [undo, &format!("CALL taskq_router.move_group('g', {to})")] {
+        let error = router.batch_execute(call).unwrap_err();
+        assert_eq!(sqlstate(&error), "TQ005", "{error:?}");
+        assert!(error.as_db_error().unwrap().hint().unwrap().contains("pg_terminate_backend"));
+    }
+    // It dies; what it has sent is still at work on the shard.
+    router.query("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+    assert!(moving.join().1);
+    let undoing = rig.router().background(move |session| {
+        until("the dead one's lock is gone", || session.batch_execute(undo).ok());
+    });
+    // The group is not the copy's prisoner.
+    until("the mark is off", || router.insert(json!([{"id": "new", "action": "c", "group_id": "g"}])).ok());
+    in_the_way.batch_execute("COMMIT").unwrap();
+    undoing.join();
+    assert_eq!(rig.shard(to).tasks().len(), 0);
+    router.delete(&["new"]).unwrap();
+    assert_eq!(content(&mut rig.shard(from)), before);
+}
+
+/// A transaction that has written to the group and does not end, or is prepared and forgotten, does not hold a move for ever.
+#[test]
+fn a_move_does_not_wait_for_ever_for_who_has_written() {
+    let Some(servers) = Servers::get() else { return };
+    let rig = Rig::new(&servers, 3);
+    let mut router = rig.router();
+    let (from, to) = ends(&mut router);
+    fill(&mut router);
+    let mut writer = rig.router();
+    let write = "BEGIN; SELECT taskq.insert_task('new', 'c', group_id => 'g')";
+    let call = format!("CALL taskq_router.move_group('g', {to})");
+    router.run("SET taskq_router.writers_timeout = '200 ms'");
+    for end in ["COMMIT", "PREPARE TRANSACTION 'forgotten'"] {
+        writer.batch_execute(write).unwrap();
+        let session = if end == "COMMIT" { None } else { Some(end) };
+        if let Some(prepare) = session {
+            writer.batch_execute(prepare).unwrap();
+        }
+        let error = router.batch_execute(&call).unwrap_err();
+        assert_eq!(sqlstate(&error), "TQ005", "{error:?}");
+        assert!(error.as_db_error().unwrap().hint().unwrap().contains("pg_prepared_xacts"), "{error:?}");
+        assert_eq!(router.one::<String>("SHOW lock_timeout"), "0");
+        writer.batch_execute(if session.is_some() { "COMMIT PREPARED 'forgotten'" } else { end }).unwrap();
+        router.run("CALL taskq_router.undo_move('g')");
+        assert_eq!(rig.shard(from).state("new"), "ready");
+        router.delete(&["new"]).unwrap();
+    }
+    router.run(&call);
+    assert_eq!(rig.shard(to).tasks().len(), 8);
 }
 
 /// With a shard more: groups that are there stay, also when they get more tasks; new ones go to it as well.
