@@ -88,13 +88,27 @@ static OF_ACTIONS: Statement<(&[TaskNo], &[i32]), TaskNo> = Statement::new(
     c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.action_no = ANY ($2)",
 );
 
-/// The same of tasks of these actions. For calls that undo it if they have no use for it: nobody may rely on those to
-/// count for others.
+/// How many tasks a call looks at for one of its own actions.
+const MOST_OF_ANY: usize = 10_000;
+
+/// The same of tasks of these actions, which may be behind those of many others. For calls that undo it if they have no use
+/// for it, and for transactions that stay open: nobody may rely on those to count for others.
 pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
-    let waiting: Vec<TaskNo> = OF_ACTIONS.query((go_on(FEW), action_nos));
-    let mut due = unsent::look(&waiting).all_sent;
-    due.truncate(limit);
-    fold(due, now)
+    let (mut looked_at, mut ends) = (0, usize::from(AT.get() == TaskNo::NONE));
+    // Once round: from where this backend has come to up to the end, and from the beginning.
+    while looked_at < MOST_OF_ANY && ends < 2 {
+        check_for_interrupts();
+        let some = go_on(FEW);
+        looked_at += some.len();
+        ends += usize::from(AT.get() == TaskNo::NONE);
+        let waiting: Vec<TaskNo> = OF_ACTIONS.query((some, action_nos));
+        let mut due = unsent::look(&waiting).all_sent;
+        due.truncate(limit);
+        if fold(due, now) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The next of them, from where this backend has come to; after the last comes the first.

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use pgrx::pg_sys::ItemPointerData;
 
-use super::holders;
+use super::{holders, passed_by};
 use crate::flow::actions::try_limits;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, check_for_interrupts};
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Record, Statement};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::lease::{append, tidy};
@@ -35,44 +35,71 @@ struct Elapsed {
     /// How many tasks it was for.
     tasks: usize,
     /// Those of its tasks that are still held, with deadlines that have passed.
-    overdue: Vec<TaskNo>,
+    overdue: Vec<Task>,
     /// Those that were set aside until then.
-    aside: Vec<TaskNo>,
+    aside: Vec<Task>,
+}
+
+/// A task under a lease.
+#[derive(Clone, Copy)]
+struct Task {
+    task_no: TaskNo,
+    action_no: i32,
 }
 
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
-static LOOK: Statement<
-    (Time, Time, TaskNo, i32, i64),
-    (ItemPointerData, Time, TaskNo, Base, i64, Vec<TaskNo>, Vec<TaskNo>),
-> = Statement::new(
-    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks,
-             ARRAY(SELECT r.task_no
-                     FROM unnest(l.keeper_no || l.others) AS n(task_no)
-                    CROSS JOIN LATERAL (
-                          SELECT r.task_no FROM taskq.run r
-                           WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
-                             AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $1 OFFSET 0) AS r),
-             ARRAY(SELECT r.task_no
-                     FROM unnest(l.keeper_no || l.others) AS n(task_no)
-                    CROSS JOIN LATERAL (
-                          SELECT r.task_no FROM taskq.run r
-                           WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
-                             AND r.aside IS NOT NULL OFFSET 0) AS r)
+static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
+    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, o.task_nos, o.action_nos, a.task_nos, a.action_nos
         FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
                 FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
                              1 + COALESCE(pg_catalog.cardinality(l.others), 0)::bigint AS tasks
                         FROM taskq.lease l
                        WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
                        ORDER BY l.deadline, l.keeper_no LIMIT $4) AS l) AS l
+       CROSS JOIN LATERAL (
+             SELECT pg_catalog.array_agg(r.task_no) AS task_nos, pg_catalog.array_agg(r.action_no) AS action_nos
+               FROM unnest(l.keeper_no || l.others) AS n(task_no)
+              CROSS JOIN LATERAL (
+                    SELECT r.task_no, r.action_no FROM taskq.run r
+                     WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
+                       AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $1 OFFSET 0) AS r) AS o
+       CROSS JOIN LATERAL (
+             SELECT pg_catalog.array_agg(r.task_no) AS task_nos, pg_catalog.array_agg(r.action_no) AS action_nos
+               FROM unnest(l.keeper_no || l.others) AS n(task_no)
+              CROSS JOIN LATERAL (
+                    SELECT r.task_no, r.action_no FROM taskq.run r
+                     WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
+                       AND r.aside IS NOT NULL OFFSET 0) AS r) AS a
        WHERE l.before < $5
        ORDER BY l.deadline, l.keeper_no",
 );
+
+type TaskNos = Option<Vec<TaskNo>>;
+type ActionNos = Option<Vec<i32>>;
+
+impl Record for Elapsed {
+    type Columns = (ItemPointerData, Time, TaskNo, Base, i64, TaskNos, ActionNos, TaskNos, ActionNos);
+
+    fn of(
+        (row, deadline, keeper, base, tasks, overdue, their_actions, aside, of_those): Self::Columns,
+    ) -> Self {
+        let tasks_of = |task_nos: TaskNos, action_nos: ActionNos| {
+            let both = task_nos.into_iter().flatten().zip(action_nos.into_iter().flatten());
+            both.map(|(task_no, action_no)| Task { task_no, action_no }).collect()
+        };
+        let (overdue, aside) = (tasks_of(overdue, their_actions), tasks_of(aside, of_those));
+        Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside }
+    }
+}
 
 /// How many leases one statement looks at, and of how many tasks; and how many leases one call.
 const WINDOW: usize = 200;
 const WINDOW_TASKS: usize = 2_000;
 const MOST_LOOKED_AT: usize = 10_000;
+
+/// So many windows are looked at each time by a call that has no use for what is in them.
+const FEW_WINDOWS: usize = 2;
 
 /// The leases whose time has come, earliest first, in windows: those from `start` on.
 fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
@@ -80,18 +107,7 @@ fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
     (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
-        let window: Vec<Elapsed> = LOOK.map(
-            (now, deadline, keeper, WINDOW as i32, WINDOW_TASKS as i64),
-            |(row, deadline, keeper, base, tasks, overdue, aside)| Elapsed {
-                row,
-                deadline,
-                keeper,
-                base,
-                tasks: tasks as usize,
-                overdue,
-                aside,
-            },
-        );
+        let window = LOOK.query((now, deadline, keeper, WINDOW as i32, WINDOW_TASKS as i64));
         from = window.last().filter(|_| is_cut(&window)).map(|l| (l.deadline, l.keeper));
         Some(window)
     })
@@ -114,6 +130,8 @@ pub(crate) struct Looked {
     pub(crate) removed: bool,
     /// A task is overdue and in somebody else's hands.
     pub(crate) busy: bool,
+    /// Tasks are overdue that this call has no use for, and leaves to others.
+    pub(crate) left: bool,
     /// There may be more.
     pub(crate) more: bool,
 }
@@ -128,11 +146,11 @@ impl Looked {
 
 /// Who looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looker {
+pub(crate) enum Looker<'a> {
     /// A call that ends by itself, and its transaction with it.
     Free,
-    /// A call in a transaction that may stay open: it touches no more than it can use.
-    Hostage,
+    /// A call for these actions in a transaction that may stay open: it touches no more than it can use.
+    Hostage(&'a [i32]),
     /// A call that may go to sleep: it changes nothing that is not worth an early end.
     Waiter,
 }
@@ -145,18 +163,35 @@ pub(crate) enum Looker {
 /// the next one begins anew.
 pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
     let mut looked = Looked::default();
-    let (mut overdue, mut count) = (false, 0);
+    let (mut overdue, mut count, mut number) = (false, 0, 0);
+    let start = match looker {
+        Looker::Hostage(action_nos) => start.max(passed_by::start(action_nos, now)),
+        _ => start,
+    };
     for window in windows(start, now) {
         looked.more = is_cut(&window);
+        number += 1;
+        let reached = window.last().map(|lease| lease.deadline);
         let (stale, passed): (Vec<_>, Vec<_>) = window.into_iter().partition(Elapsed::is_stale);
         looked.stale |= !stale.is_empty();
         if looker != Looker::Waiter && !stale.is_empty() {
             looked.removed |= !tidy::remove(stale.iter().map(|lease| lease.row).collect()).is_empty();
         }
-        overdue |= !passed.is_empty();
         let done = match looker {
-            Looker::Hostage => end_some(&passed, bound - count, now),
-            _ => end_all(passed, bound - count, now),
+            Looker::Hostage(action_nos) => {
+                let wanted = |lease: &Elapsed| lease.tasks().any(|task| action_nos.contains(&task.action_no));
+                let passed: Vec<Elapsed> =
+                    passed.into_iter().inspect(|_| looked.left = true).filter(wanted).collect();
+                overdue |= !passed.is_empty();
+                if let Some(reached) = reached.filter(|_| !overdue && number > FEW_WINDOWS) {
+                    passed_by::remember(action_nos, reached, now);
+                }
+                end_some(&passed, action_nos, bound - count, now)
+            }
+            _ => {
+                overdue |= !passed.is_empty();
+                end_all(passed, bound - count, now)
+            }
         };
         looked.ended |= done.ended;
         looked.removed |= done.removed;
@@ -219,27 +254,30 @@ fn end_all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
 
 /// Ends the tries under leases that this call has removed.
 fn end_under(taken: &[Elapsed], now: Time) -> bool {
-    let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(Elapsed::held).collect();
+    let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.overdue.iter())).collect();
     let locked = lock(&held, usize::MAX, now);
     let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
     for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
         append(now + AGAIN, nonce.base(*task_no), vec![*task_no]);
     }
-    let aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(Elapsed::aside).collect();
+    let aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.aside.iter())).collect();
     let freed = look_again(&aside);
     end_tries(locked, now) | freed
 }
 
-/// Ends the tries of up to `bound` tasks, and looks again at as many that were set aside; others' are passed over. Leases that
-/// others could need while this transaction is open stay as they are.
-fn end_some(passed: &[Elapsed], bound: usize, now: Time) -> Done {
-    let held: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::held).collect();
+/// Ends the tries of up to `bound` tasks of these actions, and looks again at as many that were set aside; others' are passed
+/// over. Leases that others could need while this transaction is open stay as they are.
+fn end_some(passed: &[Elapsed], action_nos: &[i32], bound: usize, now: Time) -> Done {
+    let of = |which: fn(&Elapsed) -> &[Task]| -> Vec<(TaskNo, Nonce)> {
+        let wanted = |task: &&Task| action_nos.contains(&task.action_no);
+        passed.iter().flat_map(|lease| lease.tokens(which(lease).iter().filter(wanted))).collect()
+    };
+    let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));
     let locked = lock(&held, bound, now);
-    let aside: Vec<(TaskNo, Nonce)> = passed.iter().flat_map(Elapsed::aside).collect();
     let (looked_at, later) = aside.split_at(aside.len().min(bound - locked.len()));
     let ours: HashSet<TaskNo> =
         locked.iter().map(|l| l.task_no).chain(looked_at.iter().map(|(n, _)| *n)).collect();
-    let is_done = |lease: &&Elapsed| lease.overdue.iter().chain(&lease.aside).all(|n| ours.contains(n));
+    let is_done = |lease: &&Elapsed| lease.tasks().all(|task| ours.contains(&task.task_no));
     let rows: Vec<ItemPointerData> = passed.iter().filter(is_done).map(|lease| lease.row).collect();
     let removed = !tidy::remove(rows).is_empty();
     let freed = look_again(looked_at);
@@ -263,14 +301,13 @@ impl Elapsed {
         self.overdue.is_empty() && self.aside.is_empty()
     }
 
-    /// Its overdue tasks with their nonces.
-    fn held(&self) -> impl Iterator<Item = (TaskNo, Nonce)> {
-        self.overdue.iter().map(|n| (*n, self.base.nonce(*n)))
+    fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.overdue.iter().chain(&self.aside)
     }
 
-    /// Its tasks that were set aside, likewise.
-    fn aside(&self) -> impl Iterator<Item = (TaskNo, Nonce)> {
-        self.aside.iter().map(|n| (*n, self.base.nonce(*n)))
+    /// Some of its tasks with their nonces.
+    fn tokens<'a>(&self, tasks: impl Iterator<Item = &'a Task>) -> impl Iterator<Item = (TaskNo, Nonce)> {
+        tasks.map(|task| (task.task_no, self.base.nonce(task.task_no)))
     }
 
     /// How many leases it counts for.

@@ -9,6 +9,7 @@ pub(crate) mod due;
 pub(crate) mod elapsed;
 mod holders;
 mod low_ends;
+mod passed_by;
 pub(crate) mod retention;
 pub(crate) mod steps;
 
@@ -53,6 +54,8 @@ pub(crate) struct Upkeep {
     pub(crate) signals: bool,
     /// Leases that no task needs any more were left, because the call may go to sleep.
     pub(crate) stale: bool,
+    /// Deadlines have passed of tasks that the call has no use for; they were left to others.
+    pub(crate) left: bool,
     /// The time up to which deadlines were looked after.
     pub(crate) looked_at: Option<Time>,
 }
@@ -72,7 +75,7 @@ pub(crate) fn before_claim(
     let hostage = in_transaction_block();
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let looker = match () {
-        () if hostage => Looker::Hostage,
+        () if hostage => Looker::Hostage(action_nos),
         () if waiting => Looker::Waiter,
         () => Looker::Free,
     };
@@ -86,15 +89,15 @@ pub(crate) fn before_claim(
         upkeep.more |= looked.goes_on();
         upkeep.busy = looked.busy;
         upkeep.stale = looked.stale && waiting;
+        upkeep.left = looked.left;
     }
     if due {
         upkeep.add(due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now));
     }
     if signal {
         upkeep.changed |= match (waiting, hostage) {
-            (true, _) => fold::due_of(action_nos, room.max(1), now),
-            (_, true) => fold::due(room.max(1), now),
-            _ => fold::some(STEP, now),
+            (false, false) => fold::some(STEP, now),
+            _ => fold::due_of(action_nos, room.max(1), now),
         };
     }
     upkeep.expired = expired;

@@ -9,6 +9,7 @@ use crate::claim::{Grant, Request, claim};
 use crate::clock;
 use crate::error::Result;
 use crate::flow::actions::{self, Action};
+use crate::pg::block::in_transaction_block;
 use crate::pg::board;
 use crate::pg::clock::{Time, wall};
 use crate::pg::subtransaction;
@@ -173,7 +174,8 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
         let rates = actions::next_grant(&look.actions, clock::now());
         // What was due was looked at in vain: whoever has a use for it commits it. What somebody has in hand is looked at
         // again.
-        let looked_at = look.upkeep.looked_at.filter(|_| look.upkeep.changed || look.upkeep.stale);
+        let Upkeep { changed, stale, left, .. } = look.upkeep;
+        let looked_at = look.upkeep.looked_at.filter(|_| changed || stale || left);
         let overdue = look.upkeep.busy.then(clock::now);
         let due = upkeep::next_due(&action_nos, looked_at);
         look.due = due.into_iter().chain(overdue).chain(rates).chain(left_out.until()).min();
@@ -183,6 +185,9 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     }
     look
 }
+
+/// How often a call counts signals that nobody had counted, for something of its own behind those of others.
+const MOST_ROUNDS: usize = 25;
 
 /// What is due, then the claim, as one look has it. `looked`: what is due was looked for before.
 pub(super) fn attempt(
@@ -221,6 +226,7 @@ pub(super) fn attempt(
         total.expired |= upkeep.expired;
         total.busy |= upkeep.busy;
         total.stale |= upkeep.stale;
+        total.left |= upkeep.left;
         total.signals |= upkeep.signals;
         total.looked_at = upkeep.looked_at;
         if upkeep.changed {
@@ -237,7 +243,12 @@ pub(super) fn attempt(
         true => total.signals && upkeep::fold_due(clock::now()),
         false => upkeep::fold(clock::now()),
     };
-    if grants.len() < request.max_tasks && counts() {
+    // What a transaction that may stay open counts, others have to leave to it.
+    let rounds = if waiting || in_transaction_block() { 1 } else { MOST_ROUNDS };
+    for _ in 0..rounds {
+        if grants.len() >= request.max_tasks || !counts() {
+            break;
+        }
         *counted_for_others = true;
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;

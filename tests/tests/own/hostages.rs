@@ -221,3 +221,48 @@ fn a_block_that_stays_open_holds_back_nobody_who_uses_an_id_again() {
     open.run("COMMIT");
     assert_eq!(open.one::<i64>("SELECT count(*) FROM taskq.tasks"), 0);
 }
+
+/// What shares a lease with tasks of other actions, or comes behind more of them than a call in a block may touch, is granted all
+/// the same, and the others are left as they were.
+#[test]
+fn overdue_tasks_are_not_hidden_by_those_of_other_actions() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(many("x", 20)).unwrap();
+    session.insert(many("y", 3)).unwrap();
+    assert_eq!(session.own_with("dead", 100, &["x", "y"], "max_duration => '1 hour'").unwrap().len(), 23);
+    // And a worker with many has gone before.
+    session.run("SELECT count(*) FROM taskq.insert_many('z', array_fill('b'::text, ARRAY[9000]))");
+    for _ in 0..9 {
+        assert_eq!(
+            session.own_with("dead", 1000, &["z"], "max_duration => '30 minutes'").unwrap().len(),
+            1000
+        );
+    }
+    for table in ["run", "lease"] {
+        session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));
+    }
+    let mut other = db.connect();
+    for wait in ["", ", wait => '20 seconds'"] {
+        let mut first = true;
+        for block in 0..3 {
+            other.run("BEGIN");
+            let call = format!("SELECT count(*) FROM taskq.own_tasks('w', 1, '{{y}}', '1 hour'{wait})");
+            assert_eq!(other.one::<i64>(&call), 1, "block {block}{wait}");
+            if first {
+                let call = "SELECT count(*) FROM taskq.return_and_own_tasks('w', '{}'::text[], '{}'::uuid[], 5, '{y}', '1 hour')";
+                assert_eq!(other.one::<i64>(call), 2);
+                let left: i64 =
+                    other.one("SELECT count(*) FROM taskq.run WHERE actor_id = 'dead' AND NOT grantable");
+                assert_eq!(left, 9020, "tasks of other actions were touched");
+            }
+            other.run("ROLLBACK");
+            first = false;
+        }
+    }
+    // All that is overdue, however many leases and windows it takes.
+    other.run("BEGIN");
+    assert_eq!(other.one::<i64>("SELECT count(*) FROM taskq.own_tasks('w', 10000, '{x,z}', '1 hour')"), 9020);
+    other.run("COMMIT");
+    assert_eq!(session.broken(), Vec::<String>::new());
+}

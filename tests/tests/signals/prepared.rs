@@ -134,3 +134,38 @@ fn a_signal_of_an_earlier_life_is_not_counted_in_the_next() {
         assert_eq!((child.state.as_str(), child.num_signals), ("ready", 2), "{cancel_prepared}");
     }
 }
+
+/// `COMMIT PREPARED` sends nobody to count. Whoever comes next for one of the tasks gets it, also where it is behind those of
+/// many others.
+#[test]
+fn what_a_prepared_transaction_leaves_to_be_counted_is_not_hidden_by_other_actions() {
+    const MANY: usize = 1_500;
+    let db = Db::new();
+    let (mut one, mut two, mut watcher) = (db.connect(), db.connect(), db.connect());
+    if !possible(&mut watcher) {
+        return;
+    }
+    for (block, wait) in [("BEGIN", ""), ("BEGIN", ", wait => '20 seconds'"), ("", "")] {
+        db.clear();
+        watcher.insert((0..MANY).map(|n| json!({"id": format!("p{n}"), "action": "p"})).collect()).unwrap();
+        watcher.insert((0..MANY).map(|n| json!({"id": format!("q{n}"), "action": "q"})).collect()).unwrap();
+        let action = |n: usize| if n == MANY - 50 { "y" } else { "x" };
+        let child = |n: usize| json!({"id": format!("d{n}"), "action": action(n), "depends_on": [format!("p{n}"), format!("q{n}")]});
+        watcher.insert((0..MANY).map(child).collect()).unwrap();
+        for (session, parent) in [(&mut one, "p"), (&mut two, "q")] {
+            session.run("BEGIN");
+            session.run(&format!(
+                "SELECT taskq.return_tasks(array_agg(t.task_id), array_agg(t.token)) FROM taskq.own_tasks('w', {MANY}, '{{{parent}}}') AS t"
+            ));
+        }
+        let gid = name(&db, "hidden");
+        two.run(&format!("PREPARE TRANSACTION '{gid}'"));
+        one.run("COMMIT");
+        watcher.run(&format!("COMMIT PREPARED '{gid}'"));
+        let call = format!("SELECT count(*) FROM taskq.own_tasks('w', 1, '{{y}}', '1 hour'{wait})");
+        watcher.run(block);
+        assert_eq!(watcher.one::<i64>(&call), 1, "{block}{wait}");
+        watcher.run("COMMIT");
+        assert_eq!(watcher.broken(), Vec::<String>::new());
+    }
+}
