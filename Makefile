@@ -15,13 +15,13 @@ PRIVATE    = PG_CONFIG="$$(PG_CONFIG=$(PG_CONFIG) .ci/server.sh)"
 TARGET    := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY   := $(TARGET)/release/libtaskq.so
 STAGE     := $(TARGET)/stage
-SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/views.sql sql/operate.sql sql/grants.sql
+SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql sql/views.sql sql/operate.sql sql/grants.sql
 
 # One feature set, one profile, everywhere: pgrx is compiled once.
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo demo-shards test lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting clean
+.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo demo-shards test lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting bench-look clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -148,6 +148,10 @@ bench: ## measure, also beside other queues, and print tables (takes half an hou
 bench-peers: ## measure beside other queues only (ROUNDS=, SECONDS_EACH=, SIZE=, PEERS=)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) benches/peers.sh
+
+bench-look: ## what looks cost at a queue of NUMBER='10000000' tasks (takes an hour)
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) benches/look.sh
 
 bench-waiting: ## measure waiting and waking (takes some minutes)
 	@$(MAKE) --no-print-directory install-private

@@ -5,14 +5,23 @@
 /// of columns are API: what disappears from this list breaks somebody's client.
 #[cfg(any(test, feature = "pg_test"))]
 const SURFACE: &str = r#"
+function _about() -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint, exact boolean)
+function _about_blocked(pages bigint) -> TABLE(action_no integer, number bigint)
+function _about_parked(pages bigint) -> TABLE(action_no integer, held_back boolean, number bigint, first bigint)
+function _about_run(pages bigint) -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint, exact boolean)
+function _about_scheduled(pages bigint) -> TABLE(action_no integer, due boolean, number bigint, first bigint, exact boolean)
+function _about_tries() -> TABLE(outcome text, number bigint)
 function _action_channels(actions text[]) -> SETOF integer
+function _actors() -> bigint
 function _age(age interval) -> text
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
 function _chain(blocks jsonb) -> jsonb
 function _check_words(argument text, given text[], known text[]) -> void
+function _counted_pages() -> integer
 function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint)
 function _ends(within interval) -> TABLE(action_no integer, code "char", cause "char", at timestamp with time zone, number bigint)
+function _front(of integer) -> TABLE(task_no bigint, in_progress boolean, deadline timestamp with time zone, actor_id text, whole boolean)
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_part(part text, role regrole) -> boolean
@@ -27,21 +36,25 @@ function _is_producer() -> boolean
 function _is_worker() -> boolean
 function _key_hash(group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint
+function _leased() -> TABLE(task_no bigint, action_no integer, deadline timestamp with time zone, actor_id text, whole boolean)
 function _left_behind(action_nos integer[]) -> SETOF integer
-function _live() -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint)
+function _live(in_run boolean DEFAULT true, in_scheduled boolean DEFAULT true, in_parked boolean DEFAULT true, in_blocked boolean DEFAULT true) -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint)
 function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer
 function _many(value text) -> SETOF text
 function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[]) -> integer
 function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])
+function _pages(relation regclass) -> bigint
 function _parallel(blocks jsonb) -> jsonb
 function _restart_numbers(first bigint) -> void
 function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
 function _role(role text) -> regrole
+function _roughly(number double precision, exact boolean, narrow boolean) -> text
 function _same(bigint, bigint) -> boolean
 function _same_support(internal) -> internal
+function _sample(pages bigint, number integer) -> TABLE(first tid, behind tid)
 function _short(number double precision) -> text
 function _status_code(state text) -> taskq.status_code
 function _task_channels(task_ids text[]) -> SETOF bigint
@@ -154,7 +167,8 @@ type _schema_1
 type dependency_condition
 type named_only
 type status_code
-view _counts(action_no, state, number, first, recent)
+view _counts(action_no, state, number, first, recent, exact)
+view _numbers(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, estimates)
 view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no)
 view _told_attempt(task_no, num_try, actor_id, started_at, ended_at, outcome, status)
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)

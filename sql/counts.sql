@@ -3,7 +3,7 @@
 
 -- What has not settled: read from the narrow tables only, each once. What may be ready is looked up, for its workgroup, only
 -- as long as any workgroup is held back. `first`: the first task of these, which was inserted first.
-CREATE FUNCTION taskq._live()
+CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
     SET search_path = pg_catalog, pg_temp
@@ -23,7 +23,7 @@ CREATE FUNCTION taskq._live()
                        count(*) AS number,
                        min(r.task_no) AS first,
                        count(*) FILTER (WHERE r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock())) AS overdue
-                  FROM taskq.run AS r GROUP BY 1, 2
+                  FROM taskq.run AS r WHERE in_run GROUP BY 1, 2
                 UNION ALL
                 SELECT d.action_no,
                        CASE WHEN d.due > (SELECT taskq.clock()) THEN 2
@@ -34,7 +34,7 @@ CREATE FUNCTION taskq._live()
                                               WHERE w.not_before > taskq.clock()) THEN 2
                             ELSE 3 END,
                        count(*), min(d.task_no), 0
-                  FROM taskq.scheduled AS d GROUP BY 1, 2
+                  FROM taskq.scheduled AS d WHERE in_scheduled GROUP BY 1, 2
                 UNION ALL
                 SELECT k.action_no,
                        CASE WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
@@ -44,10 +44,10 @@ CREATE FUNCTION taskq._live()
                                               WHERE w.not_before > taskq.clock()) THEN 2
                             ELSE 3 END,
                        count(*), min(k.task_no), 0
-                  FROM taskq.parked AS k GROUP BY 1, 2
+                  FROM taskq.parked AS k WHERE in_parked GROUP BY 1, 2
                 UNION ALL
                 SELECT b.action_no, 4, count(*), min(b.task_no), 0
-                  FROM taskq.blocked AS b GROUP BY 1) AS x
+                  FROM taskq.blocked AS b WHERE in_blocked GROUP BY 1) AS x
          GROUP BY x.action_no, x.kind;
     END;
 COMMENT ON FUNCTION taskq._live IS 'internal: how many tasks have not settled, by number of the action and state';

@@ -1,5 +1,4 @@
--- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes and tallies, but for the
--- counts of what has not settled.
+-- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes, at tallies and at samples.
 
 -- An interval in a word of four characters at most.
 CREATE FUNCTION taskq._age(age interval)
@@ -30,6 +29,62 @@ CREATE FUNCTION taskq._short(number double precision)
                     ELSE round(number / 1e9) || 'G' END;
     END;
 COMMENT ON FUNCTION taskq._short IS 'internal: a number in at most four characters';
+
+-- The same for one that is an estimate: in at most five characters with the sign that says so, or four.
+CREATE FUNCTION taskq._roughly(number double precision, exact boolean, narrow boolean)
+    RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN exact THEN taskq._short(number)
+                    WHEN NOT narrow OR length(taskq._short(number)) <= 3 THEN '~' || taskq._short(number)
+                    WHEN number < 9950 THEN '~' || round(number / 1e3) || 'k'
+                    WHEN number < 950e3 THEN '~.' || GREATEST(round(number / 1e5), 1) || 'M'
+                    WHEN number < 99.5e6 OR number BETWEEN 950e6 AND 999.5e6 THEN '~' || round(number / 1e6) || 'M'
+                    ELSE '~.' || GREATEST(round(number / 1e8), 1) || 'G' END;
+    END;
+COMMENT ON FUNCTION taskq._roughly IS 'internal: a number that may be an estimate, in at most four or five characters';
+
+-- Tries that ended without settling their task, by outcome: of very many an estimate. Each that ended with its deadline is
+-- looked up in three places, so that it is a tenth of the pages here.
+CREATE FUNCTION taskq._about_tries()
+    RETURNS TABLE (outcome text, number bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 5
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_tidscan = on SET enable_indexscan = on SET enable_nestloop = on SET enable_hashagg = on
+    SET enable_memoize = off
+    BEGIN ATOMIC
+        WITH size AS MATERIALIZED (
+                SELECT s.pages, s.pages <= taskq._counted_pages() / 10 AS whole
+                  FROM (SELECT taskq._pages('taskq.attempt') AS pages) AS s)
+        SELECT a.outcome, count(*) FROM taskq._told_attempt AS a WHERE (SELECT s.whole FROM size AS s) GROUP BY a.outcome
+        UNION ALL
+        SELECT x.outcome, round(sum(x.number) * 10 * min(x.pages) / taskq._counted_pages())::bigint
+          FROM (SELECT h.outcome, h.number, s.pages
+                  FROM size AS s
+                 CROSS JOIN LATERAL taskq._sample(s.pages, taskq._counted_pages()) WITH ORDINALITY AS p(first, behind, i)
+                 CROSS JOIN LATERAL (
+                       SELECT h.outcome, count(*) AS number
+                         FROM taskq.attempt AS h
+                        WHERE h.ctid >= p.first AND h.ctid < p.behind
+                          -- As in taskq._told_attempt.
+                          AND (h.outcome <> 'timeout'
+                               OR NOT EXISTS (SELECT FROM taskq.attempt AS l
+                                               WHERE l.task_no = h.task_no AND l.started_at = h.started_at
+                                                 AND (l.outcome <> 'timeout' OR l.ended_at > h.ended_at)
+                                              UNION ALL
+                                              SELECT FROM taskq.settled AS l
+                                               WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
+                                              UNION ALL
+                                              SELECT FROM taskq.run AS l
+                                               WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
+                                                 AND l.nonce <> 0 AND NOT l.grantable
+                                              OFFSET 0))
+                        GROUP BY h.outcome OFFSET 0) AS h
+                 WHERE NOT s.whole AND p.i % 10 = 5) AS x
+         GROUP BY x.outcome;
+    END;
+COMMENT ON FUNCTION taskq._about_tries IS 'internal: about how many tries have ended without settling their task';
 
 -- What has ended, kept or not, in this time up to now: from the tallies, and row by row what is not sealed, 100,000 at most.
 CREATE FUNCTION taskq._ends(within interval)
@@ -310,7 +365,7 @@ COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst f
 CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100000
-    SET search_path = pg_catalog, pg_temp
+    SET search_path = pg_catalog, pg_temp SET jit = off
     AS 'MODULE_PATHNAME', 'taskq_page_wrapper';
 COMMENT ON FUNCTION taskq.page IS
     'the queue at a glance as one HTML page, with the graph of a task or group if one is named';
@@ -319,10 +374,10 @@ COMMENT ON FUNCTION taskq.page IS
 CREATE VIEW taskq.top AS
 SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE x.action END AS action,
        rpad(repeat(chr(9608), CASE WHEN x.ready = 0 THEN 0 ELSE GREATEST(1, round(4 * ln(1 + x.ready) / NULLIF(ln(1 + max(x.ready) OVER ()), 0)))::integer END), 4)
-           || lpad(taskq._short(x.ready), 5) AS ready,
-       lpad(taskq._short(x.busy), 4) AS busy,
-       lpad(taskq._short(x.blocked), 7) AS blocked,
-       lpad(taskq._short(x.scheduled), 5) AS later,
+           || lpad(taskq._roughly(x.ready, NOT 'ready' = ANY (x.estimates), false), 5) AS ready,
+       lpad(taskq._roughly(x.busy, NOT 'in-progress' = ANY (x.estimates), true), 4) AS busy,
+       lpad(taskq._roughly(x.blocked, NOT 'blocked' = ANY (x.estimates), false), 7) AS blocked,
+       lpad(taskq._roughly(x.scheduled, NOT 'scheduled' = ANY (x.estimates), false), 5) AS later,
        lpad(COALESCE(taskq._age(taskq.clock() - x.oldest), ''), 6) AS oldest,
        lpad(taskq._short(x.came) || '/' || taskq._short(x.ended), 9) AS "in/out",
        lpad(COALESCE(taskq._age(x.waiting[1] * interval '1 second') || '/' || taskq._age(x.waiting[2] * interval '1 second'), ''), 9) AS wait,
@@ -333,17 +388,20 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE
                COALESCE(sum(y.number) FILTER (WHERE y.state = 'blocked'), 0)::double precision AS blocked,
                COALESCE(sum(y.number) FILTER (WHERE y.state = 'scheduled'), 0)::double precision AS scheduled,
                min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = y.first)) FILTER (WHERE y.state = 'ready') AS oldest,
+               COALESCE(array_agg(y.state) FILTER (WHERE NOT y.exact), '{}')
+               -- Of these an action of which the sample has none may have some.
+               || CASE WHEN taskq._pages('taskq.blocked') > taskq._counted_pages() / 3 THEN '{blocked}'::text[] END AS estimates,
                COALESCE(sum(y.came), 0) AS came,
                COALESCE(sum(y.ended), 0) AS ended,
                min(y.waiting) AS waiting,
                min(y.running) AS running
-          FROM (SELECT l.action_no, l.state, l.number, l.first, NULL::double precision AS came, NULL::double precision AS ended,
+          FROM (SELECT l.action_no, l.state, l.number, l.first, l.exact, NULL::double precision AS came, NULL::double precision AS ended,
                        NULL::double precision[] AS waiting, NULL::double precision[] AS running
-                  FROM taskq._live() AS l
+                  FROM taskq._about() AS l
                 UNION ALL
-                SELECT p.action_no, NULL, NULL, NULL, p.came, p.ended, p.waiting, p.running FROM taskq._pace() AS p) AS y
+                SELECT p.action_no, NULL, NULL, NULL, NULL, p.came, p.ended, p.waiting, p.running FROM taskq._pace() AS p) AS y
          CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = y.action_no OFFSET 0) AS a
          GROUP BY a.name) AS x
  ORDER BY x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.oldest NULLS LAST, x.action;
 COMMENT ON VIEW taskq.top IS
-    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one, tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first';
+    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one, tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';

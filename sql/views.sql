@@ -131,14 +131,32 @@ SELECT after.id AS after,
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
 CREATE VIEW taskq._counts AS
-SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent
-  FROM taskq._live() AS l
+SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent, l.exact
+  FROM taskq._about() AS l
 UNION ALL
-SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0)
+SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0), true
   FROM taskq._ended() AS e;
-COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state';
+COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state, and whether that is exact';
 
--- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 2 MB (some 15,000
+-- `estimates`: the states of which the number is an estimate.
+CREATE VIEW taskq._numbers AS
+SELECT a.name AS action,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'scheduled'), 0)::bigint AS scheduled,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
+       min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
+           FILTER (WHERE c.state = 'ready') AS oldest_ready,
+       sum(c.recent)::bigint AS settled_last_minute,
+       COALESCE(array_agg(c.state) FILTER (WHERE NOT c.exact), '{}') AS estimates
+  FROM taskq._counts AS c
+ CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
+ GROUP BY a.name;
+COMMENT ON VIEW taskq._numbers IS 'internal: how many tasks there are, by action';
+
+-- The percentiles are worked out only if their columns are asked for. They read what has settled, up to 1 MB (some 8,000
 -- tasks), of more a part of the pages.
 CREATE VIEW taskq.stats AS
 SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, n.aborted, n.oldest_ready,
@@ -147,19 +165,7 @@ SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, 
        p.waiting[2] * interval '1 second' AS waiting_p99,
        p.running[1] * interval '1 second' AS running_p50,
        p.running[2] * interval '1 second' AS running_p99
-  FROM (SELECT a.name AS action,
-               COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
-               COALESCE(sum(c.number) FILTER (WHERE c.state = 'scheduled'), 0)::bigint AS scheduled,
-               COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
-               COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
-               COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
-               COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
-               min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
-                   FILTER (WHERE c.state = 'ready') AS oldest_ready,
-               sum(c.recent)::bigint AS settled_last_minute
-          FROM taskq._counts AS c
-         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
-         GROUP BY a.name) AS n
+  FROM taskq._numbers AS n
  CROSS JOIN LATERAL taskq._many(n.action) AS many(action)
   LEFT JOIN (SELECT a.name,
                     percentile_cont('{0.5,0.99}'::double precision[])
@@ -167,14 +173,14 @@ SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, 
                     percentile_cont('{0.5,0.99}'::double precision[])
                         WITHIN GROUP (ORDER BY date_part('epoch', s.settled_at - s.granted_at)) AS running
                FROM taskq.settled AS s
-                    TABLESAMPLE SYSTEM (LEAST(100, 100 * 2e6 / GREATEST(pg_relation_size('taskq.settled'), 1)))
+                    TABLESAMPLE SYSTEM (LEAST(100, 100 * 1e6 / GREATEST(pg_relation_size('taskq.settled'), 1)))
                     REPEATABLE (1)
                JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
               CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = s.action_no OFFSET 0) AS a
               WHERE s.granted_at IS NOT NULL
               GROUP BY a.name) AS p ON p.name = n.action AND p.name = many.action;
 COMMENT ON VIEW taskq.stats IS
-    'per action: tasks per state, the oldest ready one, how many settled in the last minute, and how long those kept have waited and run';
+    'per action: tasks per state (of very many an estimate), the oldest ready one, how many settled in the last minute, and how long those kept have waited and run';
 
 CREATE VIEW taskq.actors AS
 SELECT r.actor_id,

@@ -57,7 +57,8 @@ compile_error!("Postgres errors travel through Rust as panics: build with panic 
 extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
 extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
 extension_sql_file!("../sql/counts.sql", name = "counts", requires = ["functions"]);
-extension_sql_file!("../sql/views.sql", name = "views", requires = ["counts"]);
+extension_sql_file!("../sql/estimates.sql", name = "estimates", requires = ["counts"]);
+extension_sql_file!("../sql/views.sql", name = "views", requires = ["estimates"]);
 extension_sql_file!("../sql/operate.sql", name = "operate", requires = ["views"]);
 extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 

@@ -1,7 +1,8 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
 //! One statement counts, so that all numbers are of one snapshot: each table of what is alive is read once, from end to
-//! end, and none of the wide ones as a whole; what has settled is in tallies.
+//! end as long as it is small and else in part (`sql/estimates.sql`), and none of the wide ones as a whole; what has
+//! settled is in tallies.
 //! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +54,7 @@ record! {
 /// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(
-    c"WITH live AS MATERIALIZED (SELECT * FROM taskq._live())
+    c"WITH live AS MATERIALIZED (SELECT * FROM taskq._about())
       SELECT 'live', l.action_no, l.state, l.number, l.first FROM live AS l
       UNION ALL
       SELECT 'overdue', l.action_no, '', l.overdue, NULL FROM live AS l WHERE l.overdue > 0
@@ -61,12 +62,10 @@ static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time
       SELECT 'kept', e.action_no, pg_catalog.concat(e.code, e.cause), e.number, NULL
         FROM taskq._ended() AS e WHERE $2 AND e.number > 0
       UNION ALL
-      SELECT 'tries', NULL, a.outcome, pg_catalog.count(*), NULL
-        FROM taskq._told_attempt AS a
-       WHERE $2
-       GROUP BY a.outcome
+      SELECT 'tries', NULL, a.outcome, a.number, NULL FROM taskq._about_tries() AS a WHERE $2
       UNION ALL
-      SELECT 'expired', NULL, '', pg_catalog.count(*), NULL FROM taskq.settled AS s WHERE s.expires_at <= $1
+      SELECT 'expired', NULL, '', pg_catalog.count(*), NULL
+        FROM (SELECT FROM taskq.settled AS s WHERE s.expires_at <= $1 ORDER BY s.expires_at LIMIT 10000) AS s
       UNION ALL
       SELECT 'signals', NULL, '', pg_catalog.count(*), NULL FROM taskq.signal AS g
       UNION ALL
@@ -78,8 +77,7 @@ static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time
       UNION ALL
       SELECT 'paused groups', NULL, '', pg_catalog.count(*), NULL FROM taskq.task_group AS g WHERE g.paused
       UNION ALL
-      SELECT 'actors', NULL, '', pg_catalog.count(DISTINCT r.actor_id), NULL
-        FROM taskq.run AS r WHERE r.nonce <> 0
+      SELECT 'actors', NULL, '', taskq._actors(), NULL
       UNION ALL
       -- Those who sleep hold a lock that says what for.
       SELECT 'waiters', (l.classid::bigint >> 24)::integer, '', pg_catalog.count(DISTINCT l.pid), NULL
@@ -221,7 +219,10 @@ impl Metrics {
                     )
                     .add([("outcome", count.what.as_str())], number),
                 "expired" => self
-                    .gauge("expired_tasks", "Settled tasks whose retention is over and that are still there.")
+                    .gauge(
+                        "expired_tasks",
+                        "Settled tasks whose retention is over and that are still there, 10000 at most.",
+                    )
                     .add([], number),
                 "signals" => {
                     self.gauge("deferred_signals", "Signals that wait to be counted.").add([], number)

@@ -1,5 +1,6 @@
 //! What operators look at: `health`, `top`, `page`, `metrics_rows`.
 
+mod estimates;
 mod health;
 mod page;
 mod top;

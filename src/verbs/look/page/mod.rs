@@ -1,7 +1,7 @@
 //! `page`: the queue at a glance, as one HTML page without anything from elsewhere.
 //!
-//! What users wrote goes through [`html`] and is never markup. The numbers come from tallies and from bounded looks along
-//! indexes, but for the counts of what has not settled.
+//! What users wrote goes through [`html`] and is never markup. The numbers come from tallies, bounded looks along indexes and,
+//! of what is very many and has not settled, from samples.
 
 mod chart;
 mod html;
@@ -146,6 +146,8 @@ record! {
         waiting: String,
         running: String,
         paused: bool,
+        /// The states of which the number is an estimate.
+        estimates: Vec<String>,
     }
 }
 
@@ -158,9 +160,9 @@ static ACTIONS: Statement<(), Action> = Statement::planned_each_time(
              COALESCE(taskq._short(p.came) || ' / ' || taskq._short(p.ended), '0 / 0'),
              COALESCE(taskq._age(p.waiting[1] * interval '1 second') || ' / ' || taskq._age(p.waiting[2] * interval '1 second'), ''),
              COALESCE(taskq._age(p.running[1] * interval '1 second') || ' / ' || taskq._age(p.running[2] * interval '1 second'), ''),
-             EXISTS (SELECT FROM taskq.action_setting AS x WHERE x.name = s.action AND x.paused)
-        FROM (SELECT s.action, s.ready, s.\"in-progress\", s.blocked, s.scheduled, s.completed, s.aborted, s.oldest_ready
-                FROM taskq.stats AS s) AS s
+             EXISTS (SELECT FROM taskq.action_setting AS x WHERE x.name = s.action AND x.paused),
+             s.estimates || CASE WHEN taskq._pages('taskq.blocked') > taskq._counted_pages() / 3 THEN '{blocked}'::text[] END
+        FROM taskq._numbers AS s
         LEFT JOIN (SELECT a.name, pg_catalog.sum(p.came) AS came, pg_catalog.sum(p.ended) AS ended,
                           pg_catalog.min(p.waiting) AS waiting, pg_catalog.min(p.running) AS running
                      FROM taskq._pace() AS p JOIN taskq.action AS a ON a.action_no = p.action_no GROUP BY a.name) AS p ON p.name = s.action
@@ -189,8 +191,10 @@ fn actions() -> String {
             let paused = if a.paused { " <span class=\"soft\">(paused)</span>" } else { "" };
             let mut row =
                 format!("<tr><td class=\"t\">{}{paused}</td><td>{}</td>", short(&a.name, 80), bar(&parts));
-            for number in [a.ready, a.in_progress, a.blocked, a.scheduled, a.completed, a.aborted] {
-                let _ = write!(row, "<td>{number}</td>");
+            for state in ["ready", "in-progress", "blocked", "scheduled", "completed", "aborted"] {
+                let number = parts.iter().find(|(name, _)| *name == state).map_or(0, |(_, number)| *number);
+                let about = if a.estimates.iter().any(|estimate| estimate == state) { "~" } else { "" };
+                let _ = write!(row, "<td>{about}{number}</td>");
             }
             let _ = write!(
                 row,
@@ -236,7 +240,16 @@ static GROUPS: Statement<(), (String, bool, i64, i64, i64, String)> = Statement:
        ORDER BY g.last_settled_at DESC NULLS LAST, g.group_id LIMIT 51",
 );
 
+/// Whether there are so many tallies that adding them up would take long.
+static TOO_MANY_GROUPS: Statement<(), bool> =
+    Statement::new(c"SELECT 6 * taskq._pages('taskq.group_tally') > taskq._counted_pages()");
+
 fn groups() -> String {
+    if TOO_MANY_GROUPS.first(()).unwrap_or_default() {
+        return "<section class=\"card\"><h2>Groups that are not done</h2>\
+                <p class=\"soft\">There are too many groups to look through here. See taskq.groups.</p></section>"
+            .to_owned();
+    }
     let groups = GROUPS.query(());
     if groups.is_empty() {
         return String::new();
@@ -262,10 +275,14 @@ fn groups() -> String {
     )
 }
 
+/// Of the last 20,000 that have ended.
 static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String)> = Statement::planned_each_time(
     c"SELECT d.task_id, d.action, d.cause, COALESCE(d.status, ''), d.num_tries, taskq._age(taskq.clock() - d.settled_at)
         FROM (SELECT d.task_id, d.action, d.cause, d.status, d.num_tries, d.settled_at
-                FROM taskq.dead_ends AS d ORDER BY d.settled_at DESC LIMIT 20) AS d
+                FROM taskq.dead_ends AS d
+               WHERE d.settled_at >= COALESCE((SELECT s.settled_at FROM taskq.settled AS s
+                                                ORDER BY s.settled_at DESC OFFSET 20000 LIMIT 1), '-infinity')
+               ORDER BY d.settled_at DESC LIMIT 20) AS d
        ORDER BY d.settled_at DESC",
 );
 
