@@ -37,7 +37,13 @@ impl Servers {
         if let Some(servers) = known.upgrade() {
             return Some(servers);
         }
-        let cluster = |name| Cluster::start(TMP, name, &["max_connections=80", "max_wal_senders=4", "max_prepared_transactions=4"]);
+        let cluster = |name| {
+            Cluster::start(
+                TMP,
+                name,
+                &["max_connections=80", "max_wal_senders=4", "max_prepared_transactions=4"],
+            )
+        };
         let front = cluster("router-front");
         let query = "SELECT count(*) FROM pg_available_extensions WHERE name IN ('plproxy', 'taskq_router')";
         if front.connect().one::<i64>(query) < 2 {
