@@ -47,6 +47,7 @@ function _num_settled(task_nos bigint[]) -> integer
 function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])
 function _pages(relation regclass) -> bigint
 function _parallel(blocks jsonb) -> jsonb
+function _percentiles() -> TABLE(action text, waiting double precision[], running double precision[])
 function _restart_numbers(first bigint) -> void
 function _revoke_part(part text, role regrole) -> void
 function _rights(part text) -> TABLE(kind text, name text)
