@@ -137,7 +137,7 @@ test-matrix: ## tests from outside on other versions of PostgreSQL (VERSIONS='17
 coverage: ## the lines and branches of src that tests reach, per module (T='own flow', unit: these alone)
 	@T='$(T)' PG_CONFIG=$(PG_CONFIG) .ci/coverage.sh
 
-mutants: ## how many small mistakes in the source tests notice (SAMPLE=, SEED=, FILES=, NAMES=, MINUTES=)
+mutants: ## how many small mistakes in the source tests notice (SAMPLE=, SEED=, KIND=, FILES=, NAMES=, MINUTES=)
 	@PG_CONFIG=$(PG_CONFIG) .ci/mutants.py
 
 bench: ## measure, also beside other queues, and print tables (takes half an hour)
