@@ -153,8 +153,19 @@ static UNPARK_RIDERS: Statement<TaskNo, (i32, Position, Freed)> = Statement::new
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
 
+static LOCK_GROUP: Statement<&str> = Statement::new(
+    c"SELECT FROM taskq.parked p WHERE p.kind = 'g' AND p.kind <> 'm' AND p.name = $1 ORDER BY p.task_no FOR UPDATE",
+);
+
+/// Locks what is parked under a group, in the order of numbers, as those do who name such tasks. The caller has locked the row of
+/// the group: nothing is added meanwhile.
+pub(crate) fn lock_group(group: &str) {
+    assign_transaction_id();
+    LOCK_GROUP.execute(group);
+}
+
 /// Takes out what is parked under a reason, in the order in which it stood. The caller has locked the row
-/// that holds the reason.
+/// that holds the reason, and what is parked under it.
 pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     assign_transaction_id();
     let mut rows = match reason.stored() {

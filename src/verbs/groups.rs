@@ -127,6 +127,7 @@ fn resume(group: &str) -> i64 {
     }
     set_paused(group, false);
     let reason = parked::Reason::Group(group.to_owned());
+    parked::lock_group(group);
     aside::release(&[reason.aside()]);
     ready::make_ready(&parked::release(&reason));
     // Those that no claim has moved were passed over by calls that sleep now.

@@ -122,7 +122,7 @@ impl Row<'_> {
             let mut mode = LockTupleMode::LockTupleNoKeyExclusive;
             let mut indexes = Default::default();
             let command = pg_sys::GetCurrentCommandId(true);
-            let snapshot = self.scan.look.snapshot;
+            let snapshot = self.scan.look.snapshot();
             let result = pg_guard_ffi_boundary(|| {
                 update(
                     relation,
@@ -180,7 +180,7 @@ impl Row<'_> {
             let mut place = self.place();
             let mut failure = pg_sys::TM_FailureData::default();
             let command = pg_sys::GetCurrentCommandId(true);
-            let snapshot = self.scan.look.snapshot;
+            let snapshot = self.scan.look.snapshot();
             Change::of(pg_guard_ffi_boundary(|| {
                 delete(
                     relation,
@@ -268,7 +268,7 @@ impl Row<'_> {
                 Version::Newest => along | pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
             };
             let command = pg_sys::GetCurrentCommandId(true);
-            let snapshot = self.scan.look.snapshot;
+            let snapshot = self.scan.look.snapshot();
             Change::of(pg_guard_ffi_boundary(|| {
                 lock(relation, &mut place, snapshot, slot, command, mode, policy, flags as u8, &mut failure)
             }))

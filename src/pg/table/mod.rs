@@ -25,7 +25,7 @@ mod places;
 mod scan;
 mod steps;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
@@ -79,8 +79,15 @@ impl Index {
 
 /// A snapshot to look with: all that was committed when it was taken, whatever the level of isolation, and all that this
 /// transaction has written before.
+///
+/// **A table that had to be waited for** is looked at with a newer one. Whoever had it locked may have rewritten it, as ALTER
+/// TABLE does: to a snapshot that is older than his commit all rows of it are new, and it would seem to be empty. A statement
+/// locks its tables before it takes its snapshot. A look does not know from the start which tables it will open; so each
+/// table is seen as a statement that begins with its lock would see it.
 pub(crate) struct Look {
-    snapshot: pg_sys::Snapshot,
+    snapshot: Cell<pg_sys::Snapshot>,
+    /// Scans that were begun with these keep them.
+    older: RefCell<Vec<pg_sys::Snapshot>>,
     level: Level,
     pages: Cell<u64>,
 }
@@ -90,9 +97,15 @@ pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
     // SAFETY: we are in a transaction. The snapshot is registered as long as `work` runs; if that ends in an error, the
     // resource owner of the (sub)transaction that is rolled back for it lets it go.
     unsafe {
-        let snapshot = steps::snapshot();
-        let result = work(&Look { snapshot, level: Level::here(), pages: Cell::new(0) });
-        pg_sys::UnregisterSnapshot(snapshot);
+        let look = Look {
+            snapshot: Cell::new(steps::snapshot()),
+            older: RefCell::default(),
+            level: Level::here(),
+            pages: Cell::new(0),
+        };
+        let result = work(&look);
+        pg_sys::UnregisterSnapshot(look.snapshot.get());
+        look.older.take().into_iter().for_each(|snapshot| pg_sys::UnregisterSnapshot(snapshot));
         result
     }
 }
@@ -111,10 +124,30 @@ impl Look {
         result
     }
 
-    /// Every transaction before this one had ended, and what it committed is seen.
+    /// Every transaction before this one had ended, and what it committed is seen in the table that was opened last.
     pub(crate) fn xmin(&self) -> u64 {
         // SAFETY: the snapshot is registered while this is there.
-        session::with_epoch(unsafe { (*self.snapshot).xmin })
+        session::with_epoch(unsafe { (*self.snapshot()).xmin })
+    }
+
+    /// Registered while this is there.
+    fn snapshot(&self) -> pg_sys::Snapshot {
+        self.snapshot.get()
+    }
+
+    /// Opens a table to look into it.
+    ///
+    /// # Safety
+    /// As for [`open`].
+    unsafe fn open(&self, table: &Table, lock: u32) -> pg_sys::Relation {
+        // SAFETY: as the caller says. The snapshot goes with the others.
+        unsafe {
+            let (relation, waited) = open_noting(table, lock);
+            if waited {
+                self.older.borrow_mut().push(self.snapshot.replace(steps::snapshot()));
+            }
+            relation
+        }
     }
 }
 
@@ -140,9 +173,18 @@ impl Level {
 /// # Safety
 /// To be called in a transaction. What is returned is valid until it is closed, or the subtransaction is rolled back.
 unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
+    // SAFETY: as said.
+    unsafe { open_noting(table, lock).0 }
+}
+
+/// The same, and whether that had to wait for somebody else's lock.
+///
+/// # Safety
+/// As for [`open`].
+unsafe fn open_noting(table: &Table, lock: u32) -> (pg_sys::Relation, bool) {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
-        let relation = steps::open(table.name.oid(), lock);
+        let (relation, waited) = steps::open(table.name.oid(), lock);
         // Once more: whoever has changed the table had it locked, and word of it came with the lock.
         fit::check();
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
@@ -150,7 +192,7 @@ unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
         {
             pgrx::error!("{} is not an ordinary table", table.name);
         }
-        relation
+        (relation, waited)
     }
 }
 

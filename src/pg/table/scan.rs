@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
-use super::{Index, Level, Look, Table, open, steps};
+use super::{Index, Level, Look, Table, steps};
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
 use crate::pg::{quiet, session};
@@ -143,7 +143,7 @@ impl Look {
             Scan {
                 look: self,
                 access,
-                table: open(index.table, access.lock()),
+                table: self.open(index.table, access.lock()),
                 of: index,
                 index: std::ptr::null_mut(),
                 empty: false,
@@ -210,7 +210,8 @@ impl Scan<'_> {
                 steps::end_scan(std::mem::replace(&mut self.scan, std::ptr::null_mut()));
             }
             self.keys = keys.len();
-            self.scan = steps::start(self.scan, self.table, self.index, self.look.snapshot, &mut conditions);
+            self.scan =
+                steps::start(self.scan, self.table, self.index, self.look.snapshot(), &mut conditions);
         }
     }
 
@@ -252,7 +253,7 @@ impl Scan<'_> {
             let Some(fetch) = super::routine(self.table).tuple_fetch_row_version else {
                 pgrx::error!("no fetching")
             };
-            let (table, snapshot, slot) = (self.table, self.look.snapshot, self.slot);
+            let (table, snapshot, slot) = (self.table, self.look.snapshot(), self.slot);
             pg_guard_ffi_boundary(|| fetch(table, &mut place, snapshot, slot))
         };
         found.then_some(Row { scan: self, slot: self.slot })

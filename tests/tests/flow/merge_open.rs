@@ -238,3 +238,32 @@ fn who_ends_the_holder_of_a_key_waits_in_the_order_of_those_who_cancel_what_wait
     }
     assert_eq!(main.broken(), Vec::<String>::new());
 }
+
+/// A resume takes out what is parked under the group in the order of those who name it. On wrong code it did so as the rows lie.
+#[test]
+fn a_resume_waits_in_the_order_of_those_who_cancel_what_is_parked() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    let task =
+        |id: &str, priority: i32| json!({"id": id, "action": "x", "group_id": "g", "priority": priority});
+    main.insert(json!([task("t1", 0), task("t2", 0), task("t9", 9)])).unwrap();
+    call(&mut main, "pause_group('g')");
+    assert!(owned(&mut main, 3, &["x"]).is_empty());
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.parked"), 3);
+    open.run("BEGIN");
+    call(&mut open, "cancel_tasks('{t2}')");
+    let background = |query: &'static str| {
+        db.connect().background(move |s| s.query_one(query, &[]).map(|row| row.get::<_, i64>(0)))
+    };
+    let cancel = background("SELECT taskq.cancel_tasks('{t1,t2,t9}')");
+    assert_eq!(cancel.settle_down(&mut main), Progress::Blocked);
+    let resume = background("SELECT taskq.resume_group('g')");
+    assert_eq!(resume.settle_down(&mut main), Progress::Blocked);
+    open.run("ROLLBACK");
+    assert_eq!(cancel.join().1.unwrap(), 3);
+    resume.join().1.unwrap();
+    for id in ["t1", "t2", "t9"] {
+        assert_eq!(main.state(id), "aborted");
+    }
+    assert_eq!(main.broken(), Vec::<String>::new());
+}
