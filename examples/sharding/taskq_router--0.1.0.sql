@@ -1111,7 +1111,7 @@ SELECT taskq_router._define($head$taskq_router._wait_for_task(text, interval)
     RETURNS TABLE (task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamptz)$head$,
     $variables$slice CONSTANT interval := '1 minute';
     until timestamptz;$variables$, $body$
-    -- In parts: no call of a shard lasts longer than a connection may be silent (query_timeout), and the task may be moved meanwhile.
+    -- In parts: the task may be moved meanwhile.
     IF $2 > slice THEN
         until := pg_catalog.clock_timestamp() + $2;
     END IF;
@@ -1499,9 +1499,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS f WHERE f.srvname = taskq_router._server($1)) THEN
         EXECUTE pg_catalog.format('ALTER SERVER %I OPTIONS (SET p0 %L)', taskq_router._server($1), $2);
     ELSE
-        -- Whoever does not answer for so many seconds is given up.
-        EXECUTE pg_catalog.format('CREATE SERVER %I FOREIGN DATA WRAPPER plproxy OPTIONS (query_timeout %L, p0 %L)',
-                                  taskq_router._server($1), '300', $2);
+        EXECUTE pg_catalog.format('CREATE SERVER %I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 %L)', taskq_router._server($1), $2);
         -- The role that calls; ALTER USER MAPPING gives others and passwords.
         EXECUTE pg_catalog.format('CREATE USER MAPPING FOR PUBLIC SERVER %I', taskq_router._server($1));
         EXECUTE pg_catalog.format('GRANT USAGE ON FOREIGN SERVER %I TO PUBLIC', taskq_router._server($1));
