@@ -55,14 +55,14 @@ CREATE FUNCTION taskq._about_tries()
     SET enable_memoize = off
     BEGIN ATOMIC
         WITH size AS MATERIALIZED (
-                SELECT s.pages, s.pages <= taskq._counted_pages() / 10 AS whole
+                SELECT s.pages, s.pages <= taskq._sampled_pages() / 10 AS whole
                   FROM (SELECT taskq._pages('taskq.attempt') AS pages) AS s)
         SELECT a.outcome, count(*) FROM taskq._told_attempt AS a WHERE (SELECT s.whole FROM size AS s) GROUP BY a.outcome
         UNION ALL
-        SELECT x.outcome, round(sum(x.number) * 10 * min(x.pages) / taskq._counted_pages())::bigint
+        SELECT x.outcome, round(sum(x.number) * 10 * min(x.pages) / taskq._sampled_pages())::bigint
           FROM (SELECT h.outcome, h.number, s.pages
                   FROM size AS s
-                 CROSS JOIN LATERAL taskq._sample(s.pages, taskq._counted_pages()) WITH ORDINALITY AS p(first, behind, i)
+                 CROSS JOIN LATERAL taskq._sample(s.pages, taskq._sampled_pages()) WITH ORDINALITY AS p(first, behind, i)
                  CROSS JOIN LATERAL (
                        SELECT h.outcome, count(*) AS number
                          FROM taskq.attempt AS h

@@ -379,3 +379,25 @@ fn retention_takes_the_places_of_a_group_with_its_last_task() {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 0);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.slot"), 0);
 }
+
+/// The slots of a group go with its last task, but for those that somebody has locked just then: nobody waits for him.
+#[test]
+fn the_last_task_of_a_group_goes_also_while_one_of_its_slots_is_locked() {
+    let db = Db::new();
+    let (mut session, mut holder) = (db.connect(), db.connect());
+    call(&mut session, "set_group('g', max_concurrency => 3)");
+    session
+        .insert(["a", "b", "c"].iter().map(|id| json!({"id": id, "action": "x", "group_id": "g"})).collect())
+        .unwrap();
+    for grant in session.own("w", 3, &["x"]).unwrap() {
+        session.complete(&grant);
+    }
+    let slots = |session: &mut Session| -> i64 { session.one("SELECT count(*) FROM taskq.slot WHERE group_id = 'g'") };
+    assert_eq!(slots(&mut session), 3);
+    holder.run("BEGIN; SELECT FROM taskq.slot WHERE group_id = 'g' LIMIT 1 FOR UPDATE");
+    session.run("SET statement_timeout = '5 s'");
+    call(&mut session, "delete_tasks('{a,b,c}')");
+    assert_eq!(slots(&mut session), 1, "all but the one that is locked");
+    holder.run("COMMIT");
+    assert_eq!(session.broken(), Vec::<String>::new());
+}

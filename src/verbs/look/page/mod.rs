@@ -242,7 +242,7 @@ static GROUPS: Statement<(), (String, bool, i64, i64, i64, String)> = Statement:
 
 /// Whether there are so many tallies that adding them up would take long.
 static TOO_MANY_GROUPS: Statement<(), bool> =
-    Statement::new(c"SELECT 6 * taskq._pages('taskq.group_tally') > taskq._counted_pages()");
+    Statement::new(c"SELECT 6 * taskq._pages('taskq.group_tally') > taskq._sampled_pages()");
 
 fn groups() -> String {
     if TOO_MANY_GROUPS.first(()).unwrap_or_default() {
