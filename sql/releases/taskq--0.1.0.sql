@@ -1428,17 +1428,24 @@ COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by n
 --
 -- * an action with few tasks in it is counted, by index, so that it is never wrong beside a huge one;
 -- * what is in progress is counted, from its leases, and from the front of the queue where it has no deadline;
--- * the rest is estimated from a sample of as many pages, evenly spread, so that it does not matter how actions lie in the
+-- * the rest is estimated from a sample of pages, evenly spread, so that it does not matter how actions lie in the
 --   table, and what is gone from it.
 --
--- Each number says whether it is exact. Taskq.count_tasks counts, however long that takes.
+-- Each number says whether it is exact. taskq.count_tasks counts, however long that takes.
 
--- Up to how many pages `run` is counted: some 45,000 tasks; of the others, which are narrower, it is a third.
+-- Up to how many pages `run` is counted: some 180,000 tasks; of the others, which are narrower, it is a third.
 CREATE FUNCTION taskq._counted_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN 1500;
+    RETURN 6000;
 COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages those who look often count a table';
+
+-- Of how many pages a sample is, of the others a third.
+CREATE FUNCTION taskq._sampled_pages()
+    RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN LEAST(1500, taskq._counted_pages());
+COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: into how many pages of a larger table they look';
 
 CREATE FUNCTION taskq._pages(relation regclass)
     RETURNS bigint
@@ -1540,12 +1547,12 @@ CREATE FUNCTION taskq._about_run(pages bigint)
              -- In progress in three ways: with a deadline, without one, and still under a token whose deadline has passed, at
              -- the end of the queue.
              sample AS MATERIALIZED (
-                SELECT s.action_no, sum(s.ready) * pages / taskq._counted_pages() AS ready,
-                       sum(s.leased) * pages / taskq._counted_pages() AS leased,
-                       sum(s.endless) * pages / taskq._counted_pages() AS endless,
-                       sum(s.lapsed) * pages / taskq._counted_pages() AS lapsed,
-                       sum(s.overdue) * pages / taskq._counted_pages() AS overdue
-                  FROM taskq._sample(pages, taskq._counted_pages()) AS p
+                SELECT s.action_no, sum(s.ready) * pages / taskq._sampled_pages() AS ready,
+                       sum(s.leased) * pages / taskq._sampled_pages() AS leased,
+                       sum(s.endless) * pages / taskq._sampled_pages() AS endless,
+                       sum(s.lapsed) * pages / taskq._sampled_pages() AS lapsed,
+                       sum(s.overdue) * pages / taskq._sampled_pages() AS overdue
+                  FROM taskq._sample(pages, taskq._sampled_pages()) AS p
                  CROSS JOIN LATERAL (
                        SELECT r.action_no, count(*) FILTER (WHERE r.nonce = 0) AS ready,
                               count(*) FILTER (WHERE r.nonce <> 0 AND NOT r.grantable AND r.deadline < 'infinity') AS leased,
@@ -1558,7 +1565,7 @@ CREATE FUNCTION taskq._about_run(pages bigint)
              -- The part of what is ready that a workgroup holds back, from a tenth of the sample.
              back AS MATERIALIZED (
                 SELECT r.action_no, count(*) FILTER (WHERE r.held_back)::double precision / count(*) AS part
-                  FROM (SELECT p.first, p.behind FROM taskq._sample(pages, taskq._counted_pages()) WITH ORDINALITY AS p(first, behind, i)
+                  FROM (SELECT p.first, p.behind FROM taskq._sample(pages, taskq._sampled_pages()) WITH ORDINALITY AS p(first, behind, i)
                          WHERE p.i % 10 = 5 AND (SELECT n.held_back FROM now AS n)) AS p
                  CROSS JOIN LATERAL (
                        SELECT r.action_no,
@@ -1576,7 +1583,7 @@ CREATE FUNCTION taskq._about_run(pages bigint)
                           LEFT JOIN sample AS s ON s.action_no = a.action_no
                          CROSS JOIN LATERAL (SELECT COALESCE(s.ready + s.leased + s.endless + s.lapsed, 0) AS about) AS e) AS x
                  -- A few that lie together may be on a page of the sample, which then stands for very many.
-                 WHERE x.about <= 8000 + 100 * pages / taskq._counted_pages() AND x.cost <= 40000),
+                 WHERE x.about <= 8000 + 100 * pages / taskq._sampled_pages() AND x.cost <= 40000),
              counted AS MATERIALIZED (
                 SELECT f.action_no, c.number, c.ready, c.back, c.in_progress, c.overdue, c.first, c.first_back
                   FROM few AS f
@@ -1677,8 +1684,8 @@ CREATE FUNCTION taskq._about_blocked(pages bigint)
     SET jit = off SET enable_tidscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_memoize = off
     SET enable_hashagg = on
     BEGIN ATOMIC
-        SELECT s.action_no, round(sum(s.number) * pages / (taskq._counted_pages() / 3))::bigint
-          FROM taskq._sample(pages, taskq._counted_pages() / 3) AS p
+        SELECT s.action_no, round(sum(s.number) * pages / (taskq._sampled_pages() / 3))::bigint
+          FROM taskq._sample(pages, taskq._sampled_pages() / 3) AS p
          CROSS JOIN LATERAL (SELECT b.action_no, count(*) AS number FROM taskq.blocked AS b
                               WHERE b.ctid >= p.first AND b.ctid < p.behind GROUP BY b.action_no OFFSET 0) AS s
          GROUP BY s.action_no;
@@ -1695,14 +1702,14 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
         WITH now AS MATERIALIZED (
                 SELECT taskq.clock() AS at, EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()) AS held_back),
              sample AS MATERIALIZED (
-                SELECT s.action_no, sum(s.number) * pages / (taskq._counted_pages() / 3) AS number, min(s.first) AS first
-                  FROM taskq._sample(pages, taskq._counted_pages() / 3) AS p
+                SELECT s.action_no, sum(s.number) * pages / (taskq._sampled_pages() / 3) AS number, min(s.first) AS first
+                  FROM taskq._sample(pages, taskq._sampled_pages() / 3) AS p
                  CROSS JOIN LATERAL (SELECT k.action_no, count(*) AS number, min(k.task_no) AS first FROM taskq.parked AS k
                                       WHERE k.ctid >= p.first AND k.ctid < p.behind GROUP BY k.action_no OFFSET 0) AS s
                  GROUP BY s.action_no),
              back AS MATERIALIZED (
                 SELECT k.action_no, avg(k.held_back) AS part
-                  FROM (SELECT p.first, p.behind FROM taskq._sample(pages, taskq._counted_pages() / 3) WITH ORDINALITY AS p(first, behind, i)
+                  FROM (SELECT p.first, p.behind FROM taskq._sample(pages, taskq._sampled_pages() / 3) WITH ORDINALITY AS p(first, behind, i)
                          WHERE p.i % 50 = 25 AND (SELECT n.held_back FROM now AS n)) AS p
                  CROSS JOIN LATERAL (
                        SELECT k.action_no,
@@ -1733,9 +1740,9 @@ CREATE FUNCTION taskq._about_scheduled(pages bigint)
         WITH now AS MATERIALIZED (
                 SELECT taskq.clock() AS at, EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()) AS held_back),
              sample AS MATERIALIZED (
-                SELECT s.action_no, sum(s.later) * pages / (taskq._counted_pages() / 3) AS later,
-                       sum(s.due) * pages / (taskq._counted_pages() / 3) AS due
-                  FROM taskq._sample(pages, taskq._counted_pages() / 3) AS p
+                SELECT s.action_no, sum(s.later) * pages / (taskq._sampled_pages() / 3) AS later,
+                       sum(s.due) * pages / (taskq._sampled_pages() / 3) AS due
+                  FROM taskq._sample(pages, taskq._sampled_pages() / 3) AS p
                  CROSS JOIN LATERAL (
                        SELECT d.action_no, count(*) FILTER (WHERE d.due > (SELECT n.at FROM now AS n)) AS later,
                               count(*) FILTER (WHERE d.due <= (SELECT n.at FROM now AS n)) AS due
@@ -1767,7 +1774,7 @@ CREATE FUNCTION taskq._about_scheduled(pages bigint)
                                        (SELECT d.task_no FROM taskq.scheduled AS d
                                          WHERE NOT k.due AND d.action_no = k.action_no AND d.due > (SELECT n.at FROM now AS n)
                                          ORDER BY d.action_no, d.due LIMIT 10001)) AS d) AS x OFFSET 0) AS c
-                 WHERE k.about <= 8000 + 400 * pages / (taskq._counted_pages() / 3) AND k.cost <= 40000)
+                 WHERE k.about <= 8000 + 400 * pages / (taskq._sampled_pages() / 3) AND k.cost <= 40000)
         SELECT k.action_no, x.due, x.number::bigint, c.first, COALESCE(c.number <= 10000, false)
           FROM kinds AS k
           LEFT JOIN counted AS c ON c.action_no = k.action_no AND c.due = k.due
@@ -2795,14 +2802,14 @@ CREATE FUNCTION taskq._about_tries()
     SET enable_memoize = off
     BEGIN ATOMIC
         WITH size AS MATERIALIZED (
-                SELECT s.pages, s.pages <= taskq._counted_pages() / 10 AS whole
+                SELECT s.pages, s.pages <= taskq._sampled_pages() / 10 AS whole
                   FROM (SELECT taskq._pages('taskq.attempt') AS pages) AS s)
         SELECT a.outcome, count(*) FROM taskq._told_attempt AS a WHERE (SELECT s.whole FROM size AS s) GROUP BY a.outcome
         UNION ALL
-        SELECT x.outcome, round(sum(x.number) * 10 * min(x.pages) / taskq._counted_pages())::bigint
+        SELECT x.outcome, round(sum(x.number) * 10 * min(x.pages) / taskq._sampled_pages())::bigint
           FROM (SELECT h.outcome, h.number, s.pages
                   FROM size AS s
-                 CROSS JOIN LATERAL taskq._sample(s.pages, taskq._counted_pages()) WITH ORDINALITY AS p(first, behind, i)
+                 CROSS JOIN LATERAL taskq._sample(s.pages, taskq._sampled_pages()) WITH ORDINALITY AS p(first, behind, i)
                  CROSS JOIN LATERAL (
                        SELECT h.outcome, count(*) AS number
                          FROM taskq.attempt AS h
