@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo demo-shards test lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting bench-look clean
+.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo demo-shards test lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -131,6 +131,11 @@ torture: ## faults of all kinds at random over a large graph, and an audit of it
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) SECONDS_TORTURE=$(SECONDS_TORTURE) cargo test --release --locked -p taskq_tests --test torture -- --nocapture the_books
 
+torture-router: ## the same through the router of examples/sharding, with three shards (SECONDS_TORTURE=1800, TASKQ_TORTURE_SEED=)
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) .ci/router.sh
+	@$(PRIVATE) TASKQ_TORTURE_ROUTER=$(SECONDS_TORTURE) cargo test --release --locked -p taskq_tests --test router -- --nocapture storm
+
 test-matrix: ## tests from outside on other versions of PostgreSQL (VERSIONS='17 18', T='own flow')
 	@T='$(T)' .ci/matrix.sh $(VERSIONS)
 
@@ -156,6 +161,11 @@ bench-look: ## what looks cost at a queue of NUMBER='10000000' tasks (takes an h
 bench-waiting: ## measure waiting and waking (takes some minutes)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) benches/waiting.sh
+
+bench-router: ## measure what the router of examples/sharding adds to a call (ROUNDS=, CALLS=)
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) .ci/router.sh
+	@$(PRIVATE) benches/router.sh
 
 clean: ## remove what was built
 	cargo clean

@@ -122,6 +122,64 @@ fn a_shard_that_is_closed_is_left_alone() {
     );
 }
 
+/// Sends a signal to every process of a server.
+fn send(postmaster: &str, signal: &str) {
+    let script = format!("kill -{signal} {postmaster}; pkill -{signal} -P {postmaster}");
+    assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
+}
+
+/// A server that accepts connections and does not answer: once it is closed it concerns nobody, and who was held by it before goes on
+/// with the others when its session on the router was ended.
+#[test]
+fn a_shard_that_hangs_is_closed_and_those_that_it_held_go_on() {
+    let Some(servers) = Servers::get() else { return };
+    let rig = Rig::alone(&servers, 3);
+    let mut router = rig.router();
+    let group = rig.group_of(1);
+    router.query("SELECT taskq.insert_task('held', 'h', group_id => $1)", &[&group]).unwrap();
+    let held = router.own_one("h");
+    let data = rig.server(1).connect().one::<String>("SHOW data_directory");
+    let postmaster = std::fs::read_to_string(format!("{data}/postmaster.pid")).unwrap();
+    let postmaster = postmaster.lines().next().unwrap();
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            let (mut session, config) = (rig.router(), rig.router_config());
+            session.own("w", 1, &["x"]).unwrap();
+            session.background(move |session| {
+                let first = session.own_with("w", 1, &["x"], "wait => '10 minutes'");
+                let state = first.expect_err("it was held").code().map(|code| code.code().to_owned());
+                let mut again = Session::open(&config).unwrap();
+                (state, again.own_with("w", 1, &["x"], "wait => '1 minute'").unwrap().len())
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(1));
+    send(postmaster, "STOP");
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // Each comes there within three slices.
+        std::thread::sleep(Duration::from_secs(3));
+        let mut admin = rig.router();
+        admin.run("SELECT taskq_router.close_shard(1)");
+        // Refused at once, and asked for nothing.
+        down(&mut admin, &format!("SELECT taskq.return_task('held', '{}')", held.token));
+        assert!(admin.own("w", 9, &["x"]).unwrap().is_empty());
+        let let_go = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()";
+        assert_eq!(admin.one::<i64>(let_go), 3);
+        for shard in [0, 2] {
+            rig.shard(shard).run("SELECT taskq.insert_many('x', '{a,b}')");
+        }
+        for worker in workers {
+            assert_eq!(worker.join().1, (Some("57P01".to_owned()), 1));
+        }
+    }));
+    send(postmaster, "CONT");
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    rig.router().run("SELECT taskq_router.open_shard(1)");
+    let code = until("it is back", || router.give("held", held.token, "completed").ok());
+    assert_eq!(code, "completed", "the token is as good as before");
+}
+
 /// Under load the standby of a shard takes its place: what the router is pointed at has all that was acknowledged.
 #[test]
 fn a_standby_takes_the_place_of_its_shard_under_load() {

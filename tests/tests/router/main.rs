@@ -18,6 +18,7 @@ mod storm;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
+use postgres::Config;
 use taskq_tests::{Cluster, Session};
 
 const TMP: &str = env!("CARGO_TARGET_TMPDIR");
@@ -123,6 +124,12 @@ impl<'a> Rig<'a> {
     /// What a client has.
     fn router(&self) -> Session {
         self.servers.clusters[0].connect_to(&format!("{}_router", self.database))
+    }
+
+    fn router_config(&self) -> Config {
+        let mut config = self.servers.clusters[0].config();
+        config.dbname(&format!("{}_router", self.database));
+        config
     }
 
     /// What only a test has.
