@@ -88,18 +88,18 @@ ticks_of() {
     printf '%s\n' $((after - before))
 }
 
-# measure DATABASE SCRIPT CALLS: processor time a call and median latency, both in microseconds.
+# measure DATABASE SCRIPT CALLS: ticks of a run of so many calls and ten, those of one of ten, and the median latency in microseconds.
 measure() {
-    local database=$1 script=$2 number=$3 begin all
-    begin=$(ticks_of "$database" "$script" 10)
-    all=$(ticks_of "$database" "$script" $((number + 10)))
-    awk '{ print $3 }' "$log".* | sort -n | awk -v ticks="$((all - begin))" -v n="$number" -v hz="$ticks_per_second" '
-        { at[NR] = $1 } END { printf "%.1f %.1f\n", ticks * 1e6 / hz / n, at[int((NR + 1) / 2)] }'
+    local begin all
+    begin=$(ticks_of "$1" "$2" 10)
+    all=$(ticks_of "$1" "$2" $(($3 + 10)))
+    awk '{ print $3 }' "$log".* | sort -n | awk -v all="$all" -v begin="$begin" '
+        { at[NR] = $1 } END { printf "%d %d %.1f\n", all, begin, at[int((NR + 1) / 2)] }'
 }
 
 least() { printf '%s\n' "$@" | sort -g | head -n 1; }
 
-declare -A cpu latency
+declare -A cpu cold latency
 names='insert_one insert_100 own_return_one own_return_100'
 for _ in $(seq "$rounds"); do
     fill
@@ -107,19 +107,29 @@ for _ in $(seq "$rounds"); do
         number=$calls
         [ "${name%100}" = "$name" ] || number=$((calls / 10))
         for where in shard0 router; do
-            read -r c l < <(measure "$where" "$name" "$number")
+            read -r c b l < <(measure "$where" "$name" "$number")
             cpu[$where-$name]+=" $c"
+            cold[$where-$name]+=" $b"
             latency[$where-$name]+=" $l"
         done
     done
 done
+
+# Microseconds of processor time a call: the least of the runs, less the least of the beginnings.
+cpu_of() {
+    local number=$calls
+    [ "${2%100}" = "$2" ] || number=$((calls / 10))
+    # shellcheck disable=SC2086  # numbers
+    awk -v all="$(least ${cpu[$1-$2]})" -v begin="$(least ${cold[$1-$2]})" -v n="$number" -v hz="$ticks_per_second" \
+        'BEGIN { printf "%.1f\n", (all - begin) * 1e6 / hz / n }'
+}
 
 declare -A said=([insert_one]='insert one' [insert_100]='insert 100' [own_return_one]='own one, return it' [own_return_100]='own 100, return them')
 {
     printf '| | CPU µs, shard | router + shard | more, µs | median µs, shard | through the router | more, µs |\n|---|--:|--:|--:|--:|--:|--:|\n'
     for name in $names; do
         # shellcheck disable=SC2086  # numbers
-        awk -v what="${said[$name]}" -v c0="$(least ${cpu[shard0-$name]})" -v c1="$(least ${cpu[router-$name]})" \
+        awk -v what="${said[$name]}" -v c0="$(cpu_of shard0 "$name")" -v c1="$(cpu_of router "$name")" \
             -v l0="$(least ${latency[shard0-$name]})" -v l1="$(least ${latency[router-$name]})" 'BEGIN {
             printf "| %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", what, c0, c1, c1 - c0, l0, l1, l1 - l0 }'
     done
@@ -170,7 +180,7 @@ for _ in $(seq "$rounds"); do
                 ;;
         esac
         [ "$what" = nobody ] || sleep 1
-        read -r _ l < <(measure router insert_one "$((calls / 2))")
+        read -r _ _ l < <(measure router insert_one "$((calls / 2))")
         beside[$what]+=" $l"
         if [ -n "$flood" ]; then
             kill "$flood" 2>/dev/null || true
