@@ -30,15 +30,16 @@ CREATE FUNCTION taskq._pages(relation regclass)
 COMMENT ON FUNCTION taskq._pages IS 'internal: how many pages a table has';
 
 -- The pages of a sample: one at a place of its own, always the same, in each of so many equal parts. Evenly spread, a sample
--- knows the size of what lies together to a part, and at places that differ it falls into step with nothing.
+-- knows the size of what lies together to a part, and at places that differ it falls into step with nothing. Of ten thousand
+-- parts at most.
 CREATE FUNCTION taskq._sample(pages bigint, number integer)
     RETURNS TABLE (first tid, behind tid)
     LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT ROWS 1000
     SET search_path = pg_catalog, pg_temp
     BEGIN ATOMIC
         SELECT ('(' || x.page || ',0)')::tid, ('(' || x.page + 1 || ',0)')::tid
-          FROM (SELECT floor(pages * (i.i + (hashint4(i.i) & 1023) / 1024.0) / number)::bigint AS page
-                  FROM generate_series(0, number - 1) AS i(i)) AS x;
+          FROM (SELECT floor(pages * (i.i + (hashint4(i.i) & 1023) / 1024.0) / LEAST(number, 10000))::bigint AS page
+                  FROM generate_series(0, LEAST(number, 10000) - 1) AS i(i)) AS x;
     END;
 COMMENT ON FUNCTION taskq._sample IS 'internal: the pages, of so many, that are looked into to estimate the rest';
 
