@@ -43,15 +43,21 @@ apt() {
 }
 
 unpack_debian() {
-    local keys=/usr/share/keyrings/debian-archive-keyring.gpg package
+    local keys=/usr/share/keyrings/debian-archive-keyring.gpg mirror package
     for tool in apt-get dpkg-deb patchelf; do
         have "$tool" || die "$tool is missing"
     done
     [ -e "$keys" ] || die "$keys is missing (package debian-archive-keyring)"
     mkdir -p "$place/apt/lists/partial" "$place/apt/cache/archives/partial" "$root.new"
     : >"$place/apt/status"
-    printf 'deb [signed-by=%s] %s %s main\n' "$keys" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" "$release" \
-        >"$place/apt/sources.list"
+    mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+    # A release gets its new minor versions as security updates first; one that is still being made, in its main part.
+    # pg_upgrade wants the newest: 15.20 notes `pg_attver` at each column, which 17.11 does not know, and 17.12 does.
+    {
+        printf 'deb [signed-by=%s] %s %s main\n' "$keys" "$mirror" "$release"
+        [ "$release" = forky ] ||
+            printf 'deb [signed-by=%s] %s %s-security main\n' "$keys" "${DEBIAN_SECURITY_MIRROR:-$mirror-security}" "$release"
+    } >"$place/apt/sources.list"
     apt update || die "no lists of packages of $release"
     apt install --yes --download-only "postgresql-$version" || die "postgresql-$version is not to be had"
     # The headers alone: what it takes to compile against them is the machine's.
