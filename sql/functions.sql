@@ -525,7 +525,7 @@ COMMENT ON FUNCTION taskq.graph IS
 CREATE FUNCTION taskq.metrics(kept boolean = true)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_metrics_wrapper';
 COMMENT ON FUNCTION taskq.metrics IS
     'the numbers of the moment as OpenMetrics text; without kept, nothing is counted that has settled';
@@ -533,7 +533,7 @@ COMMENT ON FUNCTION taskq.metrics IS
 CREATE FUNCTION taskq.metrics_rows(kept boolean = true)
     RETURNS TABLE (name text, labels jsonb, value double precision)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_metrics_rows_wrapper';
 COMMENT ON FUNCTION taskq.metrics_rows IS
     'the numbers that metrics gives as text, one a row, for exporters that make metrics of columns';

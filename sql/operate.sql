@@ -365,7 +365,7 @@ COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst f
 CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100000
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_page_wrapper';
 COMMENT ON FUNCTION taskq.page IS
     'the queue at a glance as one HTML page, with the graph of a task or group if one is named';

@@ -995,7 +995,7 @@ COMMENT ON FUNCTION taskq.graph IS
 CREATE FUNCTION taskq.metrics(kept boolean = true)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_metrics_wrapper';
 COMMENT ON FUNCTION taskq.metrics IS
     'the numbers of the moment as OpenMetrics text; without kept, nothing is counted that has settled';
@@ -1003,7 +1003,7 @@ COMMENT ON FUNCTION taskq.metrics IS
 CREATE FUNCTION taskq.metrics_rows(kept boolean = true)
     RETURNS TABLE (name text, labels jsonb, value double precision)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_metrics_rows_wrapper';
 COMMENT ON FUNCTION taskq.metrics_rows IS
     'the numbers that metrics gives as text, one a row, for exporters that make metrics of columns';
@@ -3113,7 +3113,7 @@ COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst f
 CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100000
-    SET search_path = pg_catalog, pg_temp SET jit = off
+    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_page_wrapper';
 COMMENT ON FUNCTION taskq.page IS
     'the queue at a glance as one HTML page, with the graph of a task or group if one is named';

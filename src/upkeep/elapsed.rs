@@ -149,7 +149,8 @@ impl Looked {
 pub(crate) enum Looker<'a> {
     /// A call that ends by itself, and its transaction with it.
     Free,
-    /// A call for these actions in a transaction that may stay open: it touches no more than it can use.
+    /// A call for these actions in a transaction that may stay open: it touches no more tasks than it has room for, first those that
+    /// it can use.
     Hostage(&'a [i32]),
     /// A call that may go to sleep: it changes nothing that is not worth an early end.
     Waiter,
@@ -164,6 +165,7 @@ pub(crate) enum Looker<'a> {
 pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
     let mut looked = Looked::default();
     let (mut overdue, mut count, mut number) = (false, 0, 0);
+    let mut others = Vec::new();
     let start = match looker {
         Looker::Hostage(action_nos) => start.max(passed_by::start(action_nos, now)),
         _ => start,
@@ -179,14 +181,17 @@ pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -
         }
         let done = match looker {
             Looker::Hostage(action_nos) => {
-                let wanted = |lease: &Elapsed| lease.tasks().any(|task| action_nos.contains(&task.action_no));
-                let passed: Vec<Elapsed> =
-                    passed.into_iter().inspect(|_| looked.left = true).filter(wanted).collect();
-                overdue |= !passed.is_empty();
+                looked.left |= !passed.is_empty();
+                let wanted = |task: &Task| action_nos.contains(&task.action_no);
+                overdue |= passed.iter().flat_map(Elapsed::tasks).any(wanted);
                 if let Some(reached) = reached.filter(|_| !overdue && number > FEW_WINDOWS) {
                     passed_by::remember(action_nos, reached, now);
                 }
-                end_some(&passed, action_nos, bound - count, now)
+                let done = end_some(&passed, Some(action_nos), bound - count, now);
+                if others.is_empty() {
+                    others = passed;
+                }
+                done
             }
             _ => {
                 overdue |= !passed.is_empty();
@@ -202,6 +207,11 @@ pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -
         }
     }
     looked.busy = overdue && !looked.ended;
+    if count < bound && !others.is_empty() {
+        // Where all work in blocks, one of them has to. But a call does not go on for that.
+        looked.more &= looked.goes_on();
+        looked.ended |= end_some(&others, None, bound - count, now).ended;
+    }
     looked
 }
 
@@ -265,11 +275,11 @@ fn end_under(taken: &[Elapsed], now: Time) -> bool {
     end_tries(locked, now) | freed
 }
 
-/// Ends the tries of up to `bound` tasks of these actions, and looks again at as many that were set aside; others' are passed
-/// over. Leases that others could need while this transaction is open stay as they are.
-fn end_some(passed: &[Elapsed], action_nos: &[i32], bound: usize, now: Time) -> Done {
+/// Ends the tries of up to `bound` tasks, of these actions or of any, and looks again at as many that were set aside; what others
+/// have locked is passed over. Leases that others could need while this transaction is open stay as they are.
+fn end_some(passed: &[Elapsed], action_nos: Option<&[i32]>, bound: usize, now: Time) -> Done {
     let of = |which: fn(&Elapsed) -> &[Task]| -> Vec<(TaskNo, Nonce)> {
-        let wanted = |task: &&Task| action_nos.contains(&task.action_no);
+        let wanted = |task: &&Task| action_nos.is_none_or(|of| of.contains(&task.action_no));
         passed.iter().flat_map(|lease| lease.tokens(which(lease).iter().filter(wanted))).collect()
     };
     let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));

@@ -392,7 +392,9 @@ fn the_last_task_of_a_group_goes_also_while_one_of_its_slots_is_locked() {
     for grant in session.own("w", 3, &["x"]).unwrap() {
         session.complete(&grant);
     }
-    let slots = |session: &mut Session| -> i64 { session.one("SELECT count(*) FROM taskq.slot WHERE group_id = 'g'") };
+    let slots = |session: &mut Session| -> i64 {
+        session.one("SELECT count(*) FROM taskq.slot WHERE group_id = 'g'")
+    };
     assert_eq!(slots(&mut session), 3);
     holder.run("BEGIN; SELECT FROM taskq.slot WHERE group_id = 'g' LIMIT 1 FOR UPDATE");
     session.run("SET statement_timeout = '5 s'");
