@@ -265,7 +265,7 @@ fn a_worker_in_steady_state_gets_all_that_there_is() {
     for shard in 0..3 {
         router
             .query(
-                "SELECT taskq.insert_many('x', array_fill('b'::text, '{40}'), group_id => $1)",
+                "SELECT taskq.insert_many('x', array_fill('b'::text, '{200}'), group_id => $1)",
                 &[&rig.group_of(shard)],
             )
             .unwrap();
@@ -285,10 +285,10 @@ fn a_worker_in_steady_state_gets_all_that_there_is() {
         done += ids.len();
         seen.extend(tokens.iter().map(|token| token.as_u128() >> 116));
     }
-    assert_eq!(done, 120);
+    assert_eq!(done, 600);
     seen.dedup();
     assert!(seen.len() > 4, "it does not keep to one shard while that has work: {seen:?}");
-    assert_eq!(router.one::<i64>("SELECT completed FROM taskq.stats"), 120);
+    assert_eq!(router.one::<i64>("SELECT completed FROM taskq.stats"), 600);
 }
 
 /// Whichever shard gets the task, whoever sleeps on the router has it within the slices that the others take.

@@ -187,8 +187,12 @@ fn a_standby_takes_the_place_of_its_shard_under_load() {
     let rig = Rig::alone(&servers, 3);
     let mut router = rig.router();
     let group = rig.group_of(1);
-    let standby =
-        Cluster::standby(TMP, "router-standby", rig.server(1), &["max_connections=80", "hot_standby=on"]);
+    let standby = Cluster::standby(
+        TMP,
+        "router-standby",
+        rig.server(1),
+        &["max_connections=80", "max_prepared_transactions=4", "hot_standby=on"],
+    );
     // A commit is acknowledged when the standby has it.
     rig.server(1).connect().run("ALTER SYSTEM SET synchronous_standby_names = '*'");
     rig.server(1).connect().run("SELECT pg_reload_conf()");
