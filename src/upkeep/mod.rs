@@ -7,9 +7,7 @@
 
 pub(crate) mod due;
 pub(crate) mod elapsed;
-mod holders;
 mod low_ends;
-mod passed_by;
 pub(crate) mod retention;
 pub(crate) mod steps;
 

@@ -9,6 +9,7 @@ mod fairness;
 mod forget;
 mod group_limits;
 mod group_limits_concurrent;
+mod group_limits_gone;
 mod groups;
 mod groups_races;
 mod known_actions;

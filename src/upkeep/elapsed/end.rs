@@ -1,0 +1,186 @@
+//! The end of tries whose time has come.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use pgrx::pg_sys::ItemPointerData;
+
+use super::holders;
+use super::leases::{Elapsed, Task};
+use crate::flow::actions::try_limits;
+use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::Statement;
+use crate::settle::{Ending, settle};
+use crate::state::Cause;
+use crate::store::lease::{append, tidy};
+use crate::store::live::{InRun, Live};
+use crate::store::run::changes;
+use crate::store::slot;
+use crate::store::{aside, attempts, merge_key, ready};
+use crate::token::{Nonce, in_pieces};
+
+/// What was done with the leases of a window.
+#[derive(Default)]
+pub(super) struct Done {
+    /// Tries were ended, or tasks looked at again that were set aside.
+    pub(super) ended: bool,
+    /// Leases are gone.
+    pub(super) removed: bool,
+    /// How much of the bound that was.
+    pub(super) count: usize,
+    /// There was more than the bound.
+    pub(super) left: bool,
+}
+
+/// How soon a task that another transaction has locked is looked at again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Ends the tries under these leases, which go: up to `bound` of them, of which a large one counts for several. What others
+/// have taken does not count, they look after it. Tasks that are locked get a lease of a second more: they would be left
+/// without one if that lock came to nothing.
+pub(super) fn all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
+    let mut done = Done::default();
+    let mut passed = passed.into_iter().peekable();
+    while done.count < bound && passed.peek().is_some() {
+        let mut planned = done.count;
+        let group = std::iter::from_fn(|| {
+            let lease = passed.next_if(|_| planned < bound)?;
+            planned += lease.weight();
+            Some(lease)
+        });
+        let group: Vec<Elapsed> = group.collect();
+        let taken = tidy::remove(group.iter().map(Elapsed::row).collect());
+        let ours = |lease: &Elapsed| taken.contains(&lease.key());
+        let group: Vec<Elapsed> = group.into_iter().filter(ours).collect();
+        done.removed |= !group.is_empty();
+        done.count += group.iter().map(Elapsed::weight).sum::<usize>();
+        done.ended |= under(&group, now);
+    }
+    done.left = passed.peek().is_some();
+    done
+}
+
+/// Ends the tries under leases that this call has removed.
+fn under(taken: &[Elapsed], now: Time) -> bool {
+    let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.overdue.iter())).collect();
+    let locked = lock(&held, usize::MAX, now);
+    let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
+    for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
+        append(now + AGAIN, nonce.base(*task_no), vec![*task_no]);
+    }
+    let aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.aside.iter())).collect();
+    let freed = look_again(&aside);
+    end_tries(locked, now) | freed
+}
+
+/// Ends the tries of up to `bound` tasks, of these actions or of any, and looks again at as many that were set aside; what others
+/// have locked is passed over. Leases that others could need while this transaction is open stay as they are.
+pub(super) fn some(passed: &[Elapsed], action_nos: Option<&[i32]>, bound: usize, now: Time) -> Done {
+    let of = |which: fn(&Elapsed) -> &[Task]| -> Vec<(TaskNo, Nonce)> {
+        let wanted = |task: &&Task| action_nos.is_none_or(|of| task.is_of(of));
+        passed.iter().flat_map(|lease| lease.tokens(which(lease).iter().filter(wanted))).collect()
+    };
+    let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));
+    let locked = lock(&held, bound, now);
+    let (looked_at, later) = aside.split_at(aside.len().min(bound - locked.len()));
+    let ours: HashSet<TaskNo> =
+        locked.iter().map(|l| l.task_no).chain(looked_at.iter().map(|(n, _)| *n)).collect();
+    let is_done = |lease: &&Elapsed| lease.tasks().all(|task| ours.contains(&task.task_no));
+    let rows: Vec<ItemPointerData> = passed.iter().filter(is_done).map(Elapsed::row).collect();
+    let removed = !tidy::remove(rows).is_empty();
+    let freed = look_again(looked_at);
+    let count = ours.len();
+    Done {
+        ended: end_tries(locked, now) | freed,
+        removed,
+        count,
+        left: !later.is_empty() || count >= bound && held.len() + aside.len() > count,
+    }
+}
+
+/// Those that were set aside are ready again.
+fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
+    !aside.is_empty() && aside::look_again(aside)
+}
+
+/// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
+static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> = Statement::new(
+    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
+             r.limited, r.keyed, r.deadline
+        FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
+       LIMIT $4 FOR UPDATE SKIP LOCKED",
+);
+static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(
+    c"SELECT r.task_no FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
+);
+
+/// Locks those of the tasks that are still overdue and in nobody else's hands, `most` of them, with all that the end of their
+/// tries concerns.
+fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
+    let (mut keyed, mut locked): (Vec<TaskNo>, Vec<Live>) = (Vec::new(), Vec::new());
+    for (task_nos, nonces) in in_pieces(held.iter().copied()) {
+        let room = most - locked.len();
+        if room == 0 {
+            return locked;
+        }
+        keyed.extend(KEYED.query((task_nos.as_slice(), nonces.as_slice(), now)));
+        let room = i64::try_from(room).unwrap_or(i64::MAX);
+        locked.extend(LOCK.map((task_nos, nonces, now, room), |InRun(live)| live));
+    }
+    let mut keyed = keyed.as_slice();
+    while locked.len() < most && !keyed.is_empty() {
+        let (some, others) = keyed.split_at(keyed.len().min(most - locked.len()));
+        locked.extend(holders::lock(some.to_vec(), now));
+        keyed = others;
+    }
+    locked
+}
+
+/// The try of each has ended: on to the next one, or to an abort if that was the last. Tells whether there were any.
+fn end_tries(locked: Vec<Live>, now: Time) -> bool {
+    if locked.is_empty() {
+        return false;
+    }
+    assign_transaction_id();
+    let task_nos: Vec<TaskNo> = locked.iter().map(|l| l.task_no).collect();
+    let limits = try_limits(&task_nos);
+    // The history has the earlier ones; this one makes one more.
+    let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
+    let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
+    let limited = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
+    slot::release(&limited.collect::<Vec<_>>());
+    let (mut exhausted, mut left) = (Vec::new(), Vec::new());
+    for live in locked {
+        let limit = limits.get(&live.task_no).copied().unwrap_or_default();
+        let over = limit.max_tries.is_some_and(|max| live.tries >= max)
+            || limit.max_timeouts.is_some_and(|max| timeouts.get(&live.task_no).unwrap_or(&0) + 1 >= max);
+        if over { exhausted.push(live) } else { left.push(live) }
+    }
+    if !left.is_empty() {
+        attempts::record(&left.iter().map(|l| (l, None)).collect::<Vec<_>>(), "timeout", now);
+        let holders: Vec<TaskNo> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
+        merge_key::given_back(&holders);
+        let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
+        ready::announce(&changes::REQUEUE.query(left));
+    }
+    if !exhausted.is_empty() {
+        changes::REMOVE.execute(exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>());
+        settle(
+            exhausted.iter().map(|l| Ending::abort(l, Cause::Deadline, Some(timed_out(l)))).collect(),
+            now,
+        );
+    }
+    true
+}
+
+fn timed_out(live: &Live) -> String {
+    format!(
+        "the deadline passed on try {}, and there is no other (actor \"{}\")",
+        live.tries,
+        live.actor_id.as_deref().unwrap_or_default()
+    )
+}

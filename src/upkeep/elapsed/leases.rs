@@ -1,0 +1,141 @@
+//! Leases whose time has come, as they are found, and which of their tasks are still held.
+
+use pgrx::pg_sys::ItemPointerData;
+
+use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::{Record, Statement};
+use crate::token::{Base, Nonce};
+
+/// A lease whose time has come.
+pub(super) struct Elapsed {
+    row: ItemPointerData,
+    deadline: Time,
+    keeper: TaskNo,
+    base: Base,
+    /// How many tasks it was for.
+    tasks: usize,
+    /// Those of its tasks that are still held, with deadlines that have passed.
+    pub(super) overdue: Vec<Task>,
+    /// Those that were set aside until then.
+    pub(super) aside: Vec<Task>,
+}
+
+/// A task under a lease.
+#[derive(Clone, Copy)]
+pub(super) struct Task {
+    pub(super) task_no: TaskNo,
+    action_no: i32,
+}
+
+impl Task {
+    pub(super) fn is_of(&self, action_nos: &[i32]) -> bool {
+        action_nos.contains(&self.action_no)
+    }
+}
+
+/// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
+/// tasks. Locks nothing.
+static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
+    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, o.task_nos, o.action_nos, a.task_nos, a.action_nos
+        FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
+                FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
+                             1 + COALESCE(pg_catalog.cardinality(l.others), 0)::bigint AS tasks
+                        FROM taskq.lease l
+                       WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
+                       ORDER BY l.deadline, l.keeper_no LIMIT $4) AS l) AS l
+       CROSS JOIN LATERAL (
+             SELECT pg_catalog.array_agg(r.task_no) AS task_nos, pg_catalog.array_agg(r.action_no) AS action_nos
+               FROM unnest(l.keeper_no || l.others) AS n(task_no)
+              CROSS JOIN LATERAL (
+                    SELECT r.task_no, r.action_no FROM taskq.run r
+                     WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
+                       AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $1 OFFSET 0) AS r) AS o
+       CROSS JOIN LATERAL (
+             SELECT pg_catalog.array_agg(r.task_no) AS task_nos, pg_catalog.array_agg(r.action_no) AS action_nos
+               FROM unnest(l.keeper_no || l.others) AS n(task_no)
+              CROSS JOIN LATERAL (
+                    SELECT r.task_no, r.action_no FROM taskq.run r
+                     WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
+                       AND r.aside IS NOT NULL OFFSET 0) AS r) AS a
+       WHERE l.before < $5
+       ORDER BY l.deadline, l.keeper_no",
+);
+
+type TaskNos = Option<Vec<TaskNo>>;
+type ActionNos = Option<Vec<i32>>;
+
+impl Record for Elapsed {
+    type Columns = (ItemPointerData, Time, TaskNo, Base, i64, TaskNos, ActionNos, TaskNos, ActionNos);
+
+    fn of(
+        (row, deadline, keeper, base, tasks, overdue, their_actions, aside, of_those): Self::Columns,
+    ) -> Self {
+        let tasks_of = |task_nos: TaskNos, action_nos: ActionNos| {
+            let both = task_nos.into_iter().flatten().zip(action_nos.into_iter().flatten());
+            both.map(|(task_no, action_no)| Task { task_no, action_no }).collect()
+        };
+        let (overdue, aside) = (tasks_of(overdue, their_actions), tasks_of(aside, of_those));
+        Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside }
+    }
+}
+
+impl Elapsed {
+    pub(super) fn row(&self) -> ItemPointerData {
+        self.row
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// What each of its tokens is made of, and the task that it is kept under.
+    pub(super) fn key(&self) -> (Base, TaskNo) {
+        (self.base, self.keeper)
+    }
+
+    /// No task needs it any more.
+    pub(super) fn is_stale(&self) -> bool {
+        self.overdue.is_empty() && self.aside.is_empty()
+    }
+
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.overdue.iter().chain(&self.aside)
+    }
+
+    /// Some of its tasks with their nonces.
+    pub(super) fn tokens<'a>(
+        &self,
+        tasks: impl Iterator<Item = &'a Task>,
+    ) -> impl Iterator<Item = (TaskNo, Nonce)> {
+        tasks.map(|task| (task.task_no, self.base.nonce(task.task_no)))
+    }
+
+    /// How many leases it counts for.
+    pub(super) fn weight(&self) -> usize {
+        (self.overdue.len() + self.aside.len()).div_ceil(10)
+    }
+}
+
+/// How many leases one statement looks at, and of how many tasks; and how many leases one call.
+const WINDOW: usize = 200;
+const WINDOW_TASKS: usize = 2_000;
+const MOST_LOOKED_AT: usize = 10_000;
+
+/// The leases whose time has come, earliest first, in windows: those from `start` on.
+pub(super) fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
+    let mut from = Some((start, TaskNo(i64::MIN)));
+    (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
+        let (deadline, keeper) = from?;
+        check_for_interrupts();
+        let window = LOOK.query((now, deadline, keeper, WINDOW as i32, WINDOW_TASKS as i64));
+        from = window.last().filter(|_| is_cut(&window)).map(|l| (l.deadline, l.keeper));
+        Some(window)
+    })
+}
+
+/// Whether there may be leases behind those of the window.
+pub(super) fn is_cut(window: &[Elapsed]) -> bool {
+    window.len() == WINDOW || window.iter().map(|lease| lease.tasks).sum::<usize>() >= WINDOW_TASKS
+}

@@ -1,0 +1,146 @@
+//! Leases whose time has come.
+//!
+//! A task whose deadline has passed goes to the end of its priority *with its token*: until it is granted
+//! again, a late return still succeeds. If that was its last try it is aborted instead.
+//!
+//! Nothing is waited for. A task whose row another transaction has locked just now, to return or extend it or to make
+//! another depend on it, and one whose merge key or riders are locked, are looked at again a second later.
+
+mod end;
+mod holders;
+mod leases;
+mod passed_by;
+
+use end::Done;
+use leases::Elapsed;
+
+use crate::pg::clock::Time;
+use crate::store::lease::tidy;
+
+/// What became of the leases that were looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looked {
+    /// The try of a task has ended.
+    pub(crate) ended: bool,
+    /// There were some that no task needs any more; they are gone, unless the call may go to sleep, or others are about to
+    /// remove them.
+    pub(crate) stale: bool,
+    /// Leases are gone that were there.
+    pub(crate) removed: bool,
+    /// A task is overdue and in somebody else's hands.
+    pub(crate) busy: bool,
+    /// Tasks are overdue that this call has no use for, and leaves to others.
+    pub(crate) left: bool,
+    /// There may be more.
+    pub(crate) more: bool,
+}
+
+impl Looked {
+    /// To look once more is of use: there may be more, and what was seen now will not be all that is seen then. What others
+    /// have locked in transactions that stay open is there each time.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.more && (self.ended || self.removed)
+    }
+
+    /// Sees to those of the leases that no task needs any more, and leaves the others.
+    fn without_stale(&mut self, window: Vec<Elapsed>, removes: bool) -> Vec<Elapsed> {
+        let (stale, passed): (Vec<_>, Vec<_>) = window.into_iter().partition(Elapsed::is_stale);
+        self.stale |= !stale.is_empty();
+        if removes && !stale.is_empty() {
+            self.removed |= !tidy::remove(stale.iter().map(Elapsed::row).collect()).is_empty();
+        }
+        passed
+    }
+
+    /// Notes what was done; how much of the bound that was.
+    fn add(&mut self, done: Done) -> usize {
+        self.ended |= done.ended;
+        self.removed |= done.removed;
+        self.more |= done.left;
+        done.count
+    }
+}
+
+/// Who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looker<'a> {
+    /// A call that ends by itself, and its transaction with it.
+    Free,
+    /// A call for these actions in a transaction that may stay open: it touches no more tasks than it has room for, first those that
+    /// it can use.
+    Hostage(&'a [i32]),
+    /// A call that may go to sleep: it changes nothing that is not worth an early end.
+    Waiter,
+}
+
+/// Looks after leases that have passed, of up to `bound` tasks if the call's transaction may stay open, else of up to
+/// `bound` leases, or ten times as many tasks. Those that no task needs any more do not count, nor does what others have
+/// locked: it is passed over. Begins at the deadline `start`.
+///
+/// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
+/// the next one begins anew.
+pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
+    match looker {
+        Looker::Free => after_all(bound, true, start, now),
+        Looker::Waiter => after_all(bound, false, start, now),
+        Looker::Hostage(action_nos) => after_some(action_nos, bound, start, now),
+    }
+}
+
+/// After all that have passed, earliest first.
+fn after_all(bound: usize, tidies: bool, start: Time, now: Time) -> Looked {
+    let mut looked = Looked::default();
+    let (mut overdue, mut count) = (false, 0);
+    for window in leases::windows(start, now) {
+        looked.more = leases::is_cut(&window);
+        let passed = looked.without_stale(window, tidies);
+        overdue |= !passed.is_empty();
+        count += looked.add(end::all(passed, bound - count, now));
+        if count >= bound {
+            break;
+        }
+    }
+    looked.busy = overdue && !looked.ended;
+    looked
+}
+
+/// So many windows are looked at each time by a call that has no use for what is in them.
+const FEW_WINDOWS: usize = 2;
+
+/// After tasks of these actions, and with what room they leave, after others.
+fn after_some(action_nos: &[i32], bound: usize, start: Time, now: Time) -> Looked {
+    let mut looked = Looked::default();
+    let (mut overdue, mut count) = (false, 0);
+    let mut others = Vec::new();
+    let start = start.max(passed_by::start(action_nos, now));
+    for (earlier, window) in leases::windows(start, now).enumerate() {
+        looked.more = leases::is_cut(&window);
+        let reached = window.last().map(Elapsed::deadline);
+        let passed = looked.without_stale(window, true);
+        looked.left |= !passed.is_empty();
+        overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(action_nos));
+        if let Some(reached) = reached.filter(|_| !overdue && earlier >= FEW_WINDOWS) {
+            passed_by::remember(action_nos, reached, now);
+        }
+        count += looked.add(end::some(&passed, Some(action_nos), bound - count, now));
+        if count >= bound {
+            break;
+        }
+        if others.is_empty() {
+            others = passed;
+        }
+    }
+    looked.busy = overdue && !looked.ended;
+    if count < bound && !others.is_empty() {
+        // Where all work in blocks, one of them has to. But a call does not go on for that.
+        looked.more &= looked.goes_on();
+        looked.ended |= end::some(&others, None, bound - count, now).ended;
+    }
+    looked
+}
+
+/// Removes leases that have passed and that no task needs any more; how many.
+pub(crate) fn remove_stale(now: Time) -> usize {
+    let all = leases::windows(Time::BEGINNING, now).flatten().filter(Elapsed::is_stale);
+    tidy::remove(all.map(|lease| lease.row()).collect()).len()
+}
