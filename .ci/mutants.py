@@ -90,8 +90,8 @@ THEN = {
     "returns": ["ledger", "storm", "workflows", "signals", "flow", "waiting", "model"],
     "settle": ["ledger", "storm", "workflows", "signals", "flow", "counts", "waiting", "model"],
     "store": ["returns", "ledger", "storm", "insert", "delete_cancel", "signals", "counts", "replace", "update", "operate",
-              "metrics", "wait", "own", "flow", "workflows", "waiting", "model"],
-    "wake": ["wait", "flow", "signals", "own"],
+              "metrics", "own", "flow", "workflows", "waiting", "model"],
+    "wake": ["flow", "signals", "own"],
 }
 
 PROGRAMS = [suite.split()[0] for _, suites in FIRST for suite in suites] + [program for programs in THEN.values() for program in programs]

@@ -523,34 +523,65 @@ AS $$
     SELECT COALESCE((SELECT s.shard FROM taskq_router.shards AS s WHERE s.shard = taskq.shard_of($1)), (taskq_router._all())[1])
 $$;
 
--- Which shards tokens are of. NULL where the arrays are malformed: any shard refuses that.
-CREATE FUNCTION taskq_router._homes_of(tokens uuid[]) RETURNS integer[] LANGUAGE sql STABLE
-AS $$ SELECT pg_catalog.array_agg(DISTINCT taskq_router._shard_of(u.t)) FROM pg_catalog.unnest($1) AS u(t) $$;
+-- The same for all tokens of a call, by their places in it. Those of a shard have the same in what taskq.shard_of reads, but for
+-- the variant of the uuid: the shard is looked for once.
+CREATE FUNCTION taskq_router._shards_of(tokens uuid[]) RETURNS TABLE (n integer, shard integer) LANGUAGE plpgsql STABLE ROWS 100
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        WITH token AS MATERIALIZED (
+                SELECT x.n::integer AS n, x.t,
+                       COALESCE(pg_catalog.substr(x.t, 1, 3) || pg_catalog.substr(x.t, 15, 1) || pg_catalog.substr(x.t, 20, 1), '') AS beginning
+                  FROM (SELECT u.t::text AS t, u.n FROM pg_catalog.unnest($1) WITH ORDINALITY AS u(t, n)) AS x),
+             beginning AS MATERIALIZED (
+                SELECT t.beginning, taskq_router._shard_of(pg_catalog.min(t.t)::uuid) AS shard FROM token AS t GROUP BY t.beginning)
+        SELECT t.n, b.shard FROM token AS t JOIN beginning AS b ON b.beginning = t.beginning;
+END
+$$;
+
+-- Which shards they are.
+CREATE FUNCTION taskq_router._homes_of(tokens uuid[]) RETURNS integer[] LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (SELECT pg_catalog.array_agg(DISTINCT s.shard) FROM taskq_router._shards_of($1) AS s);
+END
+$$;
 
 CREATE FUNCTION taskq_router._parts(ids text[], tokens uuid[])
-    RETURNS TABLE (shard integer, ids text[], tokens uuid[], places integer[]) LANGUAGE sql STABLE
+    RETURNS TABLE (shard integer, ids text[], tokens uuid[], places integer[]) LANGUAGE plpgsql STABLE
 AS $$
-    SELECT taskq_router._shard_of(u.t), pg_catalog.array_agg(u.i ORDER BY u.n), pg_catalog.array_agg(u.t ORDER BY u.n),
-           pg_catalog.array_agg(u.n::integer ORDER BY u.n)
-      FROM unnest($1, $2) WITH ORDINALITY AS u(i, t, n) GROUP BY 1
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        SELECT s.shard, pg_catalog.array_agg(u.i ORDER BY s.n), pg_catalog.array_agg(u.t ORDER BY s.n), pg_catalog.array_agg(s.n ORDER BY s.n)
+          FROM unnest($1, $2) WITH ORDINALITY AS u(i, t, n)
+          JOIN taskq_router._shards_of($2) AS s ON s.n = u.n
+         GROUP BY s.shard;
+END
 $$;
 
--- The same for returns as JSON. What has no token that could be one is any shard's to refuse.
-CREATE FUNCTION taskq_router._shard_of_return(one jsonb) RETURNS integer LANGUAGE sql STABLE
+-- The tokens of returns as JSON, by their places. What has none that could be one is any shard's to refuse.
+CREATE FUNCTION taskq_router._tokens_in(returns jsonb) RETURNS uuid[] LANGUAGE plpgsql STABLE
 AS $$
-    SELECT taskq_router._shard_of(CASE WHEN $1 ->> 'token' ~ '^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$'
-                                       THEN ($1 ->> 'token')::uuid END)
+BEGIN
+    RETURN ARRAY(SELECT CASE WHEN x.e ->> 'token' ~ '^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$' THEN (x.e ->> 'token')::uuid END
+                   FROM pg_catalog.jsonb_array_elements(CASE pg_catalog.jsonb_typeof($1) WHEN 'array' THEN $1 ELSE '[]' END)
+                        WITH ORDINALITY AS x(e, n) ORDER BY x.n);
+END
 $$;
-CREATE FUNCTION taskq_router._homes_of_returns(returns jsonb) RETURNS integer[] LANGUAGE sql STABLE
-AS $$
-    SELECT pg_catalog.array_agg(DISTINCT taskq_router._shard_of_return(x.e))
-      FROM pg_catalog.jsonb_array_elements(CASE pg_catalog.jsonb_typeof($1) WHEN 'array' THEN $1 ELSE '[]' END) AS x(e)
-$$;
+
 CREATE FUNCTION taskq_router._parts_of_returns(returns jsonb)
-    RETURNS TABLE (shard integer, returns jsonb, places integer[]) LANGUAGE sql STABLE
+    RETURNS TABLE (shard integer, returns jsonb, places integer[]) LANGUAGE plpgsql STABLE
 AS $$
-    SELECT taskq_router._shard_of_return(x.e), pg_catalog.jsonb_agg(x.e ORDER BY x.n), pg_catalog.array_agg(x.n::integer ORDER BY x.n)
-      FROM pg_catalog.jsonb_array_elements($1) WITH ORDINALITY AS x(e, n) GROUP BY 1
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        SELECT s.shard, pg_catalog.jsonb_agg(x.e ORDER BY s.n), pg_catalog.array_agg(s.n ORDER BY s.n)
+          FROM pg_catalog.jsonb_array_elements($1) WITH ORDINALITY AS x(e, n)
+          JOIN taskq_router._shards_of(taskq_router._tokens_in($1)) AS s ON s.n = x.n
+         GROUP BY s.shard;
+END
 $$;
 
 -- The shard of a task that is to be looked at; of one that is nowhere, the one that would have it.
@@ -985,7 +1016,7 @@ CREATE FUNCTION taskq.return_tasks(
 
 SELECT taskq_router._define($head$taskq.return_tasks(returns jsonb)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)$head$,
-    $variables$homes integer[] := taskq_router._homes_of_returns($1);
+    $variables$homes integer[] := taskq_router._homes_of(taskq_router._tokens_in($1));
     parts record;
     row record;
     n integer;
@@ -1034,7 +1065,7 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
     RETURNS TABLE (
         task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamptz,
         checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)$head$,
-    $variables$homes integer[] := taskq_router._homes_of_returns($2);
+    $variables$homes integer[] := taskq_router._homes_of(taskq_router._tokens_in($2));
     more integer := $3;
     got integer;$variables$, $body$
     -- What is malformed a shard refuses.

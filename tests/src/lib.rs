@@ -7,6 +7,7 @@
 //! * [`session`]: one connection, with a method for each operation of the contract.
 //! * [`full`]: a queue with tasks in every state, to be carried elsewhere.
 //! * [`refusal`]: a refused call reports all three parts of an error and changes nothing.
+//! * [`notifications`]: what has been notified.
 //! * [`concurrent`]: running a call on another connection, and seeing whether it waits.
 //! * [`model`]: what the contract says, in memory, small enough to be obviously right.
 //! * [`ops`]: random operations, done to the queue and to the model.
@@ -23,6 +24,7 @@ pub mod concurrent;
 pub mod db;
 pub mod full;
 pub mod model;
+pub mod notifications;
 pub mod ops;
 pub mod random;
 pub mod refusal;
@@ -31,5 +33,6 @@ pub mod session;
 pub use cluster::Cluster;
 pub use concurrent::{Background, Progress, until};
 pub use db::Db;
+pub use notifications::{listen, notifications};
 pub use refusal::{refused, sqlstate, state_of_all};
 pub use session::{Answer, Grant, Session, Settled, Task};

@@ -8,7 +8,7 @@ use taskq_tests::{Db, Session, refused};
 
 use crate::{call, owned};
 
-fn hourly(db: &Db, policies: &str) -> Session {
+pub(crate) fn hourly(db: &Db, policies: &str) -> Session {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:30:00Z"));
     call(&mut session, &format!("schedule('s', '0 * * * *', '{{\"action\": \"x\"}}', {policies})"));
@@ -16,11 +16,11 @@ fn hourly(db: &Db, policies: &str) -> Session {
 }
 
 /// The times of the runs there are, without the name and the day.
-fn runs(session: &mut Session) -> Vec<String> {
+pub(crate) fn runs(session: &mut Session) -> Vec<String> {
     session.all("SELECT substr(id, 14, 5) FROM taskq.tasks WHERE id LIKE 's@%' ORDER BY id")
 }
 
-fn look_at(session: &mut Session, time: &str) {
+pub(crate) fn look_at(session: &mut Session, time: &str) {
     session.set_now(Some(&format!("2030-01-01 {time}Z")));
     call(session, "maintain()");
 }

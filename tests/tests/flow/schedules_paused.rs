@@ -5,25 +5,10 @@
 //! hand is left out because one is under way.
 
 use serde_json::json;
-use taskq_tests::{Db, Progress, Session, refused};
+use taskq_tests::{Db, Progress, refused};
 
+use crate::schedules::{hourly, look_at, runs};
 use crate::{call, owned};
-
-fn hourly(db: &Db, policies: &str) -> Session {
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:30:00Z"));
-    call(&mut session, &format!("schedule('s', '0 * * * *', '{{\"action\": \"x\"}}', {policies})"));
-    session
-}
-
-fn runs(session: &mut Session) -> Vec<String> {
-    session.all("SELECT substr(id, 14, 5) FROM taskq.tasks WHERE id LIKE 's@%' ORDER BY id")
-}
-
-fn look_at(session: &mut Session, time: &str) {
-    session.set_now(Some(&format!("2030-01-01 {time}Z")));
-    call(session, "maintain()");
-}
 
 #[test]
 fn a_paused_one_does_not_run_and_tells_so() {

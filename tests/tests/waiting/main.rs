@@ -1,9 +1,12 @@
-//! Waiting and waking: every cause wakes, as many as there is work for, at once and not with the slow look; a sleep ends
-//! by whatever ends it, and leaves nothing behind.
+//! Waiting and waking, for work and for a task: every cause wakes, as many as there is work for, at once and not with the slow look; a sleep ends
+//! by whatever ends it, and leaves nothing behind. And NOTIFY, for those who
+//! prefer to listen.
 
 mod after_upkeep;
+mod declared;
 mod ends;
 mod fan_in;
+mod for_task;
 mod leaks;
 mod leaving;
 mod let_go;
@@ -11,6 +14,7 @@ mod locked;
 mod looks;
 mod many;
 mod notify;
+mod post_result;
 mod prepared;
 mod several;
 mod shown;

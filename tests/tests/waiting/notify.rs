@@ -1,40 +1,8 @@
 //! LISTEN: one notification per channel and transaction, for those who asked; the others' commits stay clear of the lock
 //! that makes all notifying commits of a server queue up.
 
-use std::time::Duration;
-
-use postgres::fallible_iterator::FallibleIterator;
 use serde_json::{Value, json};
-use taskq_tests::{Cluster, Db, Progress, Session};
-
-fn listen(session: &mut Session, function: &str, name: &str) -> String {
-    let channel: String =
-        session.query_one(&format!("SELECT taskq.{function}($1)"), &[&name]).unwrap().get(0);
-    assert!(channel.len() <= 63, "a channel's name fits: {channel}");
-    session.run(&format!("LISTEN \"{channel}\""));
-    channel
-}
-
-/// All that has been notified up to now: the marker comes after it.
-fn notifications(listener: &mut Session, sender: &mut Session) -> Vec<(String, Value)> {
-    listener.run("LISTEN marker");
-    sender.run("NOTIFY marker");
-    let mut got = Vec::new();
-    let mut stream = listener.notifications();
-    let mut waiting = stream.timeout_iter(Duration::from_secs(60));
-    while let Some(notification) = waiting.next().unwrap() {
-        if notification.channel() == "marker" {
-            return got;
-        }
-        let payload = if notification.payload().is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_str(notification.payload()).unwrap()
-        };
-        got.push((notification.channel().to_owned(), payload));
-    }
-    panic!("the marker never came");
-}
+use taskq_tests::{Cluster, Db, Progress, listen, notifications};
 
 #[test]
 fn ids_of_any_length_have_channels_and_payloads() {

@@ -1,41 +1,14 @@
 //! `post_result`: one NOTIFY on the task's channel when it settles, and none for tasks that did not ask for it.
 
-use std::time::Duration;
-
-use postgres::fallible_iterator::FallibleIterator;
-use serde_json::{Value, json};
-use taskq_tests::{Db, Session};
-
-/// Subscribes to a task's channel.
-fn listen(session: &mut Session, id: &str) -> String {
-    let channel: String = session.query_one("SELECT taskq.task_channel($1)", &[&id]).unwrap().get(0);
-    session.run(&format!("LISTEN \"{}\"", channel.replace('"', "\"\"")));
-    channel
-}
-
-/// All that has been notified up to now: the marker comes after it.
-fn notifications(listener: &mut Session, sender: &mut Session) -> Vec<(String, Value)> {
-    listener.run("LISTEN marker");
-    sender.run("NOTIFY marker");
-    let mut got = Vec::new();
-    let mut stream = listener.notifications();
-    let mut waiting = stream.timeout_iter(Duration::from_secs(60));
-    while let Some(notification) = waiting.next().unwrap() {
-        if notification.channel() == "marker" {
-            return got;
-        }
-        let payload = serde_json::from_str(notification.payload()).expect("the payload is JSON");
-        got.push((notification.channel().to_owned(), payload));
-    }
-    panic!("the marker never came");
-}
+use serde_json::json;
+use taskq_tests::{Db, listen, notifications};
 
 #[test]
 fn post_result_notifies_once_when_the_task_settles() {
     let db = Db::new();
     let (mut session, mut listener) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x", "post_result": true}])).unwrap();
-    let channel = listen(&mut listener, "a");
+    let channel = listen(&mut listener, "task_channel", "a");
     session.perform("x", "pending");
     assert!(notifications(&mut listener, &mut session).is_empty(), "given back is not settled");
     session.perform("x", "completed");
@@ -48,7 +21,7 @@ fn every_way_to_settle_notifies() {
     let db = Db::new();
     let (mut session, mut listener) = (db.connect(), db.connect());
     let ids = ["returned", "cancelled", "lost", "mark", "replaced", "batch", "born done", "born lost"];
-    let channels: Vec<String> = ids.iter().map(|id| listen(&mut listener, id)).collect();
+    let channels: Vec<String> = ids.iter().map(|id| listen(&mut listener, "task_channel", id)).collect();
     let task = |id: &str, action: &str| json!({"id": id, "action": action, "post_result": true});
     let mut lost = task("lost", "x");
     lost["depends_on"] = json!(["cancelled"]);
@@ -104,8 +77,8 @@ fn without_post_result_nothing_is_notified() {
     session
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "post_result": false}]))
         .unwrap();
-    listen(&mut listener, "a");
-    listen(&mut listener, "b");
+    listen(&mut listener, "task_channel", "a");
+    listen(&mut listener, "task_channel", "b");
     session.perform("x", "completed");
     session.perform("x", "aborted");
     assert!(notifications(&mut listener, &mut session).is_empty());
@@ -116,7 +89,7 @@ fn a_rollback_notifies_nobody() {
     let db = Db::new();
     let (mut session, mut listener) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x", "post_result": true}])).unwrap();
-    listen(&mut listener, "a");
+    listen(&mut listener, "task_channel", "a");
     let grant = session.own_one("x");
     session.run("BEGIN");
     session.complete(&grant);
@@ -137,7 +110,7 @@ fn long_and_foreign_ids_have_channels_of_their_own() {
     ];
     let mut channels = Vec::new();
     for id in &ids {
-        channels.push(listen(&mut listener, id));
+        channels.push(listen(&mut listener, "task_channel", id));
         session.insert(json!([{"id": id, "action": "x", "post_result": true}])).unwrap();
     }
     assert!(channels.iter().all(|channel| channel.len() <= 63), "{channels:?}");
