@@ -19,7 +19,7 @@ function _body_json(body text) -> jsonb
 function _chain(blocks jsonb) -> jsonb
 function _check_words(argument text, given text[], known text[]) -> void
 function _counted_pages() -> integer
-function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint)
+function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint, ever bigint)
 function _ends(within interval) -> TABLE(action_no integer, code "char", cause "char", at timestamp with time zone, number bigint)
 function _front(of integer) -> TABLE(task_no bigint, in_progress boolean, deadline timestamp with time zone, actor_id text, whole boolean)
 function _grant(part text, role regrole, give boolean) -> void

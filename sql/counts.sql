@@ -54,29 +54,32 @@ COMMENT ON FUNCTION taskq._live IS 'internal: how many tasks have not settled, b
 
 -- What has settled: the tallies of what is sealed, and what is not, along the index: see src/store/ends.rs. (Where
 -- there is no row of `seal`, nothing is sealed.) `recent`: how many of them settled in the last minute, of what is sealed to ten
--- seconds, whether they are kept or not.
+-- seconds, whether they are kept or not. `ever`: how many have settled since the queue was made, restored, or counted anew.
 CREATE FUNCTION taskq._ended()
-    RETURNS TABLE (action_no integer, code "char", cause "char", number bigint, recent bigint)
+    RETURNS TABLE (action_no integer, code "char", cause "char", number bigint, recent bigint, ever bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
     SET enable_sort = off
     BEGIN ATOMIC
-        SELECT x.action_no, x.code, x.cause, sum(x.number)::bigint, sum(x.recent)::bigint
+        SELECT x.action_no, x.code, x.cause, sum(x.number)::bigint, sum(x.recent)::bigint, sum(x.ever)::bigint
           FROM (SELECT y.action_no, y.code, y.cause,
                        sum(y.number) FILTER (WHERE y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')) AS number,
-                       sum(CASE WHEN y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')
-                                THEN y.ended ELSE y.ended - y.number END)
-                           FILTER (WHERE y.span > (SELECT taskq.clock()) - interval '1 minute') AS recent
-                  FROM taskq.end_tally AS y GROUP BY y.action_no, y.code, y.cause
+                       sum(y.ended) FILTER (WHERE y.span > (SELECT taskq.clock()) - interval '1 minute') AS recent,
+                       sum(y.ended) AS ever
+                  FROM (SELECT y.span, y.action_no, y.code, y.cause, y.number,
+                               CASE WHEN y.span < COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity')
+                                    THEN y.ended ELSE y.ended - y.number END AS ended
+                          FROM taskq.end_tally AS y) AS y
+                 GROUP BY y.action_no, y.code, y.cause
                 UNION ALL
                 -- What is left of a replaced task is not a task.
                 SELECT s.action_no, s.code, s.cause, count(*),
-                       count(*) FILTER (WHERE s.settled_at > (SELECT taskq.clock()) - interval '1 minute')
+                       count(*) FILTER (WHERE s.settled_at > (SELECT taskq.clock()) - interval '1 minute'), count(*)
                   FROM taskq.settled AS s
                  WHERE s.settled_at >= COALESCE((SELECT e.until FROM taskq.seal AS e), '-infinity') AND s.cause <> 'r'
                  GROUP BY s.action_no, s.code, s.cause) AS x
          GROUP BY x.action_no, x.code, x.cause
-        HAVING sum(x.number) <> 0 OR sum(x.recent) <> 0;
+        HAVING sum(x.number) <> 0 OR sum(x.ever) <> 0;
     END;
 COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by number of the action, code and cause';

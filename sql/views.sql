@@ -135,7 +135,7 @@ SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent, l.exact
   FROM taskq._about() AS l
 UNION ALL
 SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0), true
-  FROM taskq._ended() AS e;
+  FROM taskq._ended() AS e WHERE e.number <> 0 OR e.recent <> 0;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state, and whether that is exact';
 
 -- `estimates`: the states of which the number is an estimate.

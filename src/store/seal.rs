@@ -75,7 +75,7 @@ static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = State
                   FROM part AS p WHERE p.second < (SELECT c.until FROM cut AS c) AND p.cause <> 'r'
                 UNION ALL
                 SELECT pg_catalog.date_bin('10 seconds', t.span, '2000-01-01'), t.action_no, t.code, t.cause,
-                       0, CASE WHEN t.span = '-infinity' THEN 0 ELSE t.ended - t.number END
+                       0, t.ended - t.number
                   FROM taken AS t) AS x
          GROUP BY x.span, x.action_no, x.code, x.cause
         HAVING pg_catalog.sum(x.number) <> 0 OR pg_catalog.sum(x.ended) <> 0),
@@ -104,11 +104,10 @@ static FOLD: Statement<(Time, Time)> = Statement::new(
                        ELSE pg_catalog.date_bin('1 minute', d.span, '2000-01-01') END AS span,
                   d.action_no, d.code, d.cause, d.number, d.ended)
       INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
-      SELECT t.span, t.action_no, t.code, t.cause, pg_catalog.sum(t.number),
-             CASE WHEN t.span = '-infinity' THEN 0 ELSE pg_catalog.sum(t.ended) END
+      SELECT t.span, t.action_no, t.code, t.cause, pg_catalog.sum(t.number), pg_catalog.sum(t.ended)
         FROM taken AS t
        GROUP BY t.span, t.action_no, t.code, t.cause
-      HAVING pg_catalog.sum(t.number) <> 0 OR pg_catalog.sum(t.ended) <> 0 AND t.span > '-infinity'",
+      HAVING pg_catalog.sum(t.number) <> 0 OR pg_catalog.sum(t.ended) <> 0",
 );
 /// Nothing is sealed any more. What there is in `end_tally` means nothing then, and is taken along as its spans are
 /// sealed again.

@@ -23,7 +23,7 @@ use crate::pg::json::JsonText;
 use crate::pg::latch::TAG_CLASS;
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, record};
-use crate::state::Cause;
+use crate::state::{Cause, Outcome};
 use crate::wake;
 
 /// `taskq.metrics(kept) -> text`
@@ -54,13 +54,16 @@ record! {
 /// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(
-    c"WITH live AS MATERIALIZED (SELECT * FROM taskq._about())
+    c"WITH live AS MATERIALIZED (SELECT * FROM taskq._about()),
+      ended AS MATERIALIZED (SELECT * FROM taskq._ended() WHERE $2)
       SELECT 'live', l.action_no, l.state, l.number, l.first FROM live AS l
       UNION ALL
       SELECT 'overdue', l.action_no, '', l.overdue, NULL FROM live AS l WHERE l.overdue > 0
       UNION ALL
       SELECT 'kept', e.action_no, pg_catalog.concat(e.code, e.cause), e.number, NULL
-        FROM taskq._ended() AS e WHERE $2 AND e.number > 0
+        FROM ended AS e WHERE e.number > 0
+      UNION ALL
+      SELECT 'ended', e.action_no, pg_catalog.concat(e.code, e.cause), e.ever, NULL FROM ended AS e
       UNION ALL
       SELECT 'tries', NULL, a.outcome, a.number, NULL FROM taskq._about_tries() AS a WHERE $2
       UNION ALL
@@ -158,11 +161,17 @@ impl Metrics {
             self.gauge("overdue_tasks", "Tasks in progress whose deadline has passed.")
                 .add([("action", name)], 0.0);
         }
-        for count in counts.iter().filter(|c| matches!(c.kind.as_str(), "live" | "overdue" | "kept")) {
+        for count in
+            counts.iter().filter(|c| matches!(c.kind.as_str(), "live" | "overdue" | "kept" | "ended"))
+        {
             let Some(name) = count.action_no.and_then(|n| actions.get(&n)) else { continue };
             let number = count.number as f64;
             if count.kind == "overdue" {
                 self.gauge("overdue_tasks", "").add([("action", name)], number);
+                continue;
+            }
+            if count.kind == "ended" {
+                self.ended(name, &count.what, number);
                 continue;
             }
             let state = match (count.kind.as_str(), count.what.as_str()) {
@@ -190,6 +199,19 @@ impl Metrics {
                 .add([("action", name)], at.until(now).as_secs_f64());
             }
         }
+    }
+
+    /// Tasks of an action that have ended in one way, by the letters of code and cause.
+    fn ended(&mut self, action: &str, letters: &str, number: f64) {
+        let [code, cause] = letters.as_bytes() else { return };
+        let Some(cause) = Cause::from_stored(*cause) else { return };
+        let outcome = Outcome::from_stored(code.cast_signed());
+        self.family(
+            "ended_tasks",
+            "Tasks that have settled, kept or not, by outcome and cause.",
+            Kind::Counter,
+        )
+        .add([("action", action), ("outcome", outcome.name()), ("cause", cause.name())], number);
     }
 
     /// What is not told per action.

@@ -1,6 +1,7 @@
 //! Looking for tasks, once, or again and again with sleep in between.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use super::leave::leave;
 use crate::claim::left_out::LeftOut;
@@ -205,7 +206,7 @@ pub(super) fn attempt(
     let may_do_without =
         request.max_tasks > 0 && looked.is_none() && !actions.iter().any(Action::is_chosen_from);
     // What this call has granted may be for less time than the call takes: it must not end such a try, and grant the task
-    // to the same caller once more. So once it has granted something, it looks after deadlines up to that moment only.
+    // to the same caller once more. So once it has granted something, it looks after deadlines before that moment only.
     let mut first_grant = None;
     if may_do_without && lately::nothing_was_due(action_nos) {
         marks::without_look();
@@ -220,7 +221,7 @@ pub(super) fn attempt(
     loop {
         let now = clock::now();
         let room = request.max_tasks - grants.len();
-        let due = first_grant.unwrap_or(now);
+        let due = first_grant.map_or(now, |at| at - Duration::from_micros(1));
         let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), due);
         total.changed |= upkeep.changed;
         total.expired |= upkeep.expired;

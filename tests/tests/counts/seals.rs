@@ -235,8 +235,50 @@ fn tallies_are_folded_and_still_know_the_last_hour() {
     assert_counted(&mut session, "folded");
     let rows: Vec<String> = session
         .all("SELECT concat_ws(' ', y.span, y.number, y.ended) FROM taskq.end_tally AS y ORDER BY y.span");
-    assert!(rows[0].ends_with(" 5 0"), "long ago: {rows:?}");
+    assert!(rows[0].ends_with(" 5 20"), "long ago: {rows:?}");
     assert!(rows[1].ends_with(" 20 20") && rows[2].ends_with(" 6 10"), "the last hour: {rows:?}");
+}
+
+/// What has ended is a number that only grows, whatever becomes of the tasks, and of the tallies.
+#[test]
+fn what_has_ended_is_counted_for_ever() {
+    let ended = |session: &mut Session| -> Vec<String> {
+        session.all(
+            "SELECT concat_ws(' ', m.labels ->> 'outcome', m.labels ->> 'cause', m.value) FROM taskq.metrics_rows() AS m
+              WHERE m.name = 'taskq_ended_tasks_total' AND m.labels ->> 'action' = 'x' ORDER BY 1",
+        )
+    };
+    let db = Db::new();
+    let mut session = db.connect();
+    complete(&mut session, "x", 10);
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    session.run("SELECT taskq.cancel_tasks('{a}')");
+    let expected = ["aborted cancelled 1", "completed returned 10"];
+    assert_eq!(ended(&mut session), expected, "by the rows");
+    let remove = "SELECT taskq.delete_tasks(array_agg(t.id)) FROM (SELECT id FROM taskq.tasks WHERE state = 'completed' ORDER BY id LIMIT 3) AS t";
+    session.run(remove);
+    assert_eq!(ended(&mut session), expected, "removed before they are sealed");
+    seal(&mut session);
+    assert_eq!(ended(&mut session), expected, "sealed");
+    session.run(remove);
+    assert_eq!(ended(&mut session), expected, "removed after that");
+    // Long ago.
+    session.run("UPDATE taskq.end_tally SET span = span - interval '2 hours'; UPDATE taskq.settled SET settled_at = settled_at - interval '2 hours'");
+    session.run("UPDATE taskq.seal SET until = until - interval '3 minutes'");
+    seal(&mut session);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.end_tally WHERE span = '-infinity'"), 2);
+    assert_eq!(ended(&mut session), expected, "folded");
+    session.run(remove);
+    assert_eq!(ended(&mut session), expected, "removed long after");
+    session.run("SELECT taskq.recount()");
+    assert_eq!(ended(&mut session), expected, "to be sealed anew");
+    seal(&mut session);
+    assert_eq!(ended(&mut session), expected, "sealed anew");
+    assert_counted(&mut session, "sealed anew");
+    // What ends again is counted again.
+    session.run("SELECT taskq.retry_tasks('{a}')");
+    session.perform("x", "completed");
+    assert_eq!(ended(&mut session), ["aborted cancelled 1", "completed returned 11"]);
 }
 
 #[test]

@@ -197,6 +197,21 @@ fn a_call_does_not_end_the_tries_that_it_grants() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
+/// A lease that is over at once, and a call that has more than one round to do.
+#[test]
+fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[3000]), max_tries => 100)",
+    );
+    for tries in 1..=3 {
+        let granted = session.own_with("w", 6000, &["x"], "max_duration => '0'").unwrap();
+        assert_eq!(granted.len(), 3000);
+        assert!(granted.iter().all(|task| task.num_tries == tries), "some were granted twice by one call");
+    }
+}
+
 /// Workers that own a thousand each die together. A call that ended all of their tries at once would take seconds, and be cut
 /// off by its caller's time-out, and so would the next one: nobody would get anything again.
 #[test]
