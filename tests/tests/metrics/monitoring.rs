@@ -102,7 +102,7 @@ fn values_of_labels_in_the_rules_are_those_there_are() {
     let mut session = db.connect();
     let text: String = session.one("SELECT taskq.metrics()");
     let rules = example("alerts.yml");
-    let causes = rules.split("cause!~\"").nth(1).unwrap().split('"').next().unwrap();
+    let causes = rules.split("cause=~\"").nth(1).unwrap().split('"').next().unwrap();
     for cause in causes.split('|') {
         assert!(text.contains(&format!("taskq_settled_tasks{{cause=\"{cause}\"}}")), "{cause}: {text}");
     }
