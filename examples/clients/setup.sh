@@ -68,20 +68,28 @@ install_node() {
         { rm -f "$to/node/package-lock.json"; die "npm ci failed"; }
 }
 
+# What is compiled is compiled in a copy of its folder, by the commands of docs/clients.md.
+copy() {
+    rm -rf "${to:?}/$1"
+    cp -R "$here/$1" "$to/$1"
+}
+
 # Debian's packages of Go bring their sources, which are found below GOPATH; there are no modules then.
 install_go() {
     local sources=/usr/share/gocode/src/github.com/jackc/pgx/v4
     have go && [ -d "$sources" ] || apt_install golang-go golang-github-jackc-pgx-v4-dev
-    (cd "$here/go" && GO111MODULE=off GOFLAGS='' GOPATH=$to/gopath:/usr/share/gocode go build -o "$to/go/" ./worker ./enqueue)
+    copy go
+    export GO111MODULE=off GOFLAGS='' GOPATH=$to/gopath:/usr/share/gocode
+    (cd "$to/go" && go build -o taskq-worker ./worker && go build -o taskq-enqueue ./enqueue)
 }
 
 install_java() {
-    local jars=/usr/share/java/postgresql.jar:/usr/share/java/gson.jar newest
+    local jars=/usr/share/java/postgresql.jar:/usr/share/java/gson.jar
     have javac || apt_install openjdk-17-jdk-headless
     [ -e "${jars%%:*}" ] && [ -e "${jars#*:}" ] || apt_install libpostgresql-jdbc-java libgoogle-gson-java
-    newest=$(ls -t "$here"/java/*.java | head -n 1)
-    [ "$to/java/Worker.class" -nt "$newest" ] && return
-    javac -d "$to/java" -cp "$jars" "$here"/java/*.java
+    [ -d "$to/java/classes" ] && diff -q -x classes -r "$here/java" "$to/java" >/dev/null && return
+    copy java
+    (cd "$to/java" && javac -d classes -cp /usr/share/java/gson.jar *.java)
 }
 
 install_ruby() {

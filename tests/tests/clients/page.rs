@@ -31,6 +31,18 @@ fn the_page_shows_the_programs_that_are_tested() {
     assert!(shown >= 12, "only {shown} blocks");
 }
 
+#[test]
+fn the_tested_programs_are_compiled_as_the_page_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/clients.md")).unwrap();
+    let setup = fs::read_to_string(root.join("examples/clients/setup.sh")).unwrap();
+    for compiler in ["go build ", "javac "] {
+        let line = page.lines().find(|line| line.contains(compiler)).expect("a command that compiles");
+        let command = line.rsplit("&& ").next().unwrap();
+        assert!(setup.contains(command), "examples/clients/setup.sh does something else than {command}");
+    }
+}
+
 /// Settings, commands, and the end of such a block.
 fn harmless(fence: &str) -> bool {
     ["```ini", "```sh", "```"].contains(&fence)

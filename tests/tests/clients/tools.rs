@@ -39,7 +39,7 @@ pub fn node(script: &str) -> Command {
 
 /// A program of the examples in Go.
 pub fn go(program: &str) -> Command {
-    Command::new(installed("go").join(program))
+    Command::new(installed("go").join(format!("taskq-{program}")))
 }
 
 /// A program of the examples in Java, with the packages of the examples. It connects through a socket of TCP only: for a
@@ -49,7 +49,7 @@ pub fn java(class: &str) -> Command {
     let mut command = Command::new("java");
     // What a program of a few seconds wants: no time spent on optimizing it.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
-    command.arg(format!("{}:{jars}", installed("java").display())).arg(class);
+    command.arg(format!("{}:{jars}", installed("java/classes").display())).arg(class);
     command
 }
 
@@ -154,8 +154,8 @@ impl Client {
             Client::Rust => installed("build/release/taskq_worker"),
             Client::RustPool => installed("build/release/taskq_pool"),
             Client::Shell => example("shell/worker.sh"),
-            Client::Go => installed("go/worker"),
-            Client::Java => installed("java/Worker.class"),
+            Client::Go => installed("go/taskq-worker"),
+            Client::Java => installed("java/classes/Worker.class"),
             Client::Ruby => example("ruby/worker.rb"),
         }
     }
