@@ -43,14 +43,20 @@ def report(done, steps):
 
 
 def main():
-    body = json.loads(os.environ["TASKQ_BODY"])
     checkpoint = json.loads(os.environ["TASKQ_CHECKPOINT"]) or {"done": 0}
     begun = checkpoint["done"]
     try:
-        for done in range(begun, body["steps"]):
-            if not report(done, body["steps"]):
+        try:
+            body = json.loads(os.environ["TASKQ_BODY"])
+            steps, seconds = int(body["steps"]), float(body["seconds"])
+        except (KeyError, TypeError, ValueError) as error:
+            # The next try would read nothing else.
+            query = "SELECT taskq.return_task(%(id)s, %(token)s::uuid, 'aborted', %(status)s)"
+            return call(query, status=f"the body cannot be read: {error!r}")
+        for done in range(begun, steps):
+            if not report(done, steps):
                 return  # cancelled, or somebody else has it by now
-            time.sleep(body["seconds"])
+            time.sleep(seconds)
         result = json.dumps({"begun_at": begun, "pid": os.getpid()})
         call("SELECT taskq.return_task(%(id)s, %(token)s::uuid, result => %(result)s)", result=result)
     except psycopg.Error as error:

@@ -1,7 +1,9 @@
 import com.google.gson.Gson;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import com.google.gson.JsonParseException;
 import com.google.gson.JsonParser;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.sql.SQLException;
@@ -42,11 +44,19 @@ public final class Worker {
 
     /** The work itself. It must heed the interruption of its thread; its result is kept with the task. */
     static Object perform(Task task) throws Exception {
-        JsonObject body = JsonParser.parseString(task.body()).getAsJsonObject();
+        JsonObject body;
+        try {
+            body = JsonParser.parseString(task.body()).getAsJsonObject();
+        } catch (JsonParseException | IllegalStateException error) {
+            throw new Rejected("the body cannot be read: " + error.getMessage());
+        }
         JsonElement text = body.get("text");
         JsonElement seconds = body.get("seconds");
         if (text == null || !text.isJsonPrimitive()) {
             throw new Rejected("the body lacks a text");
+        }
+        if (body.has("fail")) {
+            throw new IOException(body.get("fail").getAsString()); // anything else may work the next time
         }
         if (seconds != null) {
             Thread.sleep((long) (seconds.getAsDouble() * 1000));

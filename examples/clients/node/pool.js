@@ -27,8 +27,14 @@ class Rejected extends Error {}
 
 /** The work itself. It must heed the signal; its result is kept with the task. */
 async function perform(task, signal) {
-  const body = JSON.parse(task.body);
-  if (typeof body.text !== 'string') throw new Rejected('the body lacks a text');
+  let body;
+  try {
+    body = JSON.parse(task.body);
+  } catch (error) {
+    throw new Rejected(`the body cannot be read: ${error.message}`);
+  }
+  if (typeof body?.text !== 'string') throw new Rejected('the body lacks a text');
+  if (body.fail) throw new Error(body.fail); // anything else may work the next time
   await sleep((body.seconds ?? 0) * 1000, undefined, { signal });
   const sha256 = createHash('sha256').update(body.text).digest('hex');
   return { sha256, head: body.text.slice(0, 10), client: 'node pool' };

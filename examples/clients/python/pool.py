@@ -37,9 +37,14 @@ class Rejected(Exception):
 
 async def perform(task):
     """The work itself. It is cancelled at an await when the task is lost or the grace is over."""
-    body = json.loads(task["body"])
-    if not isinstance(body.get("text"), str):
+    try:
+        body = json.loads(task["body"])
+    except (TypeError, ValueError) as error:
+        raise Rejected(f"the body cannot be read: {error}") from error
+    if not isinstance(body, dict) or not isinstance(body.get("text"), str):
         raise Rejected("the body lacks a text")
+    if "fail" in body:
+        raise OSError(body["fail"])  # anything else may work the next time
     await asyncio.sleep(body.get("seconds", 0))
     sha256 = hashlib.sha256(body["text"].encode()).hexdigest()
     return {"sha256": sha256, "head": body["text"][:10], "client": "python pool"}

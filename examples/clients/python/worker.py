@@ -39,9 +39,14 @@ class Rejected(Exception):
 
 def perform(task, interrupt):
     """The work itself. It must notice `interrupt`; its result is kept with the task."""
-    body = json.loads(task["body"])
-    if not isinstance(body.get("text"), str):
+    try:
+        body = json.loads(task["body"])
+    except (TypeError, ValueError) as error:
+        raise Rejected(f"the body cannot be read: {error}") from error
+    if not isinstance(body, dict) or not isinstance(body.get("text"), str):
         raise Rejected("the body lacks a text")
+    if "fail" in body:
+        raise OSError(body["fail"])  # anything else may work the next time
     if interrupt.wait(body.get("seconds", 0)):
         raise Interrupted
     return {"sha256": hashlib.sha256(body["text"].encode()).hexdigest(), "head": body["text"][:10], "client": "python"}

@@ -49,8 +49,13 @@ end
 
 # The work itself. It must heed `interrupt`; its result is kept with the task.
 def perform(task, interrupt)
-  body = JSON.parse(task.body)
-  raise Rejected, "the body lacks a text" unless body["text"].is_a?(String)
+  begin
+    body = JSON.parse(task.body)
+  rescue JSON::ParserError, TypeError => error
+    raise Rejected, "the body cannot be read: #{error.message}"
+  end
+  raise Rejected, "the body lacks a text" unless body.is_a?(Hash) && body["text"].is_a?(String)
+  raise body["fail"] if body["fail"] # anything else may work the next time
 
   interrupt.wait(body.fetch("seconds", 0))
   { sha256: Digest::SHA256.hexdigest(body["text"]), head: body["text"][0, 10], client: "ruby" }

@@ -22,16 +22,26 @@ trap 'rm -rf "$scratch"' EXIT
 
 log() { printf '%(%T)T %s\n' -1 "$*" >&2; }
 
-# The work itself: reads the body from the file $body, writes the result (JSON). Exit code 65: no further try makes sense.
+# The work itself: reads the body from the file $body, writes the result (JSON). Exit code 65: no further try makes sense, and
+# what it has written says why.
 perform() {
-    local text seconds error=$scratch/perform.error
-    text=$(call <<<"\\set body \`cat \"\$body\"\`
-        SELECT :'body'::jsonb ->> 'text'") || return
-    seconds=$(call <<<"\\set body \`cat \"\$body\"\`
-        SELECT coalesce(:'body'::jsonb ->> 'seconds', '0')") || return
-    [ -n "$text" ] || return 65
-    sleep "$seconds"
+    local text seconds fail error=$scratch/perform.error
+    if ! { text=$(field text) && seconds=$(field seconds) && fail=$(field fail); }; then
+        # Class 22: it is no JSON.
+        grep -q 'ERROR: *22' "$error" || return 1
+        printf 'the body cannot be read'
+        return 65
+    fi
+    [ -n "$text" ] || { printf 'the body lacks a text'; return 65; }
+    [ -z "$fail" ] || { log "$fail"; return 1; } # anything else may work the next time
+    sleep "${seconds:-0}"
     printf '{"sha256": "%s", "client": "shell"}' "$(printf %s "$text" | sha256sum | cut -d ' ' -f 1)"
+}
+
+# A field of the body.
+field() {
+    call -v field="$1" <<<"\\set body \`cat \"\$body\"\`
+        SELECT :'body'::jsonb ->> :'field'"
 }
 
 # Runs the statement on standard input. Variables given with -v are quoted by :'name'. Those that others on the machine
@@ -169,7 +179,7 @@ work() {
         0*) give completed '' "$(cat "$scratch/result")" '' ;;
         # At once: it has not failed, and need not wait for the back-off.
         *interrupted) give pending 'given back by a worker that stops' '' '0' ;;
-        65) give aborted 'the body lacks a text' '' '' ;;
+        65) give aborted "$(cat "$scratch/result")" '' '' ;;
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
         *) give pending "exit code $code" '' '' ;;
     esac

@@ -62,6 +62,17 @@ fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
 }
 
 #[test]
+fn a_job_that_cannot_read_its_body_is_not_tried_again() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "job", "action": "export", "body": "{"}])).unwrap();
+    fetch(&db, "60");
+    until("the job has ended", || (session.state("job") == "aborted").then_some(()));
+    let status = session.task("job").unwrap().status.unwrap();
+    assert!(status.starts_with("the body cannot be read"), "{status}");
+}
+
+#[test]
 fn a_job_that_is_cancelled_stops() {
     let db = Db::new();
     let mut session = db.connect();

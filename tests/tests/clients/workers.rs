@@ -34,8 +34,13 @@ fn completes_what_it_can_and_aborts_what_it_cannot(client: Client) {
     let bodies = texts.map(|text| json!({"id": text, "action": "checksum", "body": {"text": text}}));
     session.insert(json!(bodies)).unwrap();
     session.insert(json!([{"id": "no text", "action": "checksum", "body": {"seconds": 0}}])).unwrap();
-    session.insert(json!([{"id": "no json", "action": "checksum", "body": "{", "max_tries": 1}])).unwrap();
-    session.insert(json!([{"id": "again", "action": "checksum", "body": "{", "max_tries": 5}])).unwrap();
+    let unreadable = [("no json", json!("{")), ("no object", json!("[]")), ("no body", Value::Null)];
+    for (id, body) in &unreadable {
+        session.insert(json!([{"id": id, "action": "checksum", "body": body}])).unwrap();
+    }
+    let failing = json!({"text": "x", "fail": "no answer"});
+    session.insert(json!([{"id": "last", "action": "checksum", "body": failing, "max_tries": 1}])).unwrap();
+    session.insert(json!([{"id": "again", "action": "checksum", "body": failing, "max_tries": 5}])).unwrap();
     for text in texts {
         until_state(&mut session, text, "completed");
         let expected: String = session
@@ -52,8 +57,14 @@ fn completes_what_it_can_and_aborts_what_it_cannot(client: Client) {
     }
     until_state(&mut session, "no text", "aborted");
     assert_eq!(session.task("no text").unwrap().status.as_deref(), Some("the body lacks a text"));
+    // No other try would read what this one cannot.
+    for (id, _) in unreadable {
+        until_state(&mut session, id, "aborted");
+        let status = session.task(id).unwrap().status.unwrap();
+        assert!(status.starts_with("the body "), "{id}: {status}");
+    }
     // A passing failure is for another try; there is none.
-    until_state(&mut session, "no json", "aborted");
+    until_state(&mut session, "last", "aborted");
     until_state(&mut session, "again", "scheduled");
     let soon = "SELECT not_before BETWEEN clock_timestamp() + interval '9 minutes' AND clock_timestamp() + interval '10 minutes' \
                   FROM taskq.tasks WHERE id = 'again'";

@@ -37,12 +37,16 @@ func perform(ctx context.Context, t task) (any, error) {
 	var body struct {
 		Text    *string
 		Seconds float64
+		Fail    string
 	}
 	if err := json.Unmarshal([]byte(t.body), &body); err != nil {
-		return nil, err
+		return nil, rejected("the body cannot be read: " + err.Error())
 	}
 	if body.Text == nil {
 		return nil, rejected("the body lacks a text")
+	}
+	if body.Fail != "" {
+		return nil, errors.New(body.Fail) // anything else may work the next time
 	}
 	select {
 	case <-time.After(time.Duration(body.Seconds * float64(time.Second))):

@@ -25,8 +25,12 @@ pub enum Failure {
 /// The work itself. It may be dropped at any `.await`; its result is kept with the task.
 pub async fn perform(task: &Task) -> Result<Value, Failure> {
     let body = task.body.as_deref().unwrap_or_default();
-    let body: Value = serde_json::from_str(body).map_err(|error| Failure::Passing(error.to_string()))?;
+    let unreadable = |error| Failure::Rejected(format!("the body cannot be read: {error}"));
+    let body: Value = serde_json::from_str(body).map_err(unreadable)?;
     let text = body["text"].as_str().ok_or_else(|| Failure::Rejected("the body lacks a text".to_owned()))?;
+    if let Some(reason) = body["fail"].as_str() {
+        return Err(Failure::Passing(reason.to_owned()));
+    }
     sleep(Duration::from_secs_f64(body["seconds"].as_f64().unwrap_or_default())).await;
     let head: String = text.chars().take(10).collect();
     Ok(json!({"sha256": format!("{:x}", Sha256::digest(text)), "head": head, "client": "rust"}))
