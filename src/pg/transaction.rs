@@ -1,4 +1,4 @@
-//! Hearing of the ends of this backend's transactions.
+//! Hearing of the ends of this backend's transactions: right before one, at it, and after it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -6,6 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
+
+/// How a transaction is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Commit,
+    Prepare,
+}
 
 /// How a transaction ended. What others see of it is decided by then; its locks go a moment later, see [`Listener`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +62,13 @@ impl<T> Levels<T> {
     }
 }
 
-/// What hears of the ends. It may not raise an error: by then there is nothing that could be rolled back.
+/// What hears of the ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Listener {
-    /// The (sub)transaction is over: what it changed is visible to everybody, or gone.
+    /// The transaction is about to end well. It is whole as yet: statements may run, and an error rolls it back.
+    pub(crate) before: fn(Before),
+    /// The (sub)transaction is over: what it changed is visible to everybody, or gone. This and what follows may not
+    /// raise an error: by then there is nothing that could be rolled back.
     pub(crate) ended: fn(End),
     /// Some locks were just released; those of every end that [`Listener::ended`] has been told are among them. Called
     /// often: whoever has nothing to do should find that out fast.
@@ -69,15 +79,36 @@ pub(crate) struct Listener {
     pub(crate) unlocked: fn(),
 }
 
-thread_local! {
-    static LISTENER: Cell<Option<Listener>> = const { Cell::new(None) };
+impl Listener {
+    /// Hears nothing.
+    pub(crate) const DEAF: Listener = Listener { before: |_| {}, ended: |_| {}, unlocked: || {} };
 }
 
-/// Has the listener called at the end of this and of every later transaction of this backend. There is one
-/// listener; to ask again costs nothing.
-pub(crate) fn listen(listener: Listener) {
-    if LISTENER.replace(Some(listener)).is_none() {
-        // SAFETY: the callbacks are functions of this library, which stays loaded as long as the backend lives.
+/// How many listeners there are at most.
+const MOST: usize = 2;
+
+thread_local! {
+    /// Those of this backend. Copied by whoever tells them something: one of them may bring in another meanwhile.
+    static LISTENERS: Cell<[Option<&'static Listener>; MOST]> = const { Cell::new([None; MOST]) };
+}
+
+/// Has the listener called at the end of this and of every later transaction of this backend; what there is to do, if
+/// anything, is for it to know. To ask again costs next to nothing.
+pub(crate) fn listen(listener: &'static Listener) {
+    let mut listeners = LISTENERS.get();
+    if listeners.iter().flatten().any(|known| std::ptr::eq(*known, listener)) {
+        return;
+    }
+    let is_first = listeners[0].is_none();
+    let Some(free) = listeners.iter_mut().find(|place| place.is_none()) else {
+        pgrx::error!("more than {MOST} listeners");
+    };
+    *free = Some(listener);
+    LISTENERS.set(listeners);
+    if is_first {
+        // SAFETY: the callbacks are functions of this library, which stays loaded as long as the backend lives, and take
+        // no argument. Each is registered once in a backend, and none is ever taken away. An error in Rust becomes one of
+        // Postgres before it gets to a frame of C: `pg_guard`.
         unsafe {
             pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
             pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
@@ -87,8 +118,14 @@ pub(crate) fn listen(listener: Listener) {
 }
 
 fn tell(end: End) {
-    if let Some(listener) = LISTENER.get() {
+    for listener in LISTENERS.get().into_iter().flatten() {
         without_errors(|| (listener.ended)(end));
+    }
+}
+
+fn tell_before(end: Before) {
+    for listener in LISTENERS.get().into_iter().flatten() {
+        (listener.before)(end);
     }
 }
 
@@ -123,16 +160,18 @@ unsafe extern "C-unwind" fn on_release(
     _is_top_level: bool,
     _arg: *mut std::ffi::c_void,
 ) {
-    if phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS
-        && let Some(listener) = LISTENER.get()
-    {
-        without_errors(listener.unlocked);
+    if phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS {
+        for listener in LISTENERS.get().into_iter().flatten() {
+            without_errors(listener.unlocked);
+        }
     }
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut std::ffi::c_void) {
     match event {
+        pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT => tell_before(Before::Commit),
+        pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => tell_before(Before::Prepare),
         pg_sys::XactEvent::XACT_EVENT_COMMIT => tell(End::Commit),
         pg_sys::XactEvent::XACT_EVENT_ABORT => tell(End::Abort),
         pg_sys::XactEvent::XACT_EVENT_PREPARE => tell(End::Prepare),

@@ -7,8 +7,7 @@
 
 use std::cell::RefCell;
 
-use pgrx::{PgXactCallbackEvent, register_xact_callback};
-
+use super::at_end;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::{last_call, session};
@@ -16,7 +15,6 @@ use crate::pg::{last_call, session};
 /// What is to be done. Hints: what a savepoint has undone is found to need nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    registered: bool,
     /// Deadlines and keepers of leases that are to be handed on.
     pub(crate) leases: Vec<(Time, TaskNo)>,
     /// How many settled tasks are to be removed at most.
@@ -42,17 +40,14 @@ fn add(what: impl FnOnce(&mut Work)) {
     if !session::is_read_committed() {
         return;
     }
-    let first = WORK.with_borrow_mut(|work| {
-        what(work);
-        !std::mem::replace(&mut work.registered, true)
-    });
-    if first {
-        register_xact_callback(PgXactCallbackEvent::PreCommit, || last_call::call(c"_tidy_before_commit"));
-        for event in [PgXactCallbackEvent::PrePrepare, PgXactCallbackEvent::Abort] {
-            register_xact_callback(event, || {
-                WORK.take();
-            });
-        }
+    at_end::listen();
+    WORK.with_borrow_mut(what);
+}
+
+/// The transaction is about to commit.
+pub(super) fn tidy() {
+    if WORK.with_borrow(|work| !work.leases.is_empty() || work.sweep > 0) {
+        last_call::call(c"_tidy_before_commit");
     }
 }
 

@@ -4,10 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use pgrx::{PgXactCallbackEvent, register_xact_callback};
-
+use super::at_end;
 use crate::number::TaskNo;
 use crate::pg::last_call;
+use crate::pg::transaction::{Before, End};
 use crate::wake;
 
 thread_local! {
@@ -33,35 +33,31 @@ pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
     if task_nos.is_empty() {
         return;
     }
-    let first = TOUCHED.with_borrow_mut(|touched| {
-        let first = touched.is_empty();
+    at_end::listen();
+    TOUCHED.with_borrow_mut(|touched| {
         for task_no in task_nos {
             let most = touched.entry(*task_no).or_insert(touch);
             *most = touch.max(*most);
         }
-        first
     });
-    if first {
-        look_before_the_end();
+}
+
+/// The transaction is about to end well.
+pub(super) fn look(end: Before) {
+    if has_touched() {
+        PREPARING.set(end == Before::Prepare);
+        last_call::call(c"_before_commit");
     }
 }
 
-fn look_before_the_end() {
-    register_xact_callback(PgXactCallbackEvent::PreCommit, || last_call::call(c"_before_commit"));
-    register_xact_callback(PgXactCallbackEvent::PrePrepare, || {
-        PREPARING.set(true);
-        last_call::call(c"_before_commit");
-    });
-    for end in [PgXactCallbackEvent::Commit, PgXactCallbackEvent::Prepare] {
-        register_xact_callback(end, || drop(TOUCHED.take()));
+/// The transaction has ended: nothing is touched any more.
+pub(super) fn forget(end: End) {
+    PREPARING.set(false);
+    let touched = TOUCHED.take();
+    // Others may have left signals for counters that were locked here, and it to us to count them.
+    if end == End::Abort && !touched.is_empty() {
+        wake::somebody_to_look();
     }
-    register_xact_callback(PgXactCallbackEvent::Abort, || {
-        PREPARING.set(false);
-        // Others may have left signals for counters that were locked here, and it to us to count them.
-        if !TOUCHED.take().is_empty() {
-            wake::somebody_to_look();
-        }
-    });
 }
 
 /// What this transaction has touched so far.

@@ -79,7 +79,7 @@ fn later(channel: Channel, due: Time) {
     if due == Time::INFINITY {
         return;
     }
-    transaction::listen(LISTENER);
+    transaction::listen(&LISTENER);
     // The transaction may stay open for long: what counts is how far off it is at the commit.
     let ahead = clock::now().until(due);
     if let Some(at) = Instant::now().checked_add(ahead) {
@@ -102,7 +102,7 @@ fn wake_for(channel: Channel, due: Instant) {
 
 /// Something that is due then: the background worker, if there is one, looks after it in time.
 pub(crate) fn due(time: Time) {
-    transaction::listen(LISTENER);
+    transaction::listen(&LISTENER);
     DUE.set(DUE.get().min(time));
     lately::will_be_due(time);
 }
@@ -110,7 +110,7 @@ pub(crate) fn due(time: Time) {
 /// Somebody who waits for work is to look now, and so is the background worker: signals may be left that no commit
 /// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
 pub(crate) fn somebody_to_look() {
-    transaction::listen(LISTENER);
+    transaction::listen(&LISTENER);
     board::tell(wall());
     owe(TIMER_CHANNEL, 1);
 }
@@ -123,7 +123,7 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
         *counts.entry(action_no).or_default() += 1;
     }
     if !counts.is_empty() {
-        transaction::listen(LISTENER);
+        transaction::listen(&LISTENER);
         let level = latch::nest_level();
         TAKEN.with_borrow_mut(|taken| counts.into_iter().for_each(|count| taken.add(level, count)));
     }
@@ -131,25 +131,25 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
 
 /// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
 pub(crate) fn held(task_no: TaskNo, action_no: i32) {
-    transaction::listen(LISTENER);
+    transaction::listen(&LISTENER);
     HELD.with_borrow_mut(|held| held.add(latch::nest_level(), (task_no, action_no)));
 }
 
 /// This transaction has removed the task from those that are ready: if it commits, there is nothing to wake for.
 pub(crate) fn gone(task_no: TaskNo) {
-    transaction::listen(LISTENER);
+    transaction::listen(&LISTENER);
     GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
 }
 
 fn note(channel: Channel, count: usize) {
-    transaction::listen(LISTENER);
+    transaction::listen(&LISTENER);
     NOTES.with_borrow_mut(|notes| {
         let noted = notes.entry(channel).or_insert(0);
         *noted = noted.saturating_add(count);
     });
 }
 
-pub(super) const LISTENER: Listener = Listener { ended: on_end, unlocked: pay };
+pub(super) static LISTENER: Listener = Listener { ended: on_end, unlocked: pay, ..Listener::DEAF };
 
 fn on_end(end: End) {
     match end {

@@ -64,7 +64,7 @@ pub(crate) struct Registration {
 impl Registration {
     /// Makes this backend findable under each of the channels, from the subtransaction of this level on.
     pub(crate) fn new(channels: Vec<Channel>, level: i32) -> Self {
-        transaction::listen(LISTENER);
+        transaction::listen(&LISTENER);
         for channel in &channels {
             latch::register(*channel);
             REGISTERED.with_borrow_mut(|registered| registered.push((*channel, level)));

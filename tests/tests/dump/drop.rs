@@ -49,6 +49,26 @@ fn a_session_that_used_the_old_extension_can_use_the_new_one() {
 }
 
 #[test]
+fn what_was_left_to_the_end_of_the_transaction_that_drops_it_is_not_for_a_later_one() {
+    // On wrong code the session believes for ever that its work at the end of the transaction is on its way.
+    let db = Db::new();
+    let mut session = db.connect();
+    let expire = |session: &mut Session| {
+        session.set_now(Some("2030-01-01 00:00:00Z"));
+        session.insert(json!([{"id": "old", "action": "x", "retention": "1 second"}])).unwrap();
+        session.perform("x", "completed");
+        session.set_now(Some("2030-01-01 01:00:00Z"));
+    };
+    let call = "SELECT taskq.own_tasks('w', 1, '{y}')";
+    expire(&mut session);
+    session.run(&format!("BEGIN; {call}; DROP EXTENSION taskq; COMMIT"));
+    session.run("CREATE EXTENSION taskq");
+    expire(&mut session);
+    session.run(&format!("BEGIN; {call}; COMMIT"));
+    assert_eq!(session.tasks(), [], "what has expired is removed at the end of a block");
+}
+
+#[test]
 fn a_rolled_back_drop_changes_nothing() {
     let db = Db::new();
     let mut session = db.connect();

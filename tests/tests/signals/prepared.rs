@@ -169,3 +169,32 @@ fn what_a_prepared_transaction_leaves_to_be_counted_is_not_hidden_by_other_actio
         assert_eq!(watcher.broken(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn what_was_prepared_has_nothing_done_at_the_end_of_later_transactions() {
+    // A coordinator's session prepares one after the other, and leaves it to another one to commit them.
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    if !possible(&mut session) {
+        return;
+    }
+    session.insert(json!([{"id": "up", "action": "x"}])).unwrap();
+    session.run(
+        "SELECT taskq.insert_task('down ' || n, 'y', depends_on => '{up}') FROM generate_series(0, 2) AS n;
+         CREATE TABLE looks (n int);
+         CREATE OR REPLACE FUNCTION taskq._before_commit() RETURNS void LANGUAGE plpgsql
+         AS 'BEGIN INSERT INTO public.looks VALUES (1); END'",
+    );
+    let gids: Vec<String> = (0..3).map(|n| name(&db, &format!("touches {n}"))).collect();
+    for (n, gid) in gids.iter().enumerate() {
+        session
+            .run(&format!("BEGIN; SELECT taskq.cancel_tasks('{{down {n}}}'); PREPARE TRANSACTION '{gid}'"));
+    }
+    let looks = |session: &mut Session| session.one::<i64>("SELECT count(*) FROM looks");
+    session.run("BEGIN; COMMIT");
+    assert_eq!(looks(&mut session), 0, "none of those is committed");
+    for gid in &gids {
+        other.run(&format!("COMMIT PREPARED '{gid}'"));
+    }
+    assert_eq!(looks(&mut session), 3, "one each");
+}
