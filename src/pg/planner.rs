@@ -41,6 +41,28 @@ const EVERYTHING: [(&CStr, bool); 10] = [
     (c"jit", false),
 ];
 
+/// Runs `work` with the plans that are kept, where the session would have each execution make one: that would be under its own
+/// settings.
+pub(crate) fn with_kept_plans<T>(work: impl FnOnce() -> T) -> T {
+    struct Back(std::ffi::c_int);
+
+    impl Drop for Back {
+        fn drop(&mut self) {
+            // SAFETY: a setting of this backend, which has one thread.
+            unsafe { pg_sys::plan_cache_mode = self.0 }
+        }
+    }
+
+    // SAFETY: as above. It is read when a plan is chosen, and no function is called when it changes. An error puts it back
+    // before the end of the (sub)transaction that it aborts does the same with what was set in that.
+    let _back = unsafe {
+        let back = Back(pg_sys::plan_cache_mode);
+        pg_sys::plan_cache_mode = pg_sys::PlanCacheMode::PLAN_CACHE_MODE_AUTO as std::ffi::c_int;
+        back
+    };
+    work()
+}
+
 /// Runs `work` with these settings.
 pub(crate) fn with<T>(settings: Settings, work: impl FnOnce() -> T) -> T {
     let settings = match settings {

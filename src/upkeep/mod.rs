@@ -13,7 +13,6 @@ pub(crate) mod steps;
 
 use std::time::Duration;
 
-use elapsed::Looker;
 use low_ends::{Found, Starts};
 
 use crate::claim::marks;
@@ -32,6 +31,11 @@ use crate::wake::{self, lately};
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;
+
+/// How many tries whose time has come are ended by one step of a call that is nobody's hostage; and how many of them, at
+/// most, of actions that it does not ask for. That takes some hundredths of a second, and one.
+const MOST_ENDED: usize = 2_000;
+const ENDED_FOR_OTHERS: usize = 100;
 
 /// What a round of upkeep did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,17 +76,19 @@ pub(crate) fn before_claim(
     upkeep.tried = lease || due || signal || schedule || expired;
     let hostage = in_transaction_block();
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
-    let looker = match () {
-        () if hostage => Looker::Hostage(action_nos),
-        () if waiting => Looker::Waiter,
-        () => Looker::Free,
-    };
     if schedule && !hostage {
         upkeep.changed |= schedules::fire_due(STEP, now);
     }
     let starts = low_ends::starts(action_nos, now);
     if lease {
-        let looked = elapsed::look_after(bound as usize, looker, starts.lease, now);
+        let (bound, others) = match (hostage, waiting) {
+            (true, _) => (bound as usize, bound as usize),
+            // What comes to nothing is rolled back: others are left to the last look.
+            (false, true) => (MOST_ENDED, 0),
+            (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
+        };
+        let caller = elapsed::Caller { action_nos, bound, others, tidies: hostage || !waiting };
+        let looked = elapsed::look_after(&caller, starts.lease, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.goes_on();
         upkeep.busy = looked.busy;

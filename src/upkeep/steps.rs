@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::elapsed::Looker;
 use super::{STEP, due, elapsed, retention};
 use crate::error::Result;
 use crate::guc;
@@ -44,7 +43,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
     Ok(match word("kind", Some(kind), &KINDS)? {
         "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
-            let looked = elapsed::look_after(STEP as usize, Looker::Free, Time::BEGINNING, now);
+            let looked = elapsed::look_after_all(STEP as usize, now);
             Step { done: looked.ended || looked.removed, more: looked.goes_on() }
         }
         "due tasks" => {

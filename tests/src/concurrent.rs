@@ -45,6 +45,8 @@ impl Session {
 
     /// What a backend is waiting for: `lock`, `asleep`, or nothing that lasts.
     fn waits_for(&mut self, pid: i32) -> &'static str {
+        // In a transaction block the view would stay as it was.
+        self.run("SELECT pg_stat_clear_snapshot()");
         let rows = self
             .query("SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $1", &[&pid])
             .expect("a look at pg_stat_activity");

@@ -166,7 +166,7 @@ impl Prepared {
             }
             let plan = self.plan();
             if self.keep {
-                self.plan_now(plan);
+                self.plan_and_lock(plan);
             }
             // Given explicitly under READ COMMITTED, too: left to itself SPI would also give the calling
             // portal a snapshot, for good, which a CALL that sleeps must not hold.
@@ -176,12 +176,16 @@ impl Prepared {
                 } else {
                     pg_sys::GetTransactionSnapshot()
                 });
-            let mut execute = || {
+            let execute = || {
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
                 pg_sys::SPI_execute_snapshot(plan, values, nulls, snapshot, ptr::null_mut(), false, true, 0)
             };
             let before = session::pages_read();
-            let code = if self.keep { execute() } else { planner::with(Settings::Everything, execute) };
+            let code = if self.keep {
+                planner::with_kept_plans(execute)
+            } else {
+                planner::with(Settings::Everything, execute)
+            };
             let pages = session::pages_read() - before;
             let xmin = (*snapshot).xmin;
             pg_sys::UnregisterSnapshot(snapshot);
@@ -249,39 +253,53 @@ impl Prepared {
         self.plan.load(Ordering::Relaxed)
     }
 
-    /// Makes the plan, if there is none that is valid and ours.
+    /// Locks the tables, as the execution would; and makes the plan, if there is none that is valid and ours.
     ///
-    /// That may turn out in the middle of the execution: the lock on a table lets messages in that make the plan invalid,
-    /// and Postgres makes another one, under the settings of the session. It is used that once (it knows the latest
-    /// statistics), its generation tells, and the next call makes it anew.
+    /// The snapshot is taken after that: one from before an ALTER TABLE has rewritten a table sees no row in it. And word of
+    /// what makes a plan invalid comes with the locks: left to itself, the execution would make another one then, under the
+    /// settings of the session.
     ///
     /// # Safety
     /// `plan` is the kept one of this statement, and we are inside an SPI frame.
-    unsafe fn plan_now(&self, plan: pg_sys::SPIPlanPtr) {
+    unsafe fn plan_and_lock(&self, plan: pg_sys::SPIPlanPtr) {
         // SAFETY: the list has one source, since the text is one statement. The source lives as long as the plan, and
         // its generic plan as long as it points to it. Making the plan invalid is what Postgres does itself when a table
         // changes: whoever is executing it has a reference and goes on. The reference that we are given is given back
-        // at once; the one of the source stays.
+        // at once; the one of the source stays, and so do the locks.
         unsafe {
             pg_sys::AcceptInvalidationMessages();
             let sources = pg_sys::SPI_plan_get_plan_sources(plan);
             let source = (*(*sources).elements).ptr_value.cast::<pg_sys::CachedPlanSource>();
-            let generic = (*source).gplan;
-            let ours = (*source).generation == self.generation.load(Ordering::Relaxed);
-            if ours && (*source).is_valid && !generic.is_null() && (*generic).is_valid {
-                return;
-            }
-            if !generic.is_null() {
-                (*generic).is_valid = false;
-            }
-            planner::with(Settings::Lookups, || {
+            let is_ours = |generic: *mut pg_sys::CachedPlan| {
+                (*source).generation == self.generation.load(Ordering::Relaxed)
+                    && (*source).is_valid
+                    && !generic.is_null()
+                    && (*generic).is_valid
+            };
+            let lock = || {
                 let generic = pg_sys::SPI_plan_get_cached_plan(plan);
                 pg_sys::ReleaseCachedPlan(generic, pg_sys::CurrentResourceOwner);
-            });
-            self.generation.store((*source).generation, Ordering::Relaxed);
+            };
+            if is_ours((*source).gplan) {
+                lock();
+            }
+            for _ in 0..MOST_PLANS {
+                let generic = (*source).gplan;
+                if is_ours(generic) {
+                    return;
+                }
+                if !generic.is_null() {
+                    (*generic).is_valid = false;
+                }
+                planner::with(Settings::Lookups, lock);
+                self.generation.store((*source).generation, Ordering::Relaxed);
+            }
         }
     }
 }
+
+/// How often a plan is made for one execution, where tables go on changing. The locks are had by then.
+const MOST_PLANS: usize = 3;
 
 /// What a statement has done, with what snapshot and at what cost.
 struct Done<T> {

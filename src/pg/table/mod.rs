@@ -30,7 +30,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::named::Named;
+use super::named::{NAMES, Named};
 use super::{fit, quiet, session};
 
 pub(crate) use change::{Change, LockStrength, Wait};
@@ -80,12 +80,16 @@ impl Index {
 /// A snapshot to look with: all that was committed when it was taken, whatever the level of isolation, and all that this
 /// transaction has written before.
 ///
-/// **A table that had to be waited for** is looked at with a newer one. Whoever had it locked may have rewritten it, as ALTER
-/// TABLE does: to a snapshot that is older than his commit all rows of it are new, and it would seem to be empty. A statement
+/// **A table that may have been rewritten since** is looked at with a newer one. To a snapshot that is older than the commit of
+/// an ALTER TABLE all rows that it has written are new, and the table would seem to be empty. A statement
 /// locks its tables before it takes its snapshot. A look does not know from the start which tables it will open; so each
-/// table is seen as a statement that begins with its lock would see it.
+/// table is seen as a statement that begins with its lock would see it. Whoever rewrites a table changes its row in the
+/// catalog, and sends word of that when he commits: after new snapshots see it, and before he releases his lock. So if the
+/// snapshot is older than that, the word has come since, with our lock at the latest.
 pub(crate) struct Look {
     snapshot: Cell<pg_sys::Snapshot>,
+    /// What had been heard of changes of the catalog before the snapshot was taken.
+    as_of: Cell<u64>,
     /// Scans that were begun with these keep them.
     older: RefCell<Vec<pg_sys::Snapshot>>,
     level: Level,
@@ -97,8 +101,10 @@ pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
     // SAFETY: we are in a transaction. The snapshot is registered as long as `work` runs; if that ends in an error, the
     // resource owner of the (sub)transaction that is rolled back for it lets it go.
     unsafe {
+        let as_of = Cell::new(NAMES.version());
         let look = Look {
             snapshot: Cell::new(steps::snapshot()),
+            as_of,
             older: RefCell::default(),
             level: Level::here(),
             pages: Cell::new(0),
@@ -142,8 +148,9 @@ impl Look {
     unsafe fn open(&self, table: &Table, lock: u32) -> pg_sys::Relation {
         // SAFETY: as the caller says. The snapshot goes with the others.
         unsafe {
-            let (relation, waited) = open_noting(table, lock);
-            if waited {
+            let relation = open(table, lock);
+            let heard = NAMES.version();
+            if self.as_of.replace(heard) != heard {
                 self.older.borrow_mut().push(self.snapshot.replace(steps::snapshot()));
             }
             relation
@@ -173,18 +180,9 @@ impl Level {
 /// # Safety
 /// To be called in a transaction. What is returned is valid until it is closed, or the subtransaction is rolled back.
 unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
-    // SAFETY: as said.
-    unsafe { open_noting(table, lock).0 }
-}
-
-/// The same, and whether that had to wait for somebody else's lock.
-///
-/// # Safety
-/// As for [`open`].
-unsafe fn open_noting(table: &Table, lock: u32) -> (pg_sys::Relation, bool) {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
-        let (relation, waited) = steps::open(table.name.oid(), lock);
+        let relation = steps::open(table.name.oid(), lock);
         // Once more: whoever has changed the table had it locked, and word of it came with the lock.
         fit::check();
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
@@ -192,7 +190,7 @@ unsafe fn open_noting(table: &Table, lock: u32) -> (pg_sys::Relation, bool) {
         {
             pgrx::error!("{} is not an ordinary table", table.name);
         }
-        (relation, waited)
+        relation
     }
 }
 

@@ -22,9 +22,6 @@ mod bare {
         pub(super) fn GetTransactionSnapshot() -> pg_sys::Snapshot;
         pub(super) fn GetLatestSnapshot() -> pg_sys::Snapshot;
         pub(super) fn RegisterSnapshot(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot;
-        // storage/lmgr.h
-        pub(super) fn ConditionalLockRelationOid(oid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> bool;
-        pub(super) fn LockRelationOid(oid: pg_sys::Oid, lock: pg_sys::LOCKMODE);
         // access/table.h, access/tableam.h, storage/bufmgr.h
         pub(super) fn table_open(oid: pg_sys::Oid, lock: pg_sys::LOCKMODE) -> pg_sys::Relation;
         pub(super) fn table_close(relation: pg_sys::Relation, lock: pg_sys::LOCKMODE);
@@ -120,22 +117,13 @@ pub(super) unsafe fn snapshot() -> pg_sys::Snapshot {
     }
 }
 
-/// Opens a table; whether it had to wait for its lock.
+/// Opens a table, and locks it before that.
 ///
 /// # Safety
 /// To be called in a transaction. What is returned is valid until it is closed, or the subtransaction is rolled back.
-pub(super) unsafe fn open(table: pg_sys::Oid, lock: u32) -> (pg_sys::Relation, bool) {
-    let lock = lock as pg_sys::LOCKMODE;
-    // SAFETY: as the caller says; plain as the module wants it. The table is locked before it is opened.
-    unsafe {
-        guarded(|| {
-            let waits = !bare::ConditionalLockRelationOid(table, lock);
-            if waits {
-                bare::LockRelationOid(table, lock);
-            }
-            (bare::table_open(table, pg_sys::NoLock as pg_sys::LOCKMODE), waits)
-        })
-    }
+pub(super) unsafe fn open(table: pg_sys::Oid, lock: u32) -> pg_sys::Relation {
+    // SAFETY: as the caller says; plain as the module wants it.
+    unsafe { guarded(|| bare::table_open(table, lock as pg_sys::LOCKMODE)) }
 }
 
 /// Opens an index of a table that is open, unless the table is mostly empty and has no pages now: then there is nothing

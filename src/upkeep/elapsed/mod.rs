@@ -22,7 +22,7 @@ use crate::store::lease::tidy;
 pub(crate) struct Looked {
     /// The try of a task has ended.
     pub(crate) ended: bool,
-    /// There were some that no task needs any more; they are gone, unless the call may go to sleep, or others are about to
+    /// There were some that no task needs any more; they are gone, unless the call does not tidy, or others are about to
     /// remove them.
     pub(crate) stale: bool,
     /// Leases are gone that were there.
@@ -61,39 +61,14 @@ impl Looked {
     }
 }
 
-/// Who looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looker<'a> {
-    /// A call that ends by itself, and its transaction with it.
-    Free,
-    /// A call for these actions in a transaction that may stay open: it touches no more tasks than it has room for, first those that
-    /// it can use.
-    Hostage(&'a [i32]),
-    /// A call that may go to sleep: it changes nothing that is not worth an early end.
-    Waiter,
-}
-
-/// Looks after leases that have passed, of up to `bound` tasks if the call's transaction may stay open, else of up to
-/// `bound` leases, or ten times as many tasks. Those that no task needs any more do not count, nor does what others have
-/// locked: it is passed over. Begins at the deadline `start`.
-///
-/// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
-/// the next one begins anew.
-pub(crate) fn look_after(bound: usize, looker: Looker, start: Time, now: Time) -> Looked {
-    match looker {
-        Looker::Free => after_all(bound, true, start, now),
-        Looker::Waiter => after_all(bound, false, start, now),
-        Looker::Hostage(action_nos) => after_some(action_nos, bound, start, now),
-    }
-}
-
-/// After all that have passed, earliest first.
-fn after_all(bound: usize, tidies: bool, start: Time, now: Time) -> Looked {
+/// Looks after leases that have passed, earliest first, whosever they are: up to `bound` of them, or ten times as many tasks.
+/// Those that no task needs any more do not count, nor does what others have locked: it is passed over.
+pub(crate) fn look_after_all(bound: usize, now: Time) -> Looked {
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
-    for window in leases::windows(start, now) {
+    for window in leases::windows(Time::BEGINNING, now) {
         looked.more = leases::is_cut(&window);
-        let passed = looked.without_stale(window, tidies);
+        let passed = looked.without_stale(window, true);
         overdue |= !passed.is_empty();
         count += looked.add(end::all(passed, bound - count, now));
         if count >= bound {
@@ -104,19 +79,34 @@ fn after_all(bound: usize, tidies: bool, start: Time, now: Time) -> Looked {
     looked
 }
 
+/// A call for some actions, and how much it does.
+pub(crate) struct Caller<'a> {
+    pub(crate) action_nos: &'a [i32],
+    /// So many tasks altogether.
+    pub(crate) bound: usize,
+    /// So many of them of other actions, with what room its own have left.
+    pub(crate) others: usize,
+    /// It removes leases that no task needs any more.
+    pub(crate) tidies: bool,
+}
+
 /// So many windows are looked at each time by a call that has no use for what is in them.
 const FEW_WINDOWS: usize = 2;
 
-/// After tasks of these actions, and with what room they leave, after others.
-fn after_some(action_nos: &[i32], bound: usize, start: Time, now: Time) -> Looked {
+/// The same for a call: first after what it can use, from the deadline `start` on.
+///
+/// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
+/// the next one begins anew.
+pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
+    let &Caller { action_nos, bound, tidies, .. } = caller;
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
-    let mut others = Vec::new();
-    let start = start.max(passed_by::start(action_nos, now));
-    for (earlier, window) in leases::windows(start, now).enumerate() {
+    let mut others = None;
+    let passed_by = passed_by::start(action_nos, now);
+    for (earlier, window) in leases::windows(start.max(passed_by), now).enumerate() {
         looked.more = leases::is_cut(&window);
         let reached = window.last().map(Elapsed::deadline);
-        let passed = looked.without_stale(window, true);
+        let passed = looked.without_stale(window, tidies);
         looked.left |= !passed.is_empty();
         overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(action_nos));
         if let Some(reached) = reached.filter(|_| !overdue && earlier >= FEW_WINDOWS) {
@@ -126,15 +116,17 @@ fn after_some(action_nos: &[i32], bound: usize, start: Time, now: Time) -> Looke
         if count >= bound {
             break;
         }
-        if others.is_empty() {
-            others = passed;
-        }
+        others = others.or(Some(passed).filter(|passed| !passed.is_empty()));
     }
     looked.busy = overdue && !looked.ended;
-    if count < bound && !others.is_empty() {
-        // Where all work in blocks, one of them has to. But a call does not go on for that.
+    let room = caller.others.min(bound - count);
+    if room > 0 {
+        // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
         looked.more &= looked.goes_on();
-        looked.ended |= end::some(&others, None, bound - count, now).ended;
+        if passed_by > start {
+            others = leases::windows(start, now).next();
+        }
+        looked.ended |= end::some(&others.unwrap_or_default(), None, room, now).ended;
     }
     looked
 }

@@ -120,7 +120,7 @@ impl Looks {
             if look.grants.is_empty() { Err(look) } else { Ok(look) }
         });
         looked.unwrap_or_else(|mut look| {
-            self.owing |= look.upkeep.changed || look.upkeep.moved;
+            self.owing |= look.upkeep.changed || look.upkeep.moved || look.upkeep.left;
             if let Some(grants) = after_a_rollback(request, &self.left_out) {
                 look.grants = grants;
             }
@@ -187,6 +187,10 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     look
 }
 
+/// How many steps of upkeep of which nothing has come for a call it makes. There may be any number of tasks that are due, and
+/// may not run; a call that is cut off by its caller's time-out has done nothing. The next one goes on from there.
+const MOST_IN_VAIN: usize = 5;
+
 /// How often a call counts signals that nobody had counted, for something of its own behind those of others.
 const MOST_ROUNDS: usize = 25;
 
@@ -218,9 +222,11 @@ pub(super) fn attempt(
             return;
         }
     }
+    let mut in_vain = 0;
     loop {
         let now = clock::now();
-        let room = request.max_tasks - grants.len();
+        let had = grants.len();
+        let room = request.max_tasks - had;
         let due = first_grant.map_or(now, |at| at - Duration::from_micros(1));
         let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), due);
         total.changed |= upkeep.changed;
@@ -234,7 +240,8 @@ pub(super) fn attempt(
             look_anew(actions);
         }
         total.moved |= claim(request, actions, now, left_out, grants);
-        if grants.len() >= request.max_tasks || !upkeep.more {
+        in_vain += usize::from(grants.len() == had);
+        if grants.len() >= request.max_tasks || !upkeep.more || in_vain >= MOST_IN_VAIN {
             break;
         }
         first_grant = first_grant.or((!grants.is_empty()).then_some(now));

@@ -70,7 +70,10 @@ fn nor_does_a_call_of_its_own_behind_many_that_are_locked() {
     );
     let mut holder = db.connect();
     holder.run("BEGIN");
-    holder.run("SELECT FROM (SELECT FROM taskq.lease ORDER BY deadline LIMIT 240 FOR UPDATE) AS l");
+    holder.run(
+        "SELECT FROM taskq.run AS r, (SELECT l.keeper_no FROM taskq.lease AS l ORDER BY deadline LIMIT 240 FOR UPDATE) AS l
+          WHERE r.task_no = l.keeper_no FOR UPDATE OF r",
+    );
     let mut worker = db.connect();
     worker.run("SET statement_timeout = '5 s'");
     // Ten that nobody has had, and ten whose leases are not locked.

@@ -1,5 +1,6 @@
 //! `own_tasks` and `extend_tasks_ownership`: who gets what, in which order, for how long, and how often.
 
+mod bounded;
 mod decoding;
 mod direct;
 mod exclusive;

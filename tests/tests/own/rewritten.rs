@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use taskq_tests::{Cluster, Db, Session};
+use taskq_tests::{Cluster, Db, Progress, Session};
 
 /// A life of tasks, over and over; how many it has completed.
 fn work(session: &mut Session, who: usize, over: &AtomicBool) -> usize {
@@ -142,5 +142,50 @@ fn a_call_that_waits_for_a_table_to_be_rewritten_sees_its_rows() {
         assert_eq!(session.state(&child), "in-progress", "{table}");
         assert_eq!(session.state(&format!("more {round}")), "ready", "{table}");
     }
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// The same between the moment at which a call takes its snapshot and that at which it locks the table, which nothing keeps from
+/// it then: it is held up in between because it has to look the table up in a catalog that is locked.
+#[test]
+fn a_call_whose_table_is_rewritten_before_it_locks_it_sees_its_rows() {
+    let db = Db::new();
+    let (mut session, mut owner) = (db.connect(), db.connect());
+    let mut held_up = 0;
+    for table in ["run", "task", "dependency", "blocked", "signal", "lease", "settled", "action"] {
+        let [parent, child] = ["parent", "child"].map(|name| format!("{name} of {table}"));
+        let tasks =
+            json!([{"id": parent, "action": "x"}, {"id": child, "action": "y", "depends_on": [parent]}]);
+        session.insert(tasks).unwrap();
+        let lease = "max_duration => '1 hour'";
+        let token = session.own_with("w", 1, &["x"], lease).unwrap().remove(0).token;
+        for round in ["extend", "return", "own"] {
+            let mut worker = db.connect();
+            // It has done all this before, so that it knows everything but what is changed now.
+            session.insert(json!([{"id": format!("{round} {table}"), "action": "warm"}])).unwrap();
+            let warm = worker.own_with("w", 1, &["warm"], lease).unwrap().remove(0);
+            worker.extend("w", &[(&warm.task_id, warm.token)], "2 hours").unwrap();
+            worker.complete(&warm);
+            owner.run(&format!("ALTER TABLE taskq.{table} SET UNLOGGED"));
+            owner
+                .run(&format!("BEGIN; ALTER TABLE taskq.{table} SET LOGGED; LOCK TABLE pg_catalog.pg_class"));
+            let id = parent.clone();
+            let call = worker.background(move |worker| match round {
+                "extend" => {
+                    assert_eq!(worker.extend("w", &[(&id, token)], "2 hours").unwrap(), [(id.clone(), true)])
+                }
+                "return" => {
+                    worker.query_one("SELECT taskq.return_task($1, $2)", &[&id, &token]).unwrap();
+                }
+                _ => assert_eq!(worker.own_with("w", 9, &["y"], lease).unwrap().len(), 1),
+            });
+            held_up += usize::from(call.settle_down(&mut owner) == Progress::Blocked);
+            owner.run("COMMIT");
+            call.join();
+        }
+        assert_eq!(session.state(&parent), "completed", "{table}");
+        assert_eq!(session.state(&child), "in-progress", "{table}");
+    }
+    assert!(held_up > 8, "only {held_up} calls were held up");
     assert_eq!(session.broken(), Vec::<String>::new());
 }

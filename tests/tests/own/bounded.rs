@@ -1,0 +1,67 @@
+//! How much one call does of what time has made necessary, beside what it is for.
+//!
+//! On wrong code a call works off all that there is, in one transaction. With a time-out it is cut off then, nothing of it
+//! stays, the next one begins anew, and nobody gets anything however often he calls.
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+fn held(session: &mut Session) -> i64 {
+    session.one("SELECT count(*) FROM taskq.run WHERE NOT grantable")
+}
+
+#[test]
+fn a_backlog_of_elapsed_leases_of_others_is_worked_off_in_small_parts() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT count(*) FROM taskq.insert_many('dead', array_fill('b'::text, ARRAY[3000]))");
+    for _ in 0..3 {
+        assert_eq!(session.own_with("w", 1000, &["dead"], "max_duration => '1 hour'").unwrap().len(), 1000);
+    }
+    session.insert((0..5).map(|n| json!({"id": format!("mine {n}"), "action": "mine"})).collect()).unwrap();
+    session.set_now(Some("2100-01-01 00:00:00Z"));
+    assert_eq!(session.own("w", 10, &["mine"]).unwrap().len(), 5);
+    let left = held(&mut session) - 5;
+    assert!((2_500..3_000).contains(&left), "{left} of 3,000 are left by one call");
+    // One that finds nothing does no more, and each goes on where the last one stopped.
+    assert!(session.own("w", 10, &["nothing"]).unwrap().is_empty());
+    let now = held(&mut session) - 5;
+    assert!((left - 500..left).contains(&now), "{now} of {left} are left by the next call");
+    // So does one that has waited in vain.
+    assert!(session.own_with("w", 10, &["nothing"], "wait => '0.1 s'").unwrap().is_empty());
+    let then = held(&mut session) - 5;
+    assert!((now - 500..now).contains(&then), "{then} of {now} are left by one that has slept");
+    // Whoever asks for the action itself is granted them at once.
+    assert_eq!(session.own("w", 3000, &["dead"]).unwrap().len(), 3000);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// Tasks that are due and may not run: they have to be moved before that is known of each.
+#[test]
+fn a_backlog_of_due_tasks_that_may_not_run_is_worked_off_in_small_parts() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[4000]), delay => '1 hour', group_id => 'paused')",
+    );
+    session.run("SELECT taskq.pause_group('paused')");
+    session.insert(json!([{"id": "behind", "action": "x", "delay": "2 hours", "group_id": "open"}])).unwrap();
+    session.insert((0..5).map(|n| json!({"id": format!("mine {n}"), "action": "mine"})).collect()).unwrap();
+    session.set_now(Some("2100-01-01 00:00:00Z"));
+    assert_eq!(session.own("w", 10, &["x", "mine"]).unwrap().len(), 5);
+    let scheduled = |session: &mut Session| session.one::<i64>("SELECT count(*) FROM taskq.scheduled");
+    let mut left = scheduled(&mut session);
+    assert!((2_000..4_000).contains(&left), "{left} of 4,000 are left by one call");
+    for calls in 1.. {
+        let granted = session.own("w", 10, &["x", "mine"]).unwrap();
+        let now = scheduled(&mut session);
+        assert!(left - now <= 2_000, "{now} of {left} are left by one call");
+        left = now;
+        if let [grant] = granted.as_slice() {
+            assert_eq!(grant.task_id, "behind");
+            break;
+        }
+        assert!(calls < 10, "what is behind them is not granted");
+    }
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
