@@ -64,10 +64,11 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
 
 static LOST: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.run_no, d.after_no
-        FROM taskq.dependency d
-        JOIN taskq.settled s ON s.task_no = d.after_no
-       WHERE d.run_no = ANY ($1)
-         AND ((d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c'))",
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.condition FROM taskq.dependency d
+                            WHERE d.run_no = u.task_no OFFSET 0) AS d
+       CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
+       WHERE (d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c')",
 );
 
 /// Revives the tasks and returns how many tasks came back.

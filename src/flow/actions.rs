@@ -134,8 +134,9 @@ pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
 static BACKOFFS: Statement<&[TaskNo], (TaskNo, JsonText)> = Statement::new(
     c"SELECT t.task_no, COALESCE(t.backoff, s.backoff)
         FROM taskq.task t
-        JOIN taskq.action a ON a.action_no = t.action_no
-        LEFT JOIN taskq.action_setting s ON s.name = a.name
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
+        LEFT JOIN LATERAL (SELECT s.backoff FROM taskq.action_setting s
+                            WHERE s.name = a.name OFFSET 0) AS s ON true
        WHERE t.task_no = ANY ($1) AND (t.backoff IS NOT NULL OR s.backoff IS NOT NULL)",
 );
 
@@ -172,8 +173,9 @@ static TRY_LIMITS: Statement<&[TaskNo], (TaskNo, Option<i32>, Option<i32>)> = St
     c"SELECT t.task_no, COALESCE(t.max_tries, s.max_tries),
              CASE s.on_timeout WHEN 'abort' THEN 1 ELSE s.max_timeouts END
         FROM taskq.task t
-        JOIN taskq.action a ON a.action_no = t.action_no
-        LEFT JOIN taskq.action_setting s ON s.name = a.name
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
+        LEFT JOIN LATERAL (SELECT s.name, s.max_tries, s.on_timeout, s.max_timeouts FROM taskq.action_setting s
+                            WHERE s.name = a.name OFFSET 0) AS s ON true
        WHERE t.task_no = ANY ($1) AND (t.max_tries IS NOT NULL OR s.name IS NOT NULL)",
 );
 

@@ -29,6 +29,12 @@ pub(crate) fn refuse_if_read_only() {
     }
 }
 
+/// Whether nothing may be changed.
+pub(crate) fn is_read_only() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::XactReadOnly }
+}
+
 /// Gives the transaction its id now. A transaction that takes a position from the sequence must have one first:
 /// the low-water mark of claiming relies on every taken position belonging to a transaction that
 /// snapshots can see as running.

@@ -33,7 +33,7 @@
 //! the others.
 //!
 //! Should a commit hang (its standby does not answer), who waits for it gives up after [`PATIENCE`], commits, and
-//! wakes somebody who looks. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
+//! wakes somebody who looks. So does a transaction that has been made read-only. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
 //! rollback cannot look, so it wakes somebody as well. In case 3 that may be too early: the other is rolled back while we are
 //! on the way to our commit, and whom he wakes does not see what we have left. So our commit wakes somebody, too.
 //! Everybody who calls for work looks as well.
@@ -61,7 +61,8 @@ fn mode(touch: Touch) -> Mode {
 /// The body of `taskq._before_commit()`.
 pub(crate) fn before_commit() {
     let mut signs = Signs::default();
-    if last_look(&mut signs).leaves {
+    // A transaction may have become read-only after its calls. Then it cannot count, and its commit must not fail for that.
+    if session::is_read_only() || last_look(&mut signs).leaves {
         let now = clock::now();
         wake::timer(now);
         wake::due(now);

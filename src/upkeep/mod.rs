@@ -23,7 +23,7 @@ use crate::number::Position;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::pg::table;
+use crate::pg::{session, table};
 use crate::schedules;
 use crate::settle::fold;
 use crate::store::{before_commit, lease, numbers, run, schedule, scheduled, settled, signal};
@@ -168,6 +168,10 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
 /// The body of `taskq._tidy_before_commit()`: what [`before_commit`] has kept until now.
 pub(crate) fn tidy_before_commit() {
     let work = before_commit::take();
+    // It may have become so after the call. What is to be done can wait, and the commit must not fail for it.
+    if session::is_read_only() {
+        return;
+    }
     lease::tidy::hand_on(work.leases);
     if work.sweep > 0 {
         retention::sweep_from_low_end(work.sweep, clock::now());

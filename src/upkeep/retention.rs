@@ -1,19 +1,19 @@
 //! Settled tasks go when their retention is over. That frees and deletes nothing else: the tasks that waited
 //! for them have counted them already.
 
-use crate::number::TaskNo;
-use crate::store::task;
 use std::collections::HashMap;
 
 use super::{STEP, low_ends};
 use crate::clock;
+use crate::number::TaskNo;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::state::Outcome;
 use crate::store::dependency;
 use crate::store::settled;
-use crate::store::{attempts, before_commit, live, progress};
+use crate::store::{attempts, before_commit, live, progress, task};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(
@@ -37,17 +37,41 @@ pub(crate) fn keep_up(granted: usize) {
 const MOST: usize = 10_000;
 
 /// [`sweep`], from where the last probe of this backend has found something.
-pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> usize {
+pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
     sweep(bound, low_ends::starts(&[], now).settled, now)
 }
 
-/// Removes up to `bound` tasks whose retention is over, from `start` on; returns how many. Waits for nobody: a task
-/// with a dependency that somebody else is removing is left for later.
-pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> usize {
-    let mut ends: HashMap<TaskNo, Outcome> = EXPIRED
-        .map((now, bound.min(MOST) as i32, start), |(task_no, code)| (task_no, Outcome::from_stored(code)))
-        .into_iter()
-        .collect();
+/// What a sweep has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Swept {
+    /// How many tasks have gone.
+    pub(crate) removed: usize,
+    /// There are others, and not all of them are in somebody's hands.
+    pub(crate) more: bool,
+}
+
+/// Removes up to `bound` tasks whose retention is over, from `start` on. Waits for nobody: a task
+/// with a dependency that somebody else is removing is left for later, and so that many such are in nobody's way, more of
+/// them are looked at where nothing else has been found.
+pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
+    let mut most = bound.min(MOST);
+    loop {
+        let expired: HashMap<TaskNo, Outcome> = EXPIRED
+            .map((now, most as i32, start), |(task_no, code)| (task_no, Outcome::from_stored(code)))
+            .into_iter()
+            .collect();
+        let found = expired.len();
+        let removed = remove_idle(expired, now);
+        if removed > 0 || found < most || most == MOST {
+            return Swept { removed, more: removed > 0 && found >= most };
+        }
+        check_for_interrupts();
+        most = (8 * most).min(MOST);
+    }
+}
+
+/// Removes those of the tasks, which are locked, that have no dependency in somebody's hands; how many.
+fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     if ends.is_empty() {
         return 0;
     }

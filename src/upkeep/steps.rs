@@ -56,8 +56,8 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
         }
         "signals" => until_done(fold::first(STEP, now)),
         "retention" => {
-            let removed = retention::sweep(STEP as usize, Time::BEGINNING, now);
-            Step { done: removed > 0, more: removed == STEP as usize }
+            let swept = retention::sweep(STEP as usize, Time::BEGINNING, now);
+            Step { done: swept.removed > 0, more: swept.more }
         }
         _ => {
             let (done, more) = tally::fold_some(STEP, now);

@@ -97,9 +97,10 @@ static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
         FROM taskq.run r
-        JOIN taskq.task t ON t.task_no = r.task_no
-        JOIN taskq.action a ON a.action_no = r.action_no
-        LEFT JOIN taskq.action_setting s ON s.name = a.name
+       CROSS JOIN LATERAL (SELECT t.merge_key, t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = r.action_no OFFSET 0) AS a
+        LEFT JOIN LATERAL (SELECT s.max_concurrency, s.max_per_group FROM taskq.action_setting s
+                            WHERE s.name = a.name OFFSET 0) AS s ON true
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND (r.grantable OR r.aside IS NOT NULL)
        ORDER BY r.task_no FOR NO KEY UPDATE OF r",
 );

@@ -58,7 +58,7 @@ static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::ne
                          THEN pg_catalog.sum(pg_catalog.octet_length(s.result::text) + 200)
                          ELSE 0 END AS size
                FROM taskq.dependency d
-               JOIN taskq.settled s ON s.task_no = d.after_no
+              CROSS JOIN LATERAL (SELECT s.result FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
               WHERE d.run_no = u.task_no OFFSET 0) AS z
         LEFT JOIN LATERAL (
              SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
@@ -66,9 +66,10 @@ static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::ne
                         'status_code', CASE s.code WHEN 'c' THEN 'completed' ELSE 'aborted' END,
                         'status', s.status, 'result', s.result) ORDER BY d.after_no) AS results
                FROM taskq.dependency d
-               JOIN taskq.settled s ON s.task_no = d.after_no
-               JOIN taskq.task t ON t.task_no = d.after_no
-               JOIN taskq.action a ON a.action_no = t.action_no
+              CROSS JOIN LATERAL (SELECT s.code, s.status, s.result FROM taskq.settled s
+                                   WHERE s.task_no = d.after_no OFFSET 0) AS s
+              CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task t WHERE t.task_no = d.after_no OFFSET 0) AS t
+              CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
               WHERE d.run_no = u.task_no AND z.size <= 200000000 OFFSET 0) AS r ON true",
 );
 

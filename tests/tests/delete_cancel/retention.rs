@@ -248,3 +248,38 @@ fn a_dependency_on_a_task_that_goes_at_the_same_time_leaves_nothing_broken() {
         }
     }
 }
+
+/// A task whose dependents somebody is just deleting stays until he has; the others go meanwhile, also those that come after many
+/// of that kind.
+#[test]
+fn tasks_with_dependencies_in_somebodys_hands_keep_no_others_from_going() {
+    let db = Db::new();
+    let (mut session, mut open) = (db.connect(), db.connect());
+    for from in [&mut session, &mut open] {
+        from.set_now(Some("2030-01-01 00:00:00Z"));
+    }
+    session.run("SELECT count(*) FROM taskq.insert_many('first', array_fill('b'::text, '{250}'), ids => ARRAY(SELECT 'first ' || i FROM generate_series(1, 250) AS i), retention => '1 hour')");
+    session.run(
+        "SELECT taskq.insert_task('after ' || i, 'never', depends_on => ARRAY['first ' || i]) FROM generate_series(1, 250) AS i",
+    );
+    session.run("SELECT count(*) FROM taskq.insert_many('second', array_fill('b'::text, '{900}'), retention => '2 hours')");
+    for action in ["first", "second"] {
+        session.run(&format!(
+            "SELECT count(*) FROM (SELECT array_agg(o.task_id) AS ids, array_agg(o.token) AS tokens
+                                     FROM taskq.own_tasks('w', 1000, '{{{action}}}') AS o) AS o, taskq.return_tasks(o.ids, o.tokens)"
+        ));
+    }
+    open.run(
+        "BEGIN; SELECT taskq.delete_tasks(ARRAY(SELECT 'after ' || i FROM generate_series(1, 250) AS i))",
+    );
+    session.set_now(Some("2030-01-02 00:00:00Z"));
+    session.run("SELECT taskq.maintain()");
+    let left = |session: &mut Session| {
+        session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE action <> 'never'")
+    };
+    assert_eq!(left(&mut session), 250, "those whose dependents are being deleted");
+    open.run("COMMIT");
+    session.run("SELECT taskq.maintain()");
+    assert_eq!(left(&mut session), 0);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}

@@ -7,6 +7,7 @@ mod last_parents;
 mod milestones;
 mod prepared;
 mod prompt;
+mod read_only;
 mod repeatable_read;
 mod rolled_back_holder;
 mod savepoints;

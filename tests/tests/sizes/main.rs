@@ -2,4 +2,5 @@
 //! say.
 
 mod batches;
+mod one_sided;
 mod stale;

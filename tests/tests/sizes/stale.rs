@@ -126,7 +126,7 @@ fn fill(session: &mut Session) {
 }
 
 /// How many pages a query reads; none if it takes too long.
-fn pages(session: &mut Session, query: &str) -> Option<i64> {
+pub(crate) fn pages(session: &mut Session, query: &str) -> Option<i64> {
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) {query}");
     let plan: Value = session.query_one(&explain, &[]).ok()?.get(0);
     let blocks = |what: &str| plan[0]["Plan"][what].as_i64().unwrap();
