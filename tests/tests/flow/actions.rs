@@ -180,6 +180,22 @@ fn max_timeouts_counts_deadlines_that_passed_and_not_what_was_given_back() {
 }
 
 #[test]
+fn max_timeouts_counts_anew_after_a_retry() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 2)");
+    session.insert(tasks("x", 1)).unwrap();
+    at(&mut session, 0.0);
+    session.own_one("x");
+    at(&mut session, 61.0);
+    session.perform("x", "aborted");
+    call(&mut session, "retry_tasks('{x1}')");
+    session.own_one("x");
+    at(&mut session, 122.0);
+    assert_eq!(owned(&mut session, 1, &["x"]), ["x1"], "one of two has passed since");
+}
+
+#[test]
 fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
     let db = Db::new();
     let mut session = db.connect();

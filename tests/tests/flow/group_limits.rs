@@ -204,6 +204,45 @@ fn a_limit_that_is_set_later_counts_what_is_in_progress_and_holds_what_is_ready(
     assert_eq!(owned(&mut session, 100, &["x"]), ["xa6"]);
 }
 
+/// One has its places already when the other comes: neither counts those of the other.
+#[test]
+fn limits_of_a_group_and_of_an_action_in_it_have_places_of_their_own() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_per_group => 2)");
+    session.insert(of_group("x", "a", 4)).unwrap();
+    session.insert(of_group("y", "a", 4)).unwrap();
+    assert_eq!(owned(&mut session, 1, &["x"]), ["xa1"]);
+    call(&mut session, "set_group('a', max_concurrency => 4)");
+    assert_eq!(owned(&mut session, 9, &["x", "y"]), ["xa2", "ya1", "ya2"]);
+}
+
+/// It has been taken as if there were no limit, and is given back, since it has no place. It is still the first.
+#[test]
+fn a_limit_that_is_set_later_changes_no_order() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_concurrency => 9)");
+    session.insert(of_group("x", "a", 3)).unwrap();
+    call(&mut session, "set_group('a', max_concurrency => 1)");
+    assert_eq!(owned(&mut session, 9, &["x"]), ["xa1"]);
+}
+
+/// They come into the lane of the group together: to meet them one by one is to take each, and to give it up again.
+#[test]
+fn a_limit_that_is_set_later_has_each_ready_task_moved_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(of_group("x", "g", 900)).unwrap();
+    call(&mut session, "set_group('g', max_concurrency => 1)");
+    session.run("BEGIN");
+    assert_eq!(owned(&mut session, 1, &["x"]), ["xg1"]);
+    let changed: i64 = session.one("SELECT pg_stat_get_xact_tuples_updated('taskq.run'::regclass)");
+    session.run("COMMIT");
+    assert!(changed < 1000, "{changed} changes for 900 tasks");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.run WHERE lane = 0"), 0);
+}
+
 #[test]
 fn a_full_group_with_thousands_of_ready_tasks_is_in_nobodys_way() {
     for set in ["set_group('a', max_concurrency => 1)", "set_action('x', max_per_group => 1)"] {

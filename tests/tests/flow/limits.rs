@@ -215,3 +215,22 @@ fn a_limit_holds_over_first_tasks_that_two_transactions_inserted_at_once() {
     assert!(owned(&mut b, 10, &["x"]).is_empty());
     assert_eq!(count(&mut a, "cancel_tasks('{a1,a2,b1,b2}')"), 4);
 }
+
+/// As many places below the limit stay free as are held above it, however few tasks somebody asks for.
+#[test]
+fn what_is_held_above_a_lower_limit_counts_for_who_asks_for_one_task() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_action('x', max_concurrency => 6)");
+    session.insert(tasks("x", 10)).unwrap();
+    let held = session.own("w", 6, &["x"]).unwrap();
+    call(&mut session, "set_action('x', max_concurrency => 4)");
+    let below = "SELECT t.id FROM taskq.slot s JOIN taskq.task t USING (task_no) ORDER BY s.slot_no LIMIT 3";
+    let below: Vec<String> = session.query(below, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let mut below = below.iter().map(|id| held.iter().find(|grant| grant.task_id == *id).unwrap());
+    below.by_ref().take(2).for_each(|grant| session.complete(grant));
+    assert!(owned(&mut session, 1, &["x"]).is_empty(), "four are held, two of them above the limit");
+    below.for_each(|grant| session.complete(grant));
+    assert_eq!(owned(&mut session, 1, &["x"]), ["x7"]);
+    assert!(owned(&mut session, 1, &["x"]).is_empty());
+}

@@ -141,6 +141,23 @@ fn keys_of_actions_of_groups_and_of_none_are_separate() {
 }
 
 #[test]
+fn a_key_is_busy_in_its_action_and_group_whoever_has_the_same_elsewhere() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}])).unwrap();
+    session.own_one("x");
+    session
+        .insert(json!([
+            {"id": "same", "action": "x", "merge_key": "k", "group_id": "g"}, {"id": "none", "action": "x", "merge_key": "k"},
+            {"id": "group", "action": "x", "merge_key": "k", "group_id": "h"},
+            {"id": "action", "action": "y", "merge_key": "k", "group_id": "g"},
+            {"id": "key", "action": "x", "merge_key": "l", "group_id": "g"},
+        ]))
+        .unwrap();
+    assert_eq!(owned(&mut session, 9, &["x", "y"]), ["none", "group", "action", "key"]);
+}
+
+#[test]
 fn a_leader_that_comes_back_frees_its_riders_and_its_key() {
     let db = Db::new();
     let mut session = db.connect();

@@ -267,3 +267,65 @@ fn a_resume_waits_in_the_order_of_those_who_cancel_what_is_parked() {
     }
     assert_eq!(main.broken(), Vec::<String>::new());
 }
+
+/// The row of a key goes with the last task that has it, and is locked until then: that of no other key is.
+#[test]
+fn a_task_that_is_deleted_keeps_no_other_key_busy() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    let task = |id: &str, key: &str| json!({"id": id, "action": "x", "merge_key": key});
+    main.insert(json!([task("done", "k")])).unwrap();
+    main.perform("x", "completed");
+    main.insert(json!([task("other", "l")])).unwrap();
+    open.run("BEGIN");
+    call(&mut open, "delete_tasks('{done}')");
+    assert_eq!(owned(&mut main, 9, &["x"]), ["other"]);
+    open.run("COMMIT");
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.merge_key"), 1);
+}
+
+#[test]
+fn a_claim_that_stays_open_keeps_a_key_busy_in_its_action_only() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    let task = |id: &str, action: &str| json!({"id": id, "action": action, "merge_key": "k"});
+    main.insert(json!([task("a", "x"), task("b", "y")])).unwrap();
+    open.run("BEGIN");
+    assert_eq!(owned(&mut open, 1, &["x"]), ["a"]);
+    assert_eq!(owned(&mut main, 1, &["y"]), ["b"]);
+    open.run("COMMIT");
+}
+
+/// The first entry of a group that is paused has the claim look ahead for others.
+#[test]
+fn a_claim_that_moves_a_backlog_does_not_wait_for_who_cancels_some_of_it() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
+    main.insert(json!([task("a"), task("b"), task("c"), {"id": "free", "action": "x"}])).unwrap();
+    call(&mut main, "pause_group('g')");
+    open.run("BEGIN");
+    call(&mut open, "cancel_tasks('{b}')");
+    let claim = db.connect().background(|s| owned(s, 9, &["x"]));
+    assert_eq!(claim.settle_down(&mut main), Progress::Done);
+    assert_eq!(claim.join().1, ["free"]);
+    open.run("ROLLBACK");
+    call(&mut main, "resume_group('g')");
+    let mut all = owned(&mut main, 9, &["x"]);
+    all.sort_unstable();
+    assert_eq!(all, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_claim_does_not_wait_for_who_cancels_what_would_ride_along() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    let task = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
+    main.insert(json!([task("a"), task("b")])).unwrap();
+    open.run("BEGIN");
+    call(&mut open, "cancel_tasks('{b}')");
+    let claim = db.connect().background(|s| owned(s, 1, &["x"]));
+    assert_eq!(claim.settle_down(&mut main), Progress::Done);
+    assert_eq!(claim.join().1, ["a"]);
+    open.run("COMMIT");
+}

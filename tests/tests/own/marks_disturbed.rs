@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use taskq_tests::{Cluster, Db, Session, until};
+use taskq_tests::{Cluster, Db, Progress, Session, until};
 
 fn tasks(count: usize) -> Value {
     (0..count).map(|_| json!({"action": "x"})).collect()
@@ -69,6 +69,25 @@ fn the_first_position_of_a_sequence_is_not_passed_before_it_is_taken() {
     assert_eq!(session.own_one("x").task_id, "first");
 }
 
+/// An insertion has taken its position, and waits for its table: it has a transaction id by then, which keeps the marks of
+/// others before that position.
+#[test]
+fn a_position_is_not_passed_while_its_insertion_waits() {
+    let db = Db::new();
+    let (mut session, mut locker) = (db.connect(), db.connect());
+    session.insert(tasks(6)).unwrap();
+    perform(&mut session, 3);
+    locker.run("BEGIN; LOCK TABLE taskq.task IN SHARE MODE");
+    let late =
+        db.connect().background(|session| session.insert(json!([{"id": "late", "action": "x"}])).unwrap());
+    assert_eq!(late.settle_down(&mut session), Progress::Blocked);
+    perform(&mut session, 3);
+    look(&mut session);
+    locker.run("COMMIT");
+    late.join();
+    assert_eq!(session.own_one("x").task_id, "late");
+}
+
 /// As a restore of the sequence's value or a careless administrator does, under sessions that go on.
 #[test]
 fn a_sequence_that_is_set_back_and_has_come_past_the_bound_again_hides_nothing_for_long() {
@@ -104,6 +123,30 @@ fn rows_that_are_restored_below_the_marks_are_hidden_for_a_short_while_only() {
     others.run("INSERT INTO taskq.run SELECT * FROM kept");
     until("the session finds what was restored", || {
         session.own("w", 1, &["x"]).unwrap().first().map(|grant| assert_eq!(grant.task_id, "kept"))
+    });
+}
+
+/// The lanes of groups have marks of their own, once it has cost much to pass what is dead in them.
+#[test]
+fn nor_are_they_hidden_for_longer_in_the_lanes_of_groups() {
+    let db = Db::new();
+    let (mut session, mut others) = (db.connect(), db.connect());
+    others.run("SELECT taskq.set_action('x', fair => true)");
+    others.insert((0..1_200).map(|_| json!({"action": "x", "group_id": "g"})).collect()).unwrap();
+    let oldest: i64 = others.one("SELECT min(position) FROM taskq.run");
+    let mut reader = db.connect();
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM taskq.run");
+    let first = session.pages_of_a_claim("x");
+    perform(&mut session, 1_000);
+    until("a claim does not pass all that is dead", || {
+        perform(&mut session, 1);
+        (session.pages_of_a_claim("x") < first + 100).then_some(())
+    });
+    others.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE state = 'ready'");
+    others.insert(json!([{"id": "old", "action": "x", "group_id": "g"}])).unwrap();
+    others.run(&format!("UPDATE taskq.run SET position = {oldest}"));
+    until("the session finds what stands below its marks", || {
+        session.own("w", 1, &["x"]).unwrap().first().map(|grant| assert_eq!(grant.task_id, "old"))
     });
 }
 

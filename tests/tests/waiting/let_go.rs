@@ -34,6 +34,12 @@ const CASES: &[Case] = &[
         end: "ROLLBACK",
     },
     Case {
+        name: "what was to be cancelled",
+        before: "SELECT taskq.insert_task('a', 'x')",
+        open: "SELECT taskq.cancel_tasks('{a}')",
+        end: "ROLLBACK",
+    },
+    Case {
         name: "the run before that a schedule has found",
         before: "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}', overlap => 'skip'); SELECT pg_sleep(1.1); \
                  SELECT taskq._upkeep('schedules'), pg_sleep(1.1)",

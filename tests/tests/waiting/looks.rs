@@ -60,6 +60,28 @@ fn what_was_locked_during_a_look_is_looked_for_again() {
     }
 }
 
+/// A call that is woken reads before it takes, a few entries at first. What it finds free may stand behind many that may not
+/// run.
+#[test]
+fn a_look_goes_on_behind_many_that_may_not_run() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('held', 'y', group_id => 'g'), taskq.pause_group('g')");
+    let caller = db.connect();
+    let began = Instant::now();
+    let waiter = caller.background(|session| {
+        let grants = session.own_with("w", 1, &["x"], "wait => '50 seconds'").unwrap();
+        grants.into_iter().map(|grant| grant.task_id).collect::<Vec<_>>()
+    });
+    watcher.until_asleep(waiter.pid());
+    session.run(
+        "SELECT count(taskq.insert_task('t' || n, 'x', group_id => CASE WHEN n < 40 THEN 'g' END))
+           FROM generate_series(1, 40) AS n",
+    );
+    assert_eq!(waiter.join().1, ["t40"]);
+    assert!(began.elapsed() < Duration::from_secs(45), "it was not found at the end of the wait");
+}
+
 /// Looks of an idle call do not add up: most of the time it sleeps.
 #[test]
 #[cfg(target_os = "linux")]

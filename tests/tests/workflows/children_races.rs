@@ -66,6 +66,27 @@ fn siblings_returned_in_overlapping_transactions_both_hold_back_their_dependents
     }
 }
 
+/// It has the parent by the time that it comes to what the child waits for, which somebody else has. So it begins anew, and
+/// waits for both in their order.
+#[test]
+fn a_return_does_not_wait_for_a_scheduled_task_with_the_parent_in_its_hands() {
+    let db = Db::new();
+    let (mut open, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let tasks =
+        json!([{"id": "s", "action": "x", "not_before": "2100-01-01"}, {"id": "p", "action": "parent"}]);
+    watcher.insert(tasks).unwrap();
+    let parent = hold(&mut watcher, "parent").remove(0);
+    open.run("BEGIN");
+    open.run("SELECT taskq.cancel_tasks('{s}')");
+    let child = json!([{"id": "c", "action": "child", "depends_on": [{"id": "s", "condition": "settled"}]}]);
+    let call = give_in_background(second, parent, format!("children => '{child}'"));
+    assert_eq!(call.settle_down(&mut watcher), Progress::Blocked);
+    open.run("SELECT FROM taskq.run FOR UPDATE NOWAIT");
+    open.run("COMMIT");
+    call.join();
+    assert_eq!(states(&mut watcher, ["p", "c"]), ["completed", "ready"]);
+}
+
 #[test]
 fn a_dependent_inserted_while_its_parent_is_returned_waits_for_the_child_too() {
     let db = Db::new();
