@@ -121,10 +121,10 @@ unit-test: ## tests of the pure parts, without a server, and of the models of th
 	cargo test --release --locked -p taskq_models
 
 pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them)
-	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh pg
+	@PG_CONFIG=$(PG_CONFIG) T='$(T)' .ci/test.sh pg
 
 outside-test: ## tests from outside, over connections (tests/; T=flow::limits: some of them)
-	@PG_CONFIG=$(PG_CONFIG) T=$(T) .ci/test.sh outside
+	@PG_CONFIG=$(PG_CONFIG) T='$(T)' .ci/test.sh outside
 
 SECONDS_TORTURE ?= 1800
 torture: ## faults of all kinds at random over a large graph, and an audit of it (SECONDS_TORTURE=1800, TASKQ_TORTURE_SEED=)

@@ -16,6 +16,7 @@ PANELS = [
         ("settled", "rate(taskq_endings_total[5m])"),
         ("tries that ended otherwise", "rate(taskq_unsettled_tries_total[5m])"),
     ]),
+    ("Ended", "ops", [("{{action}}, {{outcome}}", "sum by (action, outcome) (rate(taskq_ended_tasks_total[5m]))")]),
     ("Ended, as far as kept", "short", [("{{cause}}", "sum by (cause) (taskq_settled_tasks)")]),
     ("Earlier tries", "short", [("{{outcome}}", "sum by (outcome) (taskq_earlier_tries)")]),
     ("Who works, who sleeps", "short", [
