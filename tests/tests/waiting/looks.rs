@@ -75,10 +75,10 @@ fn a_look_goes_on_behind_many_that_may_not_run() {
     });
     watcher.until_asleep(waiter.pid());
     session.run(
-        "SELECT count(taskq.insert_task('t' || n, 'x', group_id => CASE WHEN n < 40 THEN 'g' END))
-           FROM generate_series(1, 40) AS n",
+        "SELECT count(taskq.insert_task('t' || n, 'x', group_id => CASE WHEN n < 200 THEN 'g' END))
+           FROM generate_series(1, 200) AS n",
     );
-    assert_eq!(waiter.join().1, ["t40"]);
+    assert_eq!(waiter.join().1, ["t200"]);
     assert!(began.elapsed() < Duration::from_secs(45), "it was not found at the end of the wait");
 }
 
