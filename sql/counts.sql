@@ -1,24 +1,43 @@
 -- taskq: how many tasks there are. Functions and not views, so that the settings of the session that asks (statistics of an
 -- empty queue, jit) make no other plan of it. Each looks with the snapshot of the query that asks.
 
--- What has not settled: read from the narrow tables only, each once. What may be ready is looked up, for its workgroup, only
--- as long as any workgroup is held back. `first`: the first task of these, which was inserted first.
+-- The tasks of the workgroups that are held back, settled ones too, and 20,001 at most.
+CREATE FUNCTION taskq._held_back()
+    RETURNS SETOF bigint
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1000
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
+    BEGIN ATOMIC
+        SELECT t.task_no
+          FROM taskq.workgroup AS w
+         CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task AS t WHERE t.workgroup = w.name OFFSET 0) AS t
+         WHERE w.not_before > taskq.clock()
+         LIMIT 20001;
+    END;
+COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that are held back, 20,001 at most';
+
+-- What has not settled: read from the narrow tables only, each once. Which of it a workgroup holds back is known from the
+-- workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by task.
+-- `first`: the first task of these, which was inserted first.
 CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
     SET search_path = pg_catalog, pg_temp
-    SET jit = off SET enable_seqscan = on SET enable_hashagg = on SET enable_sort = off
+    SET jit = off SET enable_seqscan = on SET enable_hashagg = on SET enable_sort = off SET work_mem = '4MB'
     BEGIN ATOMIC
+        WITH held AS MATERIALIZED (SELECT h.task_no FROM taskq._held_back() AS h(task_no)),
+             few AS MATERIALIZED (SELECT count(*) <= 20000 AS few FROM held)
         SELECT x.action_no, CASE x.kind WHEN 1 THEN 'in-progress' WHEN 2 THEN 'scheduled' WHEN 3 THEN 'ready' ELSE 'blocked' END,
                sum(x.number)::bigint, min(x.first), sum(x.overdue)::bigint
           FROM (SELECT r.action_no,
                        CASE WHEN r.nonce <> 0 THEN 1
                             WHEN r.gated
-                                 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
-                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
-                                                           WHERE t.task_no = r.task_no OFFSET 0) AS t
-                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
-                                              WHERE w.not_before > taskq.clock()) THEN 2
+                                 AND CASE WHEN (SELECT f.few FROM few AS f) THEN r.task_no IN (SELECT h.task_no FROM held AS h)
+                                          ELSE EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                                     WHERE t.task_no = r.task_no OFFSET 0) AS t
+                                                         JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                                        WHERE w.not_before > taskq.clock()) END THEN 2
                             ELSE 3 END AS kind,
                        count(*) AS number,
                        min(r.task_no) AS first,
@@ -27,21 +46,21 @@ CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, 
                 UNION ALL
                 SELECT d.action_no,
                        CASE WHEN d.due > (SELECT taskq.clock()) THEN 2
-                            WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
-                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
-                                                           WHERE t.task_no = d.task_no OFFSET 0) AS t
-                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
-                                              WHERE w.not_before > taskq.clock()) THEN 2
+                            WHEN CASE WHEN (SELECT f.few FROM few AS f) THEN d.task_no IN (SELECT h.task_no FROM held AS h)
+                                      ELSE EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                                 WHERE t.task_no = d.task_no OFFSET 0) AS t
+                                                     JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                                    WHERE w.not_before > taskq.clock()) END THEN 2
                             ELSE 3 END,
                        count(*), min(d.task_no), 0
                   FROM taskq.scheduled AS d WHERE in_scheduled GROUP BY 1, 2
                 UNION ALL
                 SELECT k.action_no,
-                       CASE WHEN EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock())
-                                 AND EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
-                                                           WHERE t.task_no = k.task_no OFFSET 0) AS t
-                                               JOIN taskq.workgroup AS w ON w.name = t.workgroup
-                                              WHERE w.not_before > taskq.clock()) THEN 2
+                       CASE WHEN CASE WHEN (SELECT f.few FROM few AS f) THEN k.task_no IN (SELECT h.task_no FROM held AS h)
+                                      ELSE EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
+                                                                 WHERE t.task_no = k.task_no OFFSET 0) AS t
+                                                     JOIN taskq.workgroup AS w ON w.name = t.workgroup
+                                                    WHERE w.not_before > taskq.clock()) END THEN 2
                             ELSE 3 END,
                        count(*), min(k.task_no), 0
                   FROM taskq.parked AS k WHERE in_parked GROUP BY 1, 2

@@ -106,6 +106,56 @@ fn what_is_not_too_much_is_counted() {
     assert!(!session.one::<String>(top).contains('~'));
 }
 
+/// How many tasks a query says there are, and how many there are, task by task; of all actions and states.
+fn assert_counted(session: &mut Session, case: &str) {
+    let said: Vec<String> = session
+        .all("SELECT concat_ws(' ', c.action, c.state, c.count) FROM taskq.count_tasks() AS c ORDER BY 1");
+    let there: Vec<String> = session.all(
+        "SELECT concat_ws(' ', t.action, t.state, count(*)) FROM taskq.tasks AS t GROUP BY t.action, t.state ORDER BY 1",
+    );
+    assert_eq!(said, there, "{case}");
+    assert_near(session, case, 0);
+}
+
+/// On wrong code each task that may be ready is looked up in the wide table as long as any workgroup is held back.
+#[test]
+fn what_a_workgroup_holds_back_costs_as_much_as_the_workgroup_has_tasks() {
+    let db = Db::new();
+    let mut session = db.connect();
+    fill(&mut session);
+    // Parked, gated, and due.
+    for (action, arguments) in [
+        ("p", "group_id => 'g'"),
+        ("q", "workgroup => 'other'"),
+        ("d", "workgroup => 'other', delay => '1 hour'"),
+    ] {
+        session.run(&format!(
+            "SELECT count(*) FROM taskq.insert_many('{action}', (SELECT array_agg(i::text) FROM generate_series(1, 3000) AS i), {arguments})"
+        ));
+    }
+    session.run("SELECT count(*) FROM taskq.own_tasks('w', 1, '{p}')");
+    let later: String = session.one("SELECT (now() + interval '2 hours')::text");
+    session.set_now(Some(&later));
+    let look = "SELECT sum(number) FROM taskq._live()";
+    let before = session.pages(look);
+    session.run("SELECT taskq.delay_workgroup('w1', '1 day')");
+    session.pages(look);
+    let after = session.pages(look);
+    assert!(after < before + 2_500, "{before} pages, and {after} with a workgroup that is held back");
+    assert_counted(&mut session, "few are held back");
+    // With more than are looked at from this side.
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('m', (SELECT array_agg(i::text) FROM generate_series(1, 19500) AS i), workgroup => 'w1')",
+    );
+    assert_counted(&mut session, "nearly twenty thousand");
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('m', (SELECT array_agg(i::text) FROM generate_series(1, 1000) AS i), workgroup => 'w1')",
+    );
+    assert_counted(&mut session, "more than twenty thousand");
+    session.run("SET work_mem = '64kB'; SET enable_hashjoin = off");
+    assert_counted(&mut session, "with little memory");
+}
+
 /// Everything is beyond the bound; so few are counted all the same, where an index leads to them.
 #[test]
 fn an_action_with_few_tasks_is_counted_in_a_table_of_any_size() {
