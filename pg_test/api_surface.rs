@@ -25,7 +25,8 @@ function _front(of integer) -> TABLE(task_no bigint, in_progress boolean, deadli
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_part(part text, role regrole) -> boolean
-function _heads() -> TABLE(action_no integer, task_no bigint, inserted_at timestamp with time zone, in_hand boolean)
+function _heads() -> TABLE(action_no integer, task_no bigint, inserted_at timestamp with time zone, in_hand boolean, unleased bigint[])
+function _held_back() -> SETOF bigint
 function _is_inserter() -> boolean
 function _is_monitor() -> boolean
 function _is_narrowed_inserter() -> boolean

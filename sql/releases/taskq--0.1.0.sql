@@ -2943,32 +2943,35 @@ CREATE FUNCTION taskq._pace()
 COMMENT ON FUNCTION taskq._pace IS
     'internal: tasks of an action that come and end in a minute (of the last five); that ended, and aborted, in the last hour; times';
 
--- A task that comes back late, a task that nobody asks for: who is first in the queue of each action, and what stands before it.
+-- A task that comes back late, a task that nobody asks for, a task that somebody has held without a deadline for a day or
+-- longer: who is first in the queue of each action, and what stands before it.
 CREATE FUNCTION taskq._heads()
-    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean)
+    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[])
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
-        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand
+        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
                -- The oldest of a hundred in the order of claiming, in lanes or not.
                SELECT min(x.task_no) FILTER (WHERE x.grantable) AS task_no,
                       min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = x.task_no)) FILTER (WHERE x.grantable) AS inserted_at,
-                      bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand
-                 FROM ((SELECT r.task_no, r.grantable, r.nonce FROM taskq.run AS r
+                      bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand,
+                      array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
+                                                   AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
+                 FROM ((SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
                          WHERE r.action_no = a.action_no AND r.lane = 0
                          ORDER BY r.priority DESC, r.position LIMIT 100)
                        UNION ALL
-                       (SELECT r.task_no, r.grantable, r.nonce FROM taskq.run AS r
+                       (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
                          WHERE r.action_no = a.action_no AND r.lane <> 0
                          ORDER BY r.priority DESC, r.lane, r.position LIMIT 100)) AS x) AS h
-         WHERE h.task_no IS NOT NULL;
+         WHERE h.task_no IS NOT NULL OR h.unleased IS NOT NULL;
     END;
 COMMENT ON FUNCTION taskq._heads IS
-    'internal: which ready task of an action was inserted first, of those that come next, and whether some are in progress';
+    'internal: which ready task of an action was inserted first, of those that come next, whether some are in progress, and which for long';
 
 CREATE FUNCTION taskq.health()
     RETURNS TABLE (severity text, problem text, advice text, kind text, subject text, since timestamptz)
@@ -2978,8 +2981,32 @@ CREATE FUNCTION taskq.health()
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
         WITH now AS MATERIALIZED (SELECT taskq.clock() AS at, clock_timestamp() AS wall),
-             pace AS MATERIALIZED (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour FROM taskq._pace() AS p),
-             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand FROM taskq._heads() AS h),
+             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased FROM taskq._heads() AS h),
+             -- Grouped and not joined, which would take each with each: there may be thousands of actions.
+             pace AS MATERIALIZED (
+                SELECT x.action_no, sum(x.came) AS came, sum(x.ended) AS ended, sum(x.ended_hour)::bigint AS ended_hour,
+                       sum(x.lost_hour)::bigint AS lost_hour, min(x.task_no) AS task_no, min(x.inserted_at) AS inserted_at,
+                       bool_or(x.in_hand) AS in_hand
+                  FROM (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour,
+                               NULL::bigint AS task_no, NULL::timestamptz AS inserted_at, NULL::boolean AS in_hand
+                          FROM taskq._pace() AS p
+                        UNION ALL
+                        SELECT h.action_no, 0, 0, 0, 0, h.task_no, h.inserted_at, h.in_hand FROM heads AS h) AS x
+                 GROUP BY x.action_no),
+             -- Held without a deadline for long: of what comes next in each action, and of what was inserted first of all.
+             unleased AS MATERIALIZED (
+                SELECT r.action_no, count(*) AS number, min(r.granted_at) AS since,
+                       (array_agg(r.actor_id ORDER BY r.granted_at))[1] AS actor
+                  FROM (SELECT u.task_no FROM heads AS h CROSS JOIN LATERAL unnest(h.unleased) AS u(task_no)
+                        UNION
+                        SELECT o.task_no
+                          FROM (SELECT r.task_no, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
+                                 ORDER BY r.task_no LIMIT 2000) AS o
+                         WHERE o.nonce <> 0 AND o.deadline = 'infinity'
+                           AND o.granted_at < (SELECT n.at FROM now AS n) - interval '1 day') AS u
+                 CROSS JOIN LATERAL (SELECT r.action_no, r.granted_at, r.actor_id FROM taskq.run AS r
+                                      WHERE r.task_no = u.task_no OFFSET 0) AS r
+                 GROUP BY r.action_no),
              -- What should go on by itself, if anybody calls.
              late AS MATERIALIZED (
                 SELECT x.what, x.number, x.since
@@ -3028,24 +3055,35 @@ CREATE FUNCTION taskq.health()
                        format('nobody owns tasks of action "%s": one has been in the queue for %s', a.name, taskq._age(n.at - h.inserted_at)),
                        'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
                        'starving', a.name, h.inserted_at
-                  FROM heads AS h CROSS JOIN now AS n
+                  FROM pace AS h CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
-                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand
+                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
-                   AND NOT EXISTS (SELECT FROM pace AS p WHERE p.action_no = h.action_no AND p.ended > 0)
+                UNION ALL
+                -- Nobody else gets it, whatever has become of who has it.
+                SELECT 'notice',
+                       CASE u.number WHEN 1
+                            THEN format('a task of action "%s" has been held without a deadline for %s (actor "%s")',
+                                        a.name, taskq._age(n.at - u.since), u.actor)
+                            ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
+                                        u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
+                       'If that actor is gone, nobody else gets it: taskq.actors names it, taskq.cancel_tasks ends the try, and taskq.retry_tasks'
+                       || ' brings it back. With a max_duration the queue does so by itself.',
+                       'unleased', a.name, u.since
+                  FROM unleased AS u CROSS JOIN now AS n
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = u.action_no OFFSET 0) AS a
                 UNION ALL
                 -- More comes than ends, and it waits.
                 SELECT 'warning',
                        format('the queue of action "%s" grows: %s tasks come and %s in a minute, and one has waited for %s',
                               a.name, taskq._short(p.came),
                               CASE taskq._short(p.ended) WHEN '1' THEN '1 ends' ELSE taskq._short(p.ended) || ' end' END,
-                              taskq._age(n.at - h.inserted_at)),
+                              taskq._age(n.at - p.inserted_at)),
                        'Add workers, or let each take more tasks at a time; look at limits and rates in taskq.actions.',
-                       'growing', a.name, h.inserted_at
+                       'growing', a.name, p.inserted_at
                   FROM pace AS p CROSS JOIN now AS n
-                  JOIN heads AS h ON h.action_no = p.action_no
-                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
-                 WHERE p.came > 1.2 * p.ended + 10 AND p.ended > 0 AND h.inserted_at < n.at - interval '1 minute'
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = p.action_no OFFSET 0) AS a
+                 WHERE p.came > 1.2 * p.ended + 10 AND p.ended > 0 AND p.inserted_at < n.at - interval '1 minute'
                 UNION ALL
                 SELECT CASE WHEN p.lost_hour * 2 > p.ended_hour THEN 'critical' ELSE 'warning' END,
                        format('%s of %s tasks of action "%s" that ended in the last hour have aborted',

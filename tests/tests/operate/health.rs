@@ -118,6 +118,90 @@ fn an_action_that_nobody_asks_for_starves() {
     );
 }
 
+/// On wrong code nobody hears of a task whose worker died: without a deadline it is held for ever, and nothing of its action is
+/// ready.
+#[test]
+fn what_is_held_without_a_deadline_for_a_day_is_told() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "30 hours");
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"},
+                       {"id": "low", "action": "y", "priority": -5}, {"id": "leased", "action": "z"}]))
+        .unwrap();
+    session.own("dead", 1, &["x"]).unwrap();
+    let held = session.own("dead", 1, &["y"]).unwrap().remove(0);
+    session.own_one_with("z", "max_duration => '10 days'");
+    set_back(&mut session, "20 hours");
+    session.own("alive", 1, &["x"]).unwrap();
+    session.set_now(None);
+    let of = |session: &mut Session| -> Vec<String> {
+        let mut found = problems(session, "unleased");
+        found.sort();
+        found.into_iter().map(|(severity, _, problem)| format!("{severity}: {problem}")).collect()
+    };
+    let y = "notice: a task of action \"y\" has been held without a deadline for 30h (actor \"dead\")";
+    assert_eq!(
+        of(&mut session),
+        ["notice: a task of action \"x\" has been held without a deadline for 30h (actor \"dead\")", y]
+    );
+    let later: String = session.one("SELECT (now() + interval '5 hours')::text");
+    session.set_now(Some(&later));
+    assert_eq!(
+        of(&mut session)[0],
+        "notice: 2 tasks of action \"x\" are held without a deadline, the first for 35h (actor \"dead\")"
+    );
+    session.set_now(None);
+    // Behind more than a hundred others of its action, it is found by when it was inserted.
+    session.insert((0..150).map(|_| json!({"action": "y"})).collect()).unwrap();
+    assert!(of(&mut session).contains(&y.to_owned()));
+    session.complete(&held);
+    assert!(!of(&mut session).contains(&y.to_owned()));
+    // What the advice says.
+    session.run("SELECT taskq.cancel_tasks('{a}'), taskq.retry_tasks('{a}')");
+    assert_eq!((of(&mut session).len(), session.state("a").as_str()), (0, "ready"));
+}
+
+/// A producer may make an action per task. On wrong code each action is compared with each other one.
+#[test]
+fn a_look_takes_time_that_grows_with_the_actions_and_not_with_their_square() {
+    const EACH: u64 = 400;
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "10 minutes");
+    session.insert((0..EACH).map(|n| json!({"action": format!("old {n}")})).collect()).unwrap();
+    session.set_now(None);
+    session
+        .insert((0..EACH).map(|n| json!({"id": format!("t{n}"), "action": format!("new {n}")})).collect())
+        .unwrap();
+    session.run("SELECT taskq.complete_task(id) FROM taskq.tasks WHERE action LIKE 'new %'");
+    assert_eq!(problems(&mut session, "starving").len() as u64, EACH);
+    // The query by itself, with the settings of the function.
+    let text: String = session.one("SELECT pg_get_function_sqlbody('taskq.health'::regproc)");
+    let query = text.trim().trim_start_matches("BEGIN ATOMIC").trim_end_matches("END").trim();
+    let settings: Vec<String> =
+        session.all("SELECT unnest(proconfig) FROM pg_proc WHERE oid = 'taskq.health'::regproc");
+    session.run("BEGIN");
+    for setting in settings.iter().filter(|setting| !setting.starts_with("search_path")) {
+        session.run(&format!("SET LOCAL {setting}"));
+    }
+    let plan: serde_json::Value =
+        session.one(&format!("EXPLAIN (ANALYZE, TIMING off, FORMAT json) {}", query.trim_end_matches(';')));
+    session.run("ROLLBACK");
+    let (mut nodes, mut removed) = (vec![&plan[0]["Plan"]], 0);
+    while let Some(node) = nodes.pop() {
+        for key in ["Rows Removed by Join Filter", "Rows Removed by Filter"] {
+            let each = node[key].as_f64().unwrap_or(0.0) * node["Actual Loops"].as_f64().unwrap_or(1.0);
+            removed += each as u64;
+        }
+        nodes.extend(node["Plans"].as_array().into_iter().flatten());
+    }
+    assert!(
+        removed < 50 * EACH,
+        "{removed} rows were looked at for nothing, with {EACH} actions of each kind"
+    );
+}
+
 #[test]
 fn a_queue_that_grows_and_tasks_that_abort_are_told() {
     let db = Db::new();
