@@ -408,15 +408,16 @@ CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
 COMMENT ON FUNCTION taskq.page IS
     'the queue at a glance as one HTML page, with the graph of a task or group if one is named';
 
--- For \watch, in 100 columns; what is stuck comes first.
+-- For \watch, in 100 columns; what is stuck comes first, what was stopped on purpose last. Names are cut in the middle: many
+-- begin alike.
 CREATE VIEW taskq.top AS
-SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE x.action END AS action,
+SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || right(x.action, 7) ELSE x.action END AS action,
        rpad(repeat(chr(9608), CASE WHEN x.ready = 0 THEN 0 ELSE GREATEST(1, round(4 * ln(1 + x.ready) / NULLIF(ln(1 + max(x.ready) OVER ()), 0)))::integer END), 4)
            || lpad(taskq._roughly(x.ready, NOT 'ready' = ANY (x.estimates), false), 5) AS ready,
        lpad(taskq._roughly(x.busy, NOT 'in-progress' = ANY (x.estimates), true), 4) AS busy,
        lpad(taskq._roughly(x.blocked, NOT 'blocked' = ANY (x.estimates), false), 7) AS blocked,
        lpad(taskq._roughly(x.scheduled, NOT 'scheduled' = ANY (x.estimates), false), 5) AS later,
-       lpad(COALESCE(taskq._age(taskq.clock() - x.oldest), ''), 6) AS oldest,
+       lpad(COALESCE(x.stopped, taskq._age(taskq.clock() - x.oldest), ''), 6) AS oldest,
        lpad(taskq._short(x.came) || '/' || taskq._short(x.ended), 9) AS "in/out",
        lpad(COALESCE(taskq._age(x.waiting[1] * interval '1 second') || '/' || taskq._age(x.waiting[2] * interval '1 second'), ''), 9) AS wait,
        lpad(COALESCE(taskq._age(x.running[1] * interval '1 second') || '/' || taskq._age(x.running[2] * interval '1 second'), ''), 9) AS run
@@ -432,7 +433,9 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE
                COALESCE(sum(y.came), 0) AS came,
                COALESCE(sum(y.ended), 0) AS ended,
                min(y.waiting) AS waiting,
-               min(y.running) AS running
+               min(y.running) AS running,
+               (SELECT CASE WHEN s.paused THEN 'paused' WHEN s.max_concurrency = 0 THEN 'closed' END
+                  FROM taskq.action_setting AS s WHERE s.name = a.name) AS stopped
           FROM (SELECT l.action_no, l.state, l.number, l.first, l.exact, NULL::double precision AS came, NULL::double precision AS ended,
                        NULL::double precision[] AS waiting, NULL::double precision[] AS running
                   FROM taskq._about() AS l
@@ -440,6 +443,6 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 15) || chr(8230) ELSE
                 SELECT p.action_no, NULL, NULL, NULL, NULL, p.came, p.ended, p.waiting, p.running FROM taskq._pace() AS p) AS y
          CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = y.action_no OFFSET 0) AS a
          GROUP BY a.name) AS x
- ORDER BY x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.oldest NULLS LAST, x.action;
+ ORDER BY x.stopped IS NULL AND x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.stopped IS NOT NULL, x.oldest NULLS LAST, x.action;
 COMMENT ON VIEW taskq.top IS
-    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one, tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';
+    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one (or that nobody gets any), tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';

@@ -1,7 +1,7 @@
 //! `top` fits a terminal, has what is stuck first, and the numbers of the other views.
 
 use serde_json::json;
-use taskq_tests::Db;
+use taskq_tests::{Db, Session};
 
 #[test]
 fn what_is_stuck_comes_first_in_a_hundred_columns() {
@@ -25,10 +25,20 @@ fn what_is_stuck_comes_first_in_a_hundred_columns() {
     assert_eq!(rows[0], ["stuck ü", "█       1", "0", "0", "0", "60s", "0.2/0", ""], "{rows:?}");
     assert_eq!(
         rows[1],
-        ["busy with a nam…", "████ 1.1k", "3", "0", "0", "60s", "240/10", "30s/30s"],
+        ["busy wit…oo long", "████ 1.1k", "3", "0", "0", "60s", "240/10", "30s/30s"],
         "{rows:?}"
     );
     assert_eq!(rows[2], ["idle", "0", "0", "1", "1", "", "0.4/0", ""], "{rows:?}");
+    // What was stopped on purpose is marked, and nobody has to look at it first.
+    session.run("SELECT taskq.pause_action('stuck ü'), taskq.pause_action('idle')");
+    let stopped = |session: &mut Session| -> Vec<String> {
+        session.all("SELECT concat_ws(' ', t.action, btrim(t.oldest)) FROM taskq.top AS t")
+    };
+    assert_eq!(stopped(&mut session), ["busy wit…oo long 60s", "stuck ü paused", "idle paused"]);
+    session.run("SELECT taskq.resume_action('stuck ü'), taskq.set_action('stuck ü', max_concurrency => 0), taskq.resume_action('idle')");
+    assert_eq!(stopped(&mut session), ["busy wit…oo long 60s", "idle ", "stuck ü closed"]);
+    session.run("SELECT taskq.set_action('stuck ü', max_concurrency => 1)");
+    assert_eq!(stopped(&mut session), ["stuck ü 60s", "busy wit…oo long 60s", "idle "]);
     // As psql prints it: the widest of each column, " | " in between, a space on both sides.
     let width: i64 = session.one(
         "SELECT sum(greatest(length(c.key), w.widest)) + 3 * (count(*) - 1) + 2
@@ -36,6 +46,20 @@ fn what_is_stuck_comes_first_in_a_hundred_columns() {
            JOIN (SELECT jsonb_object_keys(to_jsonb(t)) AS key FROM (SELECT * FROM taskq.top LIMIT 1) AS t) AS c USING (key)",
     );
     assert!(width <= 100, "{width} columns");
+}
+
+/// On wrong code both are "a-very-long-act…".
+#[test]
+fn long_names_that_begin_alike_are_told_apart() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"action": "a-very-long-action-name-one"}, {"action": "a-very-long-action-name-two"},
+                       {"action": "exactly sixteen."}, {"action": "and seventeen, ü."}]))
+        .unwrap();
+    let mut names: Vec<String> = session.all("SELECT t.action FROM taskq.top AS t");
+    names.sort();
+    assert_eq!(names, ["a-very-l…ame-one", "a-very-l…ame-two", "and seve…een, ü.", "exactly sixteen."]);
 }
 
 #[test]
