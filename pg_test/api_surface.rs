@@ -266,6 +266,21 @@ mod tests {
         assert!(silent.is_empty(), "{silent:#?}\nCOMMENT ON … belongs behind each CREATE");
     }
 
+    /// A worker of a parallel plan calls what its function calls.
+    #[pg_test]
+    fn what_calls_a_parallel_unsafe_function_is_unsafe_itself() {
+        let wrong: Vec<String> = all("WITH bodies AS (
+                SELECT p.proname AS name, COALESCE(pg_get_function_sqlbody(p.oid), p.prosrc) AS body
+                  FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+                 WHERE p.pronamespace = 'taskq'::regnamespace AND l.lanname IN ('sql', 'plpgsql') AND p.proparallel = 's'),
+              callees AS (
+                SELECT p.proname AS name FROM pg_proc AS p
+                 WHERE p.pronamespace = 'taskq'::regnamespace AND p.proparallel = 'u')
+             SELECT DISTINCT b.name || ' calls ' || c.name
+               FROM bodies AS b JOIN callees AS c ON b.body ~ ('taskq\\.' || c.name || '\\(')");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
     #[pg_test]
     fn functions_that_write_are_volatile_and_never_parallel() {
         let wrong: Vec<String> = all("SELECT p.oid::regprocedure::text FROM pg_proc AS p

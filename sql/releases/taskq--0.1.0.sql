@@ -2248,7 +2248,7 @@ CREATE FUNCTION taskq.count_tasks(
         groups text[] = NULL,
         states text[] = NULL)
     RETURNS TABLE (action text, state text, count bigint)
-    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER COST 1000 ROWS 20
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 20
     SET search_path = pg_catalog, pg_temp SET jit = off SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
@@ -2529,7 +2529,7 @@ COMMENT ON FUNCTION taskq.dependency_results IS
 
 CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
-    LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER COST 100000 ROWS 1
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
     -- It reads whole tables, and statistics may be those of an empty queue: each table is read once, and joined by hash
     -- or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL, no EXISTS that is not
