@@ -2428,11 +2428,11 @@ BEGIN
                  SELECT format('its action "%s" is paused', a.action) FROM taskq.actions AS a
                   WHERE a.action = t.action AND a.paused
                  UNION ALL
-                 SELECT format('the limit of its action is full: %s of %s tasks are in progress, held by %s',
+                 SELECT format('the limit of its action is full: %s of %s tasks are in progress%s',
                                a.slots_held, a.max_concurrency,
-                               (SELECT string_agg(DISTINCT format('"%s"', r.actor_id), ', ')
-                                  FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
-                                 WHERE l.group_id = '' AND l.name = a.action))
+                               ', held by ' || (SELECT string_agg(DISTINCT format('"%s"', r.actor_id), ', ')
+                                                  FROM taskq.slot AS l JOIN taskq.run AS r ON r.task_no = l.task_no
+                                                 WHERE l.group_id = '' AND l.name = a.action))
                    FROM taskq.actions AS a
                   WHERE a.action = t.action AND a.slots_held >= a.max_concurrency
                  UNION ALL
@@ -2449,7 +2449,10 @@ BEGIN
                          WHERE l.group_id = t.group_id AND l.name = m.name) AS h
                   WHERE h.held >= m.most
                  UNION ALL
-                 SELECT format('the rate limit of its action (%s per %s) is used up', a.rate_limit, a.rate_period)
+                 SELECT format('the rate limit of its action (%s per %s) is used up; the next may go at %s',
+                               a.rate_limit, a.rate_period,
+                               b.measured_at + (1 - b.level) / a.rate_limit * EXTRACT(epoch FROM a.rate_period)
+                                               * interval '1 second')
                    FROM taskq.actions AS a
                    JOIN taskq.bucket AS b ON b.name = a.action
                   WHERE a.action = t.action
@@ -2480,7 +2483,7 @@ BEGIN
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
                            CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
-        -- Among what is held now and the thousand tasks that are kept longest: enough to tell whether
+        -- Among what is held now and the last thousand tasks that have settled: enough to tell whether
         -- anybody asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
@@ -2494,10 +2497,9 @@ BEGIN
                  WHERE a.name = t.action
                 UNION ALL
                 SELECT s.granted_at
-                  FROM (SELECT s.task_no, s.granted_at FROM taskq.settled AS s
-                         ORDER BY s.expires_at DESC LIMIT 1000) AS s
-                  JOIN taskq.task AS y ON y.task_no = s.task_no
-                  JOIN taskq.action AS a ON a.action_no = y.action_no
+                  FROM (SELECT s.action_no, s.granted_at FROM taskq.settled AS s
+                         ORDER BY s.settled_at DESC LIMIT 1000) AS s
+                  JOIN taskq.action AS a ON a.action_no = s.action_no
                  WHERE a.name = t.action) AS x;
         RETURN NEXT CASE WHEN last_grant IS NULL
                          THEN format('no recent grant of a task of action "%s" is to be seen', t.action)

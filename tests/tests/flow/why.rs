@@ -45,9 +45,39 @@ fn each_reason_is_named_with_its_facts() {
     tells(&mut session, "group", "g", &["group", "\"tenant 7\"", "paused"]);
     tells(&mut session, "pause", "p", &["action", "\"p\"", "paused"]);
     tells(&mut session, "full 2", "f", &["limit", "1 of 1", "\"ann\""]);
-    tells(&mut session, "rate 2", "r", &["rate limit", "1 per"]);
+    tells(&mut session, "rate 2", "r", &["rate limit", "1 per", "the next may go at 2030-01-02 00:00:00"]);
     tells(&mut session, "work", "w", &["2030-01-01 01:00:00"]);
     assert_eq!(why(&mut session, "full 1").len(), 1);
+}
+
+#[test]
+fn a_limit_of_none_is_held_by_nobody() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    call(&mut session, "set_action('x', max_concurrency => 0)");
+    tells(&mut session, "a", "x", &["the limit of its action is full: 0 of 0 tasks are in progress"]);
+    assert!(!why(&mut session, "a").iter().any(|reason| reason.contains("held by")), "by nobody");
+}
+
+/// On wrong code tasks that are kept longer than those of this action hide it, and the operator looks for a worker that is there.
+#[test]
+fn a_grant_a_moment_ago_is_seen_however_long_others_are_kept() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT count(*) FROM taskq.insert_many('kept', (SELECT array_agg(i::text) FROM generate_series(1, 1100) AS i))");
+    for _ in 0..2 {
+        session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 1000, '{kept}')");
+    }
+    session
+        .insert(json!([{"id": "a1", "action": "x", "retention": "1 hour"}, {"id": "a2", "action": "x"}]))
+        .unwrap();
+    session.perform("x", "completed");
+    let reasons = why(&mut session, "a2");
+    assert!(
+        reasons.iter().any(|reason| reason.starts_with("the last grant of a task of action \"x\"")),
+        "{reasons:?}"
+    );
 }
 
 #[test]
