@@ -144,6 +144,15 @@ fn without_lost(
 fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
     let ids = numbers::ids(&[run, after]);
     let id = |n: &TaskNo| ids.get(n).map_or("", String::as_str);
+    if live::outcomes(&[after]).get(&after) == Some(&Outcome::Completed) {
+        // It was for the case that the other one aborts.
+        return Refusal::state(
+            id(&run),
+            &format!("skipped: it runs only if \"{}\" aborts, and that completed", id(&after)),
+            "cannot be retried",
+            "There is nothing to retry; insert another task to have its work done all the same.",
+        );
+    }
     Refusal::state(
         id(&run),
         &format!("aborted because of its dependency on \"{}\"", id(&after)),

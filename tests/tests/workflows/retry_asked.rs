@@ -52,6 +52,10 @@ fn a_dependent_asked_for_by_its_id_is_refused_while_its_dependency_stays_lost() 
         };
         let text = format!("{} {}", error.message(), error.detail().unwrap());
         assert!(text.contains(dependency), "the refusal names the dependency: {text}");
+        // A task that has completed cannot be retried: nobody is sent there.
+        let hint = error.hint().unwrap();
+        assert_eq!(hint.contains("Retry the task that it depends on"), naming != "skipped", "{hint}");
+        assert_eq!(text.contains("skipped: it runs only if \"done\" aborts"), naming == "skipped", "{text}");
     }
     assert_eq!(came_back(&mut session, "'{c,b,a}'"), ["a", "b", "c"], "together they can come back");
 }
