@@ -27,7 +27,11 @@ impl Calendar {
     /// Reads five fields, or six with seconds first; the error says what is wrong.
     pub(crate) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(expression).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
+        // The one name that crontabs have and the library has not.
+        let midnight = expression.trim().eq_ignore_ascii_case("@midnight");
+        let cron = parser
+            .parse(if midnight { "@daily" } else { expression })
+            .map_err(|e| ("cron", problem(&parser, expression, &e)))?;
         let zone =
             zone.parse::<Tz>().map_err(|_| ("timezone", format!("\"{zone}\", an unknown time zone")))?;
         Ok(Calendar { cron, zone })
@@ -151,6 +155,24 @@ mod tests {
             ["2026-01-01T00:00:10Z", "2026-01-01T00:00:20Z"]
         );
         assert_eq!(next("0 12 * * MON", "UTC", "2026-01-01T00:00:00Z", 1), ["2026-01-05T12:00:00Z"]);
+    }
+
+    #[test]
+    fn the_names_of_crontabs_are_read() {
+        for (name, fields) in [
+            ("@hourly", "0 * * * *"),
+            ("@daily", "0 0 * * *"),
+            ("@midnight", "0 0 * * *"),
+            ("@Midnight", "0 0 * * *"),
+            ("@weekly", "0 0 * * 0"),
+            ("@monthly", "0 0 1 * *"),
+            ("@yearly", "0 0 1 1 *"),
+            ("@annually", "0 0 1 1 *"),
+        ] {
+            let from = "2026-01-01T00:00:05Z";
+            assert_eq!(next(name, "UTC", from, 3), next(fields, "UTC", from, 3), "{name}");
+        }
+        assert_eq!(Calendar::parse("@noon", "UTC").err().map(|e| e.0), Some("cron"));
     }
 
     #[test]

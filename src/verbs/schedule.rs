@@ -89,7 +89,10 @@ fn schedule(
     his_schedule(name)?;
     let calendar = Calendar::parse(cron, timezone).map_err(|(argument, what)| {
         let hint = match argument {
-            "cron" => "Give five fields (minute, hour, day of month, month, day of week), or six with seconds first.",
+            "cron" => {
+                "Give five fields (minute, hour, day of month, month, day of week), six with seconds first, or one of \
+                 @hourly, @daily (or @midnight), @weekly, @monthly, @yearly (or @annually)."
+            }
             _ => "Give a name of the tz database, Europe/Berlin for instance.",
         };
         Refusal::out_of_range(argument, &what, hint)

@@ -312,5 +312,10 @@ fn a_wrong_expression_is_told_with_its_field() {
         let detail = error.detail().unwrap();
         assert!(detail.contains(cron) && detail.contains(says), "{detail}");
         assert!(!detail.contains(".."), "{detail}");
+        for name in ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"] {
+            assert!(error.hint().unwrap().contains(name), "{name}: {error:?}");
+            let next = format!("SELECT taskq.schedule('{name}', '{name}', '{{\"action\": \"x\"}}') > now()");
+            assert!(session.one::<bool>(&next), "{name} is taken");
+        }
     }
 }
