@@ -16,7 +16,7 @@ use crate::store::{attempts, progress, tally};
 
 /// What is said of a task in progress that is to be replaced.
 pub(crate) fn refusal(id: &str) -> Refusal {
-    Refusal::state(id, "in progress", "cannot be replaced", "Wait until it is returned, or cancel it first.")
+    live::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
 }
 
 /// How long the end of a replaced task can be learnt by those who wait for it.

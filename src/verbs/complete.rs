@@ -26,7 +26,10 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
     let id = required("task_id", task_id)?;
     let refuse =
         |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
-    let in_progress = || refuse("in progress", "Its actor will return it; cancel it if that is not wanted.");
+    let in_progress = || {
+        let hint = "Its actor will return it; cancel it if that is not wanted.";
+        Err(live::held(id, "cannot be completed by hand", hint))
+    };
     rights::check_tasks(Doing::Change, numbers::by_id(&[id]).into_values())?;
     if live::in_progress(&[id]).is_some() {
         return in_progress();

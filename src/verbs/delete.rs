@@ -104,5 +104,5 @@ fn delete(ids: &[&str], now: Time) -> Result<i64> {
 }
 
 fn refusal(id: &str) -> Refusal {
-    Refusal::state(id, "in progress", "cannot be deleted", "Wait until it is returned, or cancel it first.")
+    live::held(id, "cannot be deleted", "Wait until it is returned, or cancel it first.")
 }

@@ -158,9 +158,8 @@ fn delete(group: &str) -> Result<i64> {
     let (task_nos, rows) = hold(group);
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
         let ids = numbers::ids(&[row.task_no]);
-        return Err(Refusal::state(
+        return Err(live::held(
             ids.get(&row.task_no).map_or("", String::as_str),
-            "in progress",
             "cannot be deleted with its group",
             "Wait until it is returned, or cancel the group first.",
         ));

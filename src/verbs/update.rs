@@ -151,11 +151,13 @@ fn refuse_begun(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
     }
     let first = ids.iter().find_map(|id| Some((*id, begun.get(found.get(*id)?)?.as_str())));
     let (id, state) = first.unwrap_or(("", "in progress"));
-    let hint = match state {
-        "in progress" => "Wait until it is given back, or cancel it and insert another.",
-        _ => "Retry or replace it, or insert another.",
-    };
-    Err(Refusal::state(id, state, "cannot be changed", hint))
+    let what = "cannot be changed";
+    Err(match state {
+        "in progress" => {
+            live::held(id, what, "Wait until it is given back, or cancel it and insert another.")
+        }
+        _ => Refusal::state(id, state, what, "Retry or replace it, or insert another."),
+    })
 }
 
 /// The rows in the order of the call, each once.

@@ -6,8 +6,10 @@
 
 use std::collections::HashMap;
 
+use crate::clock;
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
+use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 
 static FIRST: Statement<&[&str], String> = Statement::new(
@@ -21,6 +23,23 @@ static FIRST: Statement<&[&str], String> = Statement::new(
 /// One of the tasks with these ids that is in progress.
 pub(crate) fn in_progress(ids: &[&str]) -> Option<String> {
     if ids.is_empty() { None } else { FIRST.first(ids) }
+}
+
+static DEADLINE: Statement<&str, Time> = Statement::new(
+    c"SELECT r.deadline FROM taskq.run r
+       WHERE r.task_no = (SELECT t.task_no FROM taskq.task t WHERE t.id = $1) AND r.nonce <> 0",
+);
+
+/// The refusal of what cannot be done with a task in progress. Whoever waits for one whose deadline has passed may wait
+/// for ever.
+pub(crate) fn held(id: &str, what: &str, hint: &str) -> Refusal {
+    if DEADLINE.first(id).is_some_and(|deadline| deadline <= clock::now()) {
+        let state = "in progress, and its deadline has passed";
+        let hint =
+            "Cancel it, or let a worker ask for its action: the next own_tasks for that takes it over.";
+        return Refusal::state(id, state, what, hint);
+    }
+    Refusal::state(id, "in progress", what, hint)
 }
 
 /// Tasks that may not be in progress, and what is said of one that is.

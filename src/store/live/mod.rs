@@ -15,7 +15,7 @@ mod settled;
 
 pub(crate) use edges::{lock_edges, lock_edges_of, try_lock_edges_of};
 pub(crate) use forms::LockStrength;
-pub(crate) use in_progress::{Idle, in_progress};
+pub(crate) use in_progress::{Idle, held, in_progress};
 pub(crate) use lock::{lock, lock_any, lock_by_id};
 pub(crate) use remove::remove;
 pub(crate) use row::{InRun, Live, Place};

@@ -43,6 +43,41 @@ fn a_task_whose_deadline_has_passed_is_still_its_actors() {
     session.complete(&grant);
 }
 
+/// Nobody may ever return it: only a call of own_tasks for its action ends the try. On wrong code one is told to wait.
+#[test]
+fn nobody_is_told_to_wait_for_a_task_whose_deadline_has_passed() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
+    session.own_one_with("x", "max_duration => '1 minute'");
+    for (call, waits) in [
+        ("update_tasks('{a}', body => 'new')", "Wait"),
+        ("delete_tasks('{a}')", "Wait"),
+        ("delete_group('g')", "Wait"),
+        ("replace_tasks('[{\"id\": \"a\", \"action\": \"x\"}]')", "Wait"),
+        ("complete_task('a')", "Its actor will return it"),
+    ] {
+        let query = format!("SELECT taskq.{call}");
+        session.set_now(Some("2030-01-01 00:00:30Z"));
+        let error = refused(&mut session, "TQ005", "a", &query, &[]);
+        assert!(error.hint().unwrap().starts_with(waits), "{call}: {error:?}");
+        session.set_now(Some("2030-01-01 01:00:00Z"));
+        for looked_after in [false, true] {
+            if looked_after {
+                session.run("SELECT taskq.maintain()");
+            }
+            let error = refused(&mut session, "TQ005", "a", &query, &[]);
+            assert_eq!(
+                error.detail(),
+                Some("The task is in progress, and its deadline has passed."),
+                "{call}"
+            );
+            assert!(error.hint().unwrap().starts_with("Cancel it, or let a worker ask"), "{call}: {error:?}");
+        }
+    }
+}
+
 #[test]
 fn arguments_that_make_no_sense() {
     let db = Db::new();
