@@ -323,6 +323,16 @@ impl Refusal {
         )
     }
 
+    /// `22004`: bodies in neither of the two ways.
+    pub(crate) fn no_bodies() -> Self {
+        Refusal::new(
+            "22004",
+            "argument \"bodies\" must not be NULL".to_owned(),
+            "Neither \"bodies\" nor \"bodies_json\" is given.".to_owned(),
+            "Give the bodies in one of the two arrays, with a NULL for each task without a body.",
+        )
+    }
+
     /// `22004`: NULL where it may not be.
     pub(crate) fn null_argument(argument: &str) -> Self {
         Refusal::new(

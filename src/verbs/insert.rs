@@ -206,7 +206,7 @@ fn bodies_of(texts: Option<Vec<Option<String>>>, json: Option<AnyElement>) -> Re
             .into_iter()
             .map(|body| spec::body_of(body.get()))
             .collect()),
-        (None, None) => Err(Refusal::null_argument("bodies")),
+        (None, None) => Err(Refusal::no_bodies()),
     }
 }
 

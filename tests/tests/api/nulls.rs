@@ -85,6 +85,14 @@ fn a_null_is_refused_where_it_may_not_be() {
 }
 
 #[test]
+fn bodies_that_are_missing_may_come_in_two_ways() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let error = refused(&mut session, "22004", "bodies", "SELECT taskq.insert_many('x', NULL)", &[]);
+    assert!(error.detail().unwrap().contains("\"bodies_json\""), "{error:?}");
+}
+
+#[test]
 fn empty_input_is_no_error_and_does_nothing() {
     let db = Db::new();
     let mut session = a_few_tasks(&db);
