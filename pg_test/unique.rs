@@ -6,7 +6,7 @@ mod tests {
     use pgrx::prelude::*;
 
     fn read(json: &str) -> Result<Option<Unique>, String> {
-        parse_unique(json, Some("{\"a\": 1}"))
+        parse_unique(json, Some("{\"a\": 1}")).map_err(|problem| problem.what)
     }
 
     #[pg_test]

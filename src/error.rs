@@ -193,14 +193,14 @@ impl Refusal {
         )
     }
 
-    /// `TQ006`: element `n` (counted from 1) of an array of what has this name, and these keys, is malformed.
-    pub(crate) fn malformed(name: &str, keys: &str, n: usize, id: Option<&str>, what: &str) -> Self {
+    /// `TQ006`: element `n` (counted from 1) of an array of what has this name is malformed.
+    pub(crate) fn malformed(name: &str, n: usize, id: Option<&str>, what: &str, hint: &str) -> Self {
         let id = id.map(|id| format!(" (\"{}\")", shortened(id))).unwrap_or_default();
         Refusal::new(
             "TQ006",
             format!("malformed {name}: {}", shortened(what)),
             format!("This is element {n}{id} of the call."),
-            &format!("The keys of a {name} are {keys}."),
+            hint,
         )
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pgrx::datum::Interval;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
+use crate::error::sentence;
 use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
 use crate::spec::backoff::Backoff;
@@ -144,7 +145,7 @@ impl Check for BackoffText {
         if text.trim().is_empty() {
             Ok(())
         } else {
-            Backoff::parse(text).map(drop).map_err(|what| format!("{what}."))
+            Backoff::parse(text).map(drop).map_err(|problem| sentence(&problem.what))
         }
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{BACKOFF, interval_problem};
+use super::shape::{Problem, not_one_of};
+use super::{BACKOFF, INTERVAL_HINT, interval_problem};
 use crate::pg::clock;
 
 /// Delays between tries.
@@ -30,26 +31,33 @@ pub(crate) struct RawBackoff {
 
 impl Backoff {
     /// Reads `{"kind", "initial", "max", "jitter"}`; the error says what is wrong.
-    pub(crate) fn parse(json: &str) -> Result<Self, String> {
+    pub(crate) fn parse(json: &str) -> Result<Self, Problem> {
         let raw: RawBackoff = BACKOFF.read(json)?;
         let exponential = match raw.kind.as_str() {
             "fixed" => false,
             "exponential" => true,
             other => {
-                return Err(format!("key \"kind\" is \"{other}\", not one of fixed, exponential"));
+                return Err(not_one_of("key \"kind\" is ", other, &["fixed", "exponential"]));
             }
         };
         let interval = |key: &str, text: &str| {
             clock::parse_interval(text)
                 .filter(|i| interval_problem(*i).is_none())
                 .map(clock::length)
-                .ok_or_else(|| format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\""))
+                .ok_or_else(|| {
+                    let what = format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\"");
+                    Problem::new(what, INTERVAL_HINT)
+                })
         };
         let initial = interval("initial", &raw.initial)?;
         let max = raw.max.map_or(Ok(MOST), |max| interval("max", &max))?;
         let jitter = raw.jitter.unwrap_or(0.0);
         if !(0.0..=1.0).contains(&jitter) {
-            return Err("key \"jitter\" is not between 0 and 1".to_owned());
+            let what = "key \"jitter\" is not between 0 and 1";
+            return Err(Problem::new(
+                what,
+                "Give a number from 0 to 1: the part of a delay that chance may take off.",
+            ));
         }
         Ok(Backoff { exponential, initial, max, jitter })
     }

@@ -9,11 +9,13 @@ const INTERVAL: Shape = Shape::Written("an interval as a string, \"5 minutes\" f
 const TIMESTAMP: Shape = Shape::Written("a timestamp as a string, \"2030-01-31 12:00 UTC\" for instance");
 
 static REFERENCE: Object = Object {
+    name: "a reference to a task",
     what: "an object with \"id\" and \"condition\"",
     keys: &[("id", Shape::Text), ("condition", CONDITION)],
     required: &["id"],
     otherwise: &[
         ("task_id", "id"),
+        ("task", "id"),
         ("after", "id"),
         ("run", "id"),
         ("on", "condition"),
@@ -26,6 +28,7 @@ const REFERENCES: Shape = Shape::List(&Shape::Either(
 ));
 
 static RETENTION: Object = Object {
+    name: "a retention",
     what: "an object with \"completed\" and \"aborted\"",
     keys: &[("completed", INTERVAL), ("aborted", INTERVAL)],
     required: &[],
@@ -34,6 +37,7 @@ static RETENTION: Object = Object {
 
 /// `backoff`
 pub(crate) static BACKOFF: Object = Object {
+    name: "a backoff",
     what: "an object with \"kind\", \"initial\", \"max\" and \"jitter\"",
     keys: &[
         ("kind", Shape::OneOf(&["fixed", "exponential"])),
@@ -42,11 +46,25 @@ pub(crate) static BACKOFF: Object = Object {
         ("jitter", Shape::Number),
     ],
     required: &["kind", "initial"],
-    otherwise: &[("type", "kind"), ("delay", "initial"), ("base", "initial"), ("cap", "max")],
+    otherwise: &[
+        ("type", "kind"),
+        ("strategy", "kind"),
+        ("delay", "initial"),
+        ("base", "initial"),
+        ("min", "initial"),
+        ("minimum", "initial"),
+        ("cap", "max"),
+        ("limit", "max"),
+        ("maximum", "max"),
+        ("max_delay", "max"),
+        ("random", "jitter"),
+        ("randomness", "jitter"),
+    ],
 };
 
 /// `unique_by`, where it is an object
 pub(super) static UNIQUE: Object = Object {
+    name: "unique_by",
     what: "true, a key, or an object with \"key\", \"period\", \"states\", \"on_conflict\" and \"max_wait\"",
     keys: &[
         ("key", Shape::Text),
@@ -56,11 +74,21 @@ pub(super) static UNIQUE: Object = Object {
         ("max_wait", INTERVAL),
     ],
     required: &[],
-    otherwise: &[("id", "key"), ("by", "key"), ("state", "states"), ("ttl", "period"), ("for", "period")],
+    otherwise: &[
+        ("id", "key"),
+        ("by", "key"),
+        ("unique_key", "key"),
+        ("state", "states"),
+        ("ttl", "period"),
+        ("for", "period"),
+        ("window", "period"),
+        ("if_held", "on_conflict"),
+    ],
 };
 
 /// A task.
 pub(crate) static TASK: Object = Object {
+    name: "a task",
     what: "an object with the keys of a task",
     keys: &[
         ("id", Shape::Text),
@@ -162,6 +190,7 @@ pub(crate) static TASK: Object = Object {
 
 /// A dependency.
 pub(crate) static DEPENDENCY: Object = Object {
+    name: "a dependency",
     what: "an object with the keys of a dependency",
     keys: &[("after", Shape::Text), ("run", Shape::Text), ("condition", CONDITION)],
     required: &["after", "run"],
@@ -181,6 +210,7 @@ pub(crate) static DEPENDENCY: Object = Object {
 
 /// A return.
 pub(crate) static RETURN: Object = Object {
+    name: "a return",
     what: "an object with the keys of a return",
     keys: &[
         ("task_id", Shape::Text),

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use keys::BACKOFF;
 pub(crate) use meant::near;
+pub(crate) use shape::Problem;
 pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::clock;
@@ -28,6 +29,9 @@ pub(crate) const MAX_NAME: usize = 1000;
 
 /// How many bytes a merge key may have together with its action and group: what an index can hold.
 const MAX_MERGE_KEY: usize = 2600;
+
+/// What to give where an interval is wrong.
+pub(crate) const INTERVAL_HINT: &str = "Give an interval from 0 to 1,000 years, \"5 minutes\" for instance.";
 
 /// A task to insert.
 #[derive(Clone, Debug, Default)]
@@ -110,8 +114,8 @@ impl Element {
     }
 
     /// `TQ006`: element `n` (counted from 1) of an array of such is malformed.
-    pub(crate) fn malformed(self, n: usize, id: Option<&str>, what: &str) -> Refusal {
-        Refusal::malformed(self.name(), &self.keys().names(), n, id, what)
+    pub(crate) fn malformed(self, n: usize, id: Option<&str>, problem: &Problem) -> Refusal {
+        Refusal::malformed(self.name(), n, id, &problem.what, &problem.hint)
     }
 }
 
@@ -137,7 +141,7 @@ pub(crate) fn parse_dependencies(json: &str) -> Result<Vec<DependencySpec>> {
 }
 
 /// Reads the argument `unique_by` of `insert_task`, which is the key of that name.
-pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Result<Option<Unique>, String> {
+pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Result<Option<Unique>, Problem> {
     unique::parse(json, body, &mut element::Intervals::default())
 }
 
@@ -176,7 +180,7 @@ impl TaskSpec {
     /// Checks what the types do not say; `n` is the element's place in the call, counted from 1.
     pub(crate) fn checked(self, n: usize) -> Result<Self> {
         let id = self.id.clone();
-        let refuse = |what: String| Err(Element::Task.malformed(n, id.as_deref(), &what));
+        let refuse = |problem: Problem| Err(Element::Task.malformed(n, id.as_deref(), &problem));
         check_id(n, self.id.as_deref())?;
         for (key, name) in [
             ("action", Some(self.action.as_str())),
@@ -184,19 +188,24 @@ impl TaskSpec {
             ("workgroup", self.workgroup.as_deref()),
             ("merge_key", self.merge_key.as_deref()),
         ] {
-            if let Some(what) = name.and_then(|name| name_problem(key, name)) {
-                return refuse(what);
+            if let Some(problem) = name.and_then(|name| name_problem(key, name)) {
+                return refuse(problem);
             }
         }
         if let Some(key) = &self.merge_key {
             let all = key.len() + self.action.len() + self.group.as_ref().map_or(0, String::len);
             if all > MAX_MERGE_KEY {
                 let what = format!("key \"merge_key\", the action and the group have {all} bytes, ");
-                return refuse(format!("{what}{MAX_MERGE_KEY} are allowed"));
+                let what = format!("{what}{MAX_MERGE_KEY} are allowed");
+                return refuse(Problem::new(
+                    what,
+                    "Give a shorter key: a digest of a long one, for instance.",
+                ));
             }
         }
         if self.max_tries.is_some_and(|tries| tries < 1) {
-            return refuse("key \"max_tries\" is less than 1".to_owned());
+            let hint = "Give an integer from 1 up, or leave it out for what is set for the action.";
+            return refuse(Problem::new("key \"max_tries\" is less than 1", hint));
         }
         for (key, interval) in [
             ("max_duration", self.max_duration),
@@ -204,14 +213,17 @@ impl TaskSpec {
             ("retention", self.retention_aborted),
         ] {
             if let Some(problem) = interval.and_then(interval_problem) {
-                return refuse(format!("key \"{key}\" is {problem}"));
+                return refuse(Problem::new(format!("key \"{key}\" is {problem}"), INTERVAL_HINT));
             }
         }
-        if let Some(Err(what)) = self.backoff.as_ref().map(|json| Backoff::parse(&json.0)) {
-            return refuse(format!("key \"backoff\": {what}"));
+        if let Some(Err(problem)) = self.backoff.as_ref().map(|json| Backoff::parse(&json.0)) {
+            return refuse(problem.within("key \"backoff\": "));
         }
         if self.depends_on.iter().chain(&self.to_signal_after).any(|r| r.id.is_empty()) {
-            return refuse("a dependency has an empty id".to_owned());
+            return refuse(Problem::new(
+                "a dependency has an empty id",
+                "Name a task, or leave the entry out.",
+            ));
         }
         Ok(self)
     }
@@ -220,18 +232,24 @@ impl TaskSpec {
 /// Checks the id of element `n` of a call.
 pub(crate) fn check_id(n: usize, id: Option<&str>) -> Result<()> {
     match id.and_then(|id| name_problem("id", id)) {
-        Some(what) => Err(Element::Task.malformed(n, id, &what)),
+        Some(problem) => Err(Element::Task.malformed(n, id, &problem)),
         None => Ok(()),
     }
 }
 
 /// What is wrong with a key that is a name, if anything.
-fn name_problem(key: &str, name: &str) -> Option<String> {
-    match name.len() {
-        0 => Some(format!("key \"{key}\" is empty")),
-        len if len > MAX_NAME => Some(format!("key \"{key}\" has {len} bytes, {MAX_NAME} are allowed")),
-        _ => None,
-    }
+fn name_problem(key: &str, name: &str) -> Option<Problem> {
+    let what = match name.len() {
+        0 => format!("key \"{key}\" is empty"),
+        len if len > MAX_NAME => format!("key \"{key}\" has {len} bytes, {MAX_NAME} are allowed"),
+        _ => return None,
+    };
+    let hint = match key {
+        "action" => "Give a name of 1 to 1,000 bytes.",
+        "id" => "Give an id of 1 to 1,000 bytes, or leave it out to have one made.",
+        _ => "Give a name of 1 to 1,000 bytes, or leave it out.",
+    };
+    Some(Problem::new(what, hint))
 }
 
 /// What is wrong with an interval, if anything: it goes backwards, or so far that a time plus it may not

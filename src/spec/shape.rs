@@ -29,9 +29,29 @@ pub(crate) enum Shape {
     Written(&'static str),
 }
 
+/// What is wrong with a value, as a clause, and what can be done about it, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) what: String,
+    pub(crate) hint: String,
+}
+
+impl Problem {
+    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Problem { what: what.into(), hint: hint.into() }
+    }
+
+    /// The same of a part that has this name.
+    pub(crate) fn within(self, name: &str) -> Self {
+        Problem { what: format!("{name}{}", self.what), ..self }
+    }
+}
+
 /// An object and its keys.
 #[derive(Debug)]
 pub(crate) struct Object {
+    /// What has these keys, for a hint.
+    pub(crate) name: &'static str,
     /// What it is, with its article.
     pub(crate) what: &'static str,
     pub(crate) keys: &'static [(&'static str, Shape)],
@@ -42,44 +62,50 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Its keys, for a hint.
-    pub(crate) fn names(&self) -> String {
-        self.keys.iter().map(|(key, _)| format!("\"{key}\"")).collect::<Vec<_>>().join(", ")
+    /// A problem with its keys.
+    pub(crate) fn misses(&self, what: impl Into<String>) -> Problem {
+        let keys = self.keys.iter().map(|(key, _)| format!("\"{key}\"")).collect::<Vec<_>>().join(", ");
+        Problem::new(what, format!("The keys of {} are {keys}.", self.name))
     }
 
     /// Reads an object; the error says what is wrong with it.
-    pub(crate) fn read<'a, T: Deserialize<'a>>(&'static self, json: &'a str) -> Result<T, String> {
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'static self, json: &'a str) -> Result<T, Problem> {
+        let json = json.trim();
         // serde takes an array for an object as well, by the places of the keys.
         if json.starts_with('{')
             && let Ok(value) = serde_json::from_str(json)
         {
             return Ok(value);
         }
-        Err(self.problem(json).unwrap_or_else(|| "it cannot be read".to_owned()))
+        // A setting may be any text.
+        if serde_json::from_str::<&RawValue>(json).is_err() {
+            return Err(self.misses("it is not JSON"));
+        }
+        Err(self.problem(json).unwrap_or_else(|| self.misses("it cannot be read")))
     }
 
-    fn problem(&'static self, json: &str) -> Option<String> {
+    fn problem(&'static self, json: &str) -> Option<Problem> {
         if !json.starts_with('{') {
-            return Some(format!("it is {}, not {}", kind(json), self.what));
+            return Some(self.misses(format!("it is {}, not {}", kind(json), self.what)));
         }
         let values: BTreeMap<String, &RawValue> = match serde_json::from_str(json) {
             Ok(values) => values,
-            Err(_) => return Some("it cannot be read".to_owned()),
+            Err(_) => return Some(self.misses("it cannot be read")),
         };
         let unknown = values.keys().find(|key| self.keys.iter().all(|(known, _)| known != key));
         if let Some(key) = unknown {
             let known: Vec<&str> = self.keys.iter().map(|(known, _)| *known).collect();
             let meant = meant(key, &known, self.otherwise).unwrap_or_default();
-            return Some(format!("unknown key \"{key}\"{meant}"));
+            return Some(self.misses(format!("unknown key \"{key}\"{meant}")));
         }
         for (key, shape) in self.keys {
             let value = values.get(*key).map_or("null", |value| value.get());
             if value == "null" {
                 if self.required.contains(key) {
-                    return Some(format!("key \"{key}\" is missing"));
+                    return Some(self.misses(format!("key \"{key}\" is missing")));
                 }
             } else if let Some(problem) = shape.problem(value) {
-                return Some(format!("key \"{key}\"{problem}"));
+                return Some(problem.within(&format!("key \"{key}\"")));
             }
         }
         None
@@ -88,15 +114,18 @@ impl Object {
 
 impl Shape {
     /// What is wrong with a value that is not null, to be put behind its name.
-    fn problem(&self, json: &str) -> Option<String> {
-        let wrong = |wanted: &str| Some(format!(" is {}, not {wanted}", kind(json)));
+    fn problem(&self, json: &str) -> Option<Problem> {
+        let wrong = |wanted: &str| {
+            Some(Problem::new(format!(" is {}, not {wanted}", kind(json)), format!("Give {wanted}.")))
+        };
         match self {
             Shape::Any => None,
             Shape::Boolean if matches!(json, "true" | "false") => None,
             Shape::Boolean => wrong("true or false"),
             Shape::Integer if json.parse::<i32>().is_ok() => None,
             Shape::Integer if kind(json) == "a number" => {
-                Some(format!(" is {json}, not an integer from {} to {}", i32::MIN, i32::MAX))
+                let wanted = format!("an integer from {} to {}", i32::MIN, i32::MAX);
+                Some(Problem::new(format!(" is {json}, not {wanted}"), format!("Give {wanted}.")))
             }
             Shape::Integer => wrong("an integer"),
             Shape::Number if kind(json) == "a number" => None,
@@ -106,11 +135,7 @@ impl Shape {
             Shape::Written(what) => wrong(what),
             Shape::OneOf(names) => match serde_json::from_str::<String>(json) {
                 Ok(name) if names.contains(&name.as_str()) => None,
-                Ok(name) => {
-                    let meant = near(&name, names).map(|n| format!(": \"{n}\" is probably meant"));
-                    let names = names.join(", ");
-                    Some(format!(" is \"{name}\", not one of {names}{}", meant.unwrap_or_default()))
-                }
+                Ok(name) => Some(not_one_of(" is ", &name, names)),
                 Err(_) => wrong(&format!("one of the strings {}", names.join(", "))),
             },
             Shape::List(entry) => {
@@ -120,26 +145,39 @@ impl Shape {
                 entries.iter().enumerate().find_map(|(i, value)| {
                     let value = value.get();
                     // An entry of a list cannot be absent.
-                    let problem =
-                        if value == "null" { Some(" is null".to_owned()) } else { entry.problem(value) };
-                    Some(format!(", entry {},{}", i + 1, problem?).replace(",:", ":"))
+                    let problem = match value {
+                        "null" => Some(Problem::new(" is null", "Leave such an entry out.")),
+                        value => entry.problem(value),
+                    }?;
+                    let comma = if problem.what.starts_with(':') { "" } else { "," };
+                    Some(problem.within(&format!(", entry {}{comma}", i + 1)))
                 })
             }
             Shape::Object(object) if json.starts_with('{') => {
-                object.problem(json).map(|problem| format!(": {problem}"))
+                object.problem(json).map(|problem| problem.within(": "))
             }
             Shape::Object(object) => wrong(object.what),
             Shape::Either(what, shapes) => {
                 // The one of the same kind tells more than that none fits.
-                let problems: Vec<Option<String>> = shapes.iter().map(|shape| shape.problem(json)).collect();
+                let problems: Vec<Option<Problem>> = shapes.iter().map(|shape| shape.problem(json)).collect();
                 if problems.iter().any(Option::is_none) {
                     return None;
                 }
-                let inside = problems.into_iter().flatten().find(|problem| problem.starts_with(": "));
+                let inside = problems.into_iter().flatten().find(|problem| problem.what.starts_with(": "));
                 inside.or_else(|| wrong(what))
             }
         }
     }
+}
+
+/// A word that is none of those there are: what stands before it, and the one that is probably meant.
+pub(crate) fn not_one_of(before: &str, word: &str, words: &[&str]) -> Problem {
+    let meant = near(word, words).map(|n| format!(": \"{n}\" is probably meant")).unwrap_or_default();
+    let words = words.join(", ");
+    Problem::new(
+        format!("{before}\"{word}\", not one of {words}{meant}"),
+        format!("Use one of these words: {words}."),
+    )
 }
 
 /// What a JSON text is, with its article.
@@ -159,12 +197,14 @@ mod tests {
     use super::*;
 
     static INNER: Object = Object {
+        name: "an inner object",
         what: "an inner object",
         keys: &[("id", Shape::Text), ("how", Shape::OneOf(&["this", "that"]))],
         required: &["id"],
         otherwise: &[],
     };
     static OUTER: Object = Object {
+        name: "a test",
         what: "an object with the keys of a test",
         keys: &[
             ("number", Shape::Integer),
@@ -209,8 +249,39 @@ mod tests {
             ),
             (r#"{"entirely": 1}"#, "unknown key \"entirely\""),
         ] {
-            assert_eq!(OUTER.problem(json).as_deref(), Some(problem), "{json}");
+            assert_eq!(OUTER.problem(json).map(|p| p.what).as_deref(), Some(problem), "{json}");
         }
+    }
+
+    /// On wrong code the keys of the outermost object, whatever is wrong.
+    #[test]
+    fn the_hint_has_the_keys_of_the_object_in_question_or_what_is_wanted() {
+        let keys =
+            "The keys of a test are \"number\", \"flag\", \"part\", \"wait\", \"body\", \"list\", \"inner\".";
+        let inner = "The keys of an inner object are \"id\", \"how\".";
+        for (json, hint) in [
+            ("[]", keys),
+            (r#"{"zork": 1}"#, keys),
+            (r#"{"inner": {"zork": 1}}"#, inner),
+            (r#"{"inner": {}}"#, inner),
+            (r#"{"list": [{"id": "a", "zork": 1}]}"#, inner),
+            (r#"{"number": "5"}"#, "Give an integer."),
+            (r#"{"number": 1.5}"#, "Give an integer from -2147483648 to 2147483647."),
+            (r#"{"list": [null]}"#, "Leave such an entry out."),
+            (r#"{"inner": {"id": "a", "how": "so"}}"#, "Use one of these words: this, that."),
+        ] {
+            assert_eq!(OUTER.problem(json).map(|p| p.hint).as_deref(), Some(hint), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_told_to_be_a_kind_of_it() {
+        for text in ["exponential", "30 seconds", "fast", "nope", "{kind: fixed}", "{", "5 6"] {
+            let problem = OUTER.read::<BTreeMap<String, u8>>(text).err().map(|p| p.what);
+            assert_eq!(problem.as_deref(), Some("it is not JSON"), "{text}");
+        }
+        let problem = OUTER.read::<BTreeMap<String, u8>>(" 5 ").err().map(|p| p.what);
+        assert_eq!(problem.as_deref(), Some("it is a number, not an object with the keys of a test"));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use super::element::Intervals;
 use super::keys::UNIQUE;
-use super::{MAX_NAME, interval_problem};
+use super::shape::{Problem, not_one_of};
+use super::{INTERVAL_HINT, MAX_NAME, interval_problem};
 use crate::pg::digest::sha256;
 
 /// States of a task, as bits of a set.
@@ -108,12 +109,12 @@ pub(crate) fn parse(
     json: &str,
     body: Option<&str>,
     intervals: &mut Intervals,
-) -> Result<Option<Unique>, String> {
+) -> Result<Option<Unique>, Problem> {
     let raw = match json.as_bytes().first() {
         Some(b'f') => return Ok(None),
         Some(b't') => RawUnique { key: None, period: None, states: None, on_conflict: None, max_wait: None },
         Some(b'"') => {
-            let key = serde_json::from_str(json).map_err(|_| "it cannot be read")?;
+            let key = serde_json::from_str(json).map_err(|_| UNIQUE.misses("it cannot be read"))?;
             RawUnique { key: Some(key), period: None, states: None, on_conflict: None, max_wait: None }
         }
         _ => UNIQUE.read(json)?,
@@ -121,10 +122,12 @@ pub(crate) fn parse(
     let mut interval = |name: &str, text: Option<Cow<str>>| match text {
         None => Ok(None),
         Some(text) => match intervals.get(&text) {
-            None => Err(format!("\"{name}\" is not an interval: \"{text}\"")),
+            None => Err(Problem::new(format!("\"{name}\" is not an interval: \"{text}\""), INTERVAL_HINT)),
             Some(interval) => match interval_problem(interval) {
-                Some(problem) => Err(format!("\"{name}\" is {problem}")),
-                None if name == "period" && interval.as_micros() == 0 => Err(format!("\"{name}\" is zero")),
+                Some(problem) => Err(Problem::new(format!("\"{name}\" is {problem}"), INTERVAL_HINT)),
+                None if name == "period" && interval.as_micros() == 0 => {
+                    Err(Problem::new(format!("\"{name}\" is zero"), "Leave it out to have no period."))
+                }
                 None => Ok(Some(interval)),
             },
         },
@@ -136,11 +139,12 @@ pub(crate) fn parse(
         Some("error") => OnHeld::Error,
         Some("replace") => OnHeld::Replace,
         Some(other) => {
-            return Err(format!("\"on_conflict\" is \"{other}\", not one of skip, replace, error"));
+            return Err(not_one_of("\"on_conflict\" is ", other, &["skip", "replace", "error"]));
         }
     };
     if max_wait.is_some() && on_conflict != OnHeld::Replace {
-        return Err("\"max_wait\" is for \"on_conflict\": \"replace\"".to_owned());
+        let what = "\"max_wait\" is for \"on_conflict\": \"replace\"";
+        return Err(Problem::new(what, "Leave it out, or let the new task replace the old one."));
     }
     let states = match raw.states {
         None if period.is_some() => UNSETTLED | State::Completed as i16,
@@ -149,16 +153,23 @@ pub(crate) fn parse(
     };
     let key = match raw.key {
         None => derived(body),
-        Some(key) if key.is_empty() => return Err("\"key\" is empty".to_owned()),
+        Some(key) if key.is_empty() => {
+            return Err(Problem::new("\"key\" is empty", KEY_HINT));
+        }
         Some(key) if key.len() > MAX_NAME => {
-            return Err(format!("\"key\" has {} bytes, {MAX_NAME} are allowed", key.len()));
+            let what = format!("\"key\" has {} bytes, {MAX_NAME} are allowed", key.len());
+            return Err(Problem::new(what, KEY_HINT));
         }
         Some(key) => key.into_owned(),
     };
     Ok(Some(Unique { key, period, states, on_conflict, max_wait }))
 }
 
-fn states(names: &[Cow<str>]) -> Result<i16, String> {
+const KEY_HINT: &str = "Give a key of 1 to 1,000 bytes, or leave it out to have it made from the body.";
+
+const STATES: [&str; 7] = ["pending", "blocked", "scheduled", "ready", "in-progress", "completed", "aborted"];
+
+fn states(names: &[Cow<str>]) -> Result<i16, Problem> {
     let mut states = 0;
     for name in names {
         states |= match name.as_ref() {
@@ -169,15 +180,14 @@ fn states(names: &[Cow<str>]) -> Result<i16, String> {
             "in-progress" => State::InProgress as i16,
             "completed" => State::Completed as i16,
             "aborted" => State::Aborted as i16,
-            other => {
-                return Err(format!(
-                    "\"states\" has \"{other}\", not one of pending, blocked, scheduled, ready, in-progress, \
-                     completed, aborted"
-                ));
-            }
+            other => return Err(not_one_of("\"states\" has ", other, &STATES)),
         };
     }
-    if states == 0 { Err("\"states\" is empty".to_owned()) } else { Ok(states) }
+    if states == 0 {
+        let hint = format!("Give some of {}, or leave it out.", STATES.join(", "));
+        return Err(Problem::new("\"states\" is empty", hint));
+    }
+    Ok(states)
 }
 
 /// The longest body that is a key as it is; of a longer one the key has the digest.

@@ -15,7 +15,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
-use crate::spec::{self, Element};
+use crate::spec::{self, Element, Problem};
 use crate::verbs::insert::json;
 
 /// `taskq._chain(blocks jsonb) -> jsonb`, the body of `taskq.chain(VARIADIC blocks jsonb[])`
@@ -87,7 +87,14 @@ fn parse_block(n: usize, json: &str) -> Result<Vec<Task>> {
     };
     for task in &mut tasks {
         match task.get("id").map(|id| serde_json::from_str::<Option<String>>(id.get())) {
-            Some(Err(_)) => return Err(Element::Task.malformed(n, None, "key \"id\" is not a string")),
+            Some(Err(_)) => {
+                let hint = "Give a string, or leave it out to have one made.";
+                return Err(Element::Task.malformed(
+                    n,
+                    None,
+                    &Problem::new("key \"id\" is not a string", hint),
+                ));
+            }
             Some(Ok(Some(_))) => {}
             Some(Ok(None)) | None => {
                 task.insert("id".to_owned(), raw(&new_id()));
@@ -95,8 +102,10 @@ fn parse_block(n: usize, json: &str) -> Result<Vec<Task>> {
         }
         for key in ["depends_on", "to_signal_after"] {
             references(task, key).map_err(|()| {
-                let what = format!("key \"{key}\" is not an array of ids or of {{\"id\", \"condition\"}}");
-                Element::Task.malformed(n, id_of(task).as_deref(), &what)
+                let wanted = "an array of ids or of {\"id\", \"condition\"}";
+                let problem =
+                    Problem::new(format!("key \"{key}\" is not {wanted}"), format!("Give {wanted}."));
+                Element::Task.malformed(n, id_of(task).as_deref(), &problem)
             })?;
         }
     }
@@ -104,7 +113,8 @@ fn parse_block(n: usize, json: &str) -> Result<Vec<Task>> {
 }
 
 fn not_a_block(n: usize) -> Refusal {
-    Element::Task.malformed(n, None, "a block is a task (a JSON object) or an array of tasks")
+    let what = "a block is a task (a JSON object) or an array of tasks";
+    Element::Task.malformed(n, None, &Problem::new(what, "Give each block as one of the two."))
 }
 
 fn id_of(task: &Task) -> Option<String> {

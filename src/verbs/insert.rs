@@ -10,7 +10,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
 use crate::rights;
-use crate::spec::{self, Element, Reference, TaskSpec, interval_problem};
+use crate::spec::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, interval_problem};
 use crate::state::Condition;
 use crate::words::word;
 
@@ -252,17 +252,20 @@ impl Keys {
     /// A task for each id and body. What is wrong with the keys is so with the first of them.
     fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
         let first = tasks.first().and_then(|(id, _)| id.clone());
-        let refuse = |what: &str| Element::Task.malformed(1, first.as_deref(), what);
-        let action = self.action.ok_or_else(|| refuse("argument \"action\" is NULL"))?;
+        let refuse =
+            |what: &str, hint: &str| Element::Task.malformed(1, first.as_deref(), &Problem::new(what, hint));
+        let action = self
+            .action
+            .ok_or_else(|| refuse("argument \"action\" is NULL", "Give the name of what is to be done."))?;
         let metadata = self.metadata.and_then(JsonText::from_argument);
         if metadata.as_ref().is_some_and(|m| !m.0.starts_with('{')) {
-            return Err(refuse("key \"metadata\" is not a JSON object"));
+            return Err(refuse("key \"metadata\" is not a JSON object", "Give an object, or NULL."));
         }
         if let Some(problem) = self.delay.and_then(interval_problem) {
-            return Err(refuse(&format!("key \"delay\" is {problem}")));
+            return Err(refuse(&format!("key \"delay\" is {problem}"), INTERVAL_HINT));
         }
         if self.delay.is_some() && self.not_before.is_some() {
-            return Err(refuse("both \"not_before\" and \"delay\" are given"));
+            return Err(refuse("both \"not_before\" and \"delay\" are given", "Give one of the two."));
         }
         let not_before = match self.delay {
             Some(delay) => Some(clock::now().plus(delay)),
@@ -294,8 +297,8 @@ impl Keys {
         let unique_by = self.unique_by.and_then(JsonText::from_argument);
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
-                Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|what| {
-                    Element::Task.malformed(n, id.as_deref(), &format!("argument \"unique_by\": {what}"))
+                Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
+                    Element::Task.malformed(n, id.as_deref(), &problem.within("argument \"unique_by\": "))
                 })?,
                 None => None,
             };
@@ -311,7 +314,10 @@ fn references(ids: Option<Vec<Option<String>>>) -> Result<Vec<Reference>> {
         .into_iter()
         .map(|id| match id {
             Some(id) => Ok(Reference { id, condition: Condition::default() }),
-            None => Err(Element::Task.malformed(1, None, "a dependency is NULL")),
+            None => {
+                let problem = Problem::new("a dependency is NULL", "Name a task, or leave the entry out.");
+                Err(Element::Task.malformed(1, None, &problem))
+            }
         })
         .collect()
 }

@@ -11,7 +11,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::schedules::{Calendar, run_now};
-use crate::spec::{self, Element, MAX_NAME};
+use crate::spec::{self, Element, MAX_NAME, Problem};
 use crate::store::schedule;
 use crate::wake;
 use crate::words::word;
@@ -70,20 +70,20 @@ fn schedule(
     }
     let specs = spec::parse_tasks(&format!("[{task}]"))?;
     if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {
-        return Err(Element::Task.malformed(
-            1,
-            None,
+        let problem = Problem::new(
             "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",
-        ));
+            "Leave these keys out.",
+        );
+        return Err(Element::Task.malformed(1, None, &problem));
     }
     if specs.iter().any(|spec| spec.unique.is_some()) {
         // Inserting it might have to wait for another transaction, and whoever fires a schedule never waits.
-        return Err(Element::Task.malformed(
-            1,
-            None,
+        let problem = Problem::new(
             "the task of a schedule has no \"unique_by\": each run is by its id, and \"overlap\" says what \
              becomes of it while the one before is under way",
-        ));
+            "Leave this key out.",
+        );
+        return Err(Element::Task.malformed(1, None, &problem));
     }
     rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
     his_schedule(name)?;

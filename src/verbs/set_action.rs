@@ -81,10 +81,10 @@ fn taskq_set_action(
         }
         let backoff = backoff.and_then(JsonText::from_argument);
         if let Some(json) = &backoff {
-            Backoff::parse(&json.0).map_err(|what| {
+            Backoff::parse(&json.0).map_err(|problem| {
                 Refusal::argument(
                     "argument \"backoff\" is malformed",
-                    &sentence(&what),
+                    &sentence(&problem.what),
                     "Give {\"kind\": \"fixed\" or \"exponential\", \"initial\": an interval}, and \"max\" and \"jitter\" \
                      where you want them.",
                 )

@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::read;
 use crate::error::Result;
+use crate::spec::keys::DEPENDENCY;
 use crate::spec::{DependencySpec, Element, Reference};
 use crate::state::Condition;
 
@@ -74,8 +75,8 @@ pub(in crate::spec) fn parse_dependency(n: usize, json: &str) -> Result<Dependen
     let raw: RawDependency = read(Element::Dependency, n, json)?;
     let end = |key: &str, id: Option<String>| {
         id.filter(|id| !id.is_empty()).ok_or_else(|| {
-            let what = format!("key \"{key}\" is missing or empty");
-            Element::Dependency.malformed(n, None, &what)
+            let problem = DEPENDENCY.misses(format!("key \"{key}\" is missing or empty"));
+            Element::Dependency.malformed(n, None, &problem)
         })
     };
     Ok(DependencySpec {

@@ -45,14 +45,14 @@ fn text_of(value: &RawValue) -> String {
 
 /// Reads an element; what is refused is named by its place and its id.
 fn read<'a, T: Deserialize<'a>>(kind: Element, n: usize, json: &'a str) -> Result<T> {
-    kind.keys().read(json).map_err(|what| {
+    kind.keys().read(json).map_err(|problem| {
         #[derive(Deserialize)]
         struct Id {
             #[serde(alias = "task_id")]
             id: Option<String>,
         }
         let id = serde_json::from_str::<Id>(json).ok().and_then(|element| element.id);
-        kind.malformed(n, id.as_deref(), &what)
+        kind.malformed(n, id.as_deref(), &problem)
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{Intervals, read};
 use crate::error::Result;
 use crate::pg::json::JsonText;
-use crate::spec::{self, Element, TaskSpec, interval_problem};
+use crate::spec::{self, Element, INTERVAL_HINT, Problem, TaskSpec, interval_problem};
 
 /// A task that is returned, and how it ended.
 pub(crate) struct ReturnSpec {
@@ -54,7 +54,7 @@ pub(in crate::spec) fn parse_return(n: usize, json: &str, intervals: &mut Interv
         text.map(|text| {
             intervals.get(&text).filter(|i| interval_problem(*i).is_none()).ok_or_else(|| {
                 let what = format!("key \"{key}\" is not an interval from 0 to 1,000 years: \"{text}\"");
-                Element::Return.malformed(n, task_id.as_deref(), &what)
+                Element::Return.malformed(n, task_id.as_deref(), &Problem::new(what, INTERVAL_HINT))
             })
         })
         .transpose()

@@ -12,7 +12,8 @@ use super::{Intervals, read, text_of};
 use crate::error::Result;
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
-use crate::spec::{Element, TaskSpec, interval_problem, unique};
+use crate::spec::keys::TASK;
+use crate::spec::{Element, INTERVAL_HINT, Problem, TaskSpec, interval_problem, unique};
 
 /// The keys of a task; [`TASK`](crate::spec::keys::TASK) is the same for whoever has to be told.
 #[derive(Deserialize)]
@@ -62,13 +63,18 @@ pub(in crate::spec) fn parse_task(
 ) -> Result<TaskSpec> {
     let raw: RawTask = read(Element::Task, n, json)?;
     let id = raw.id.map(Cow::into_owned);
-    let refuse = |what: String| Element::Task.malformed(n, id.as_deref(), &what);
+    let refuse = |problem: Problem| Element::Task.malformed(n, id.as_deref(), &problem);
     let mut interval = |key: &str, text: Option<Cow<str>>| match text {
         None => Ok(None),
         Some(text) => match intervals.get(&text) {
-            None => Err(refuse(format!("key \"{key}\" is not an interval: \"{text}\""))),
+            None => {
+                let what = format!("key \"{key}\" is not an interval: \"{text}\"");
+                Err(refuse(Problem::new(what, INTERVAL_HINT)))
+            }
             Some(interval) => match interval_problem(interval) {
-                Some(problem) => Err(refuse(format!("key \"{key}\" is {problem}"))),
+                Some(problem) => {
+                    Err(refuse(Problem::new(format!("key \"{key}\" is {problem}"), INTERVAL_HINT)))
+                }
                 None => Ok(Some(interval)),
             },
         },
@@ -82,26 +88,32 @@ pub(in crate::spec) fn parse_task(
     let retention_aborted = interval("retention", aborted)?;
     let delay = interval("delay", raw.delay)?;
     let not_before = match (raw.not_before, delay) {
-        (Some(_), Some(_)) => return Err(refuse("both \"not_before\" and \"delay\" are given".to_owned())),
-        (Some(text), None) => Some(
-            clock::parse_timestamptz(&text)
-                .ok_or_else(|| refuse(format!("key \"not_before\" is not a timestamp: \"{text}\"")))?,
-        ),
+        (Some(_), Some(_)) => {
+            return Err(refuse(Problem::new(
+                "both \"not_before\" and \"delay\" are given",
+                "Give one of the two.",
+            )));
+        }
+        (Some(text), None) => Some(clock::parse_timestamptz(&text).ok_or_else(|| {
+            let what = format!("key \"not_before\" is not a timestamp: \"{text}\"");
+            refuse(Problem::new(what, "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."))
+        })?),
         (None, delay) => delay.map(|delay| now.plus(delay)),
     };
     let metadata = match raw.metadata {
         Some(value) if !value.get().starts_with('{') => {
-            return Err(refuse("key \"metadata\" is not a JSON object".to_owned()));
+            let what = "key \"metadata\" is not a JSON object";
+            return Err(refuse(Problem::new(what, "Give an object, or leave the key out.")));
         }
         other => other.map(|value| JsonText(value.get().to_owned())),
     };
-    let action = raw.action.ok_or_else(|| refuse("key \"action\" is missing".to_owned()))?.into_owned();
+    let action = raw.action.ok_or_else(|| refuse(TASK.misses("key \"action\" is missing")))?.into_owned();
     let references =
         |list: Option<Vec<RawReference>>| list.unwrap_or_default().into_iter().map(|r| r.0).collect();
     let body = raw.body.map(text_of);
     let unique = match raw.unique_by {
         Some(value) => unique::parse(value.get(), body.as_deref(), intervals)
-            .map_err(|what| refuse(format!("key \"unique_by\": {what}")))?,
+            .map_err(|problem| refuse(problem.within("key \"unique_by\": ")))?,
         None => None,
     };
     TaskSpec {

@@ -117,6 +117,96 @@ fn what_is_wrong_is_said_in_plain_words() {
     }
 }
 
+/// Malformed tasks and what the hint says. On wrong code it is the twenty keys of a task, whatever is wrong.
+#[test]
+fn the_hint_is_about_the_object_or_the_value_in_question() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let backoff = "The keys of a backoff are \"kind\", \"initial\", \"max\", \"jitter\".";
+    let unique = "The keys of unique_by are \"key\", \"period\", \"states\", \"on_conflict\", \"max_wait\".";
+    let interval = "Give an interval from 0 to 1,000 years, \"5 minutes\" for instance.";
+    for (key, value, meant, hint) in [
+        ("backoff", json!({"kind": "fixed", "initial": "1 s", "maximum": "1 h"}), "\"max\"", backoff),
+        ("backoff", json!({"kind": "fixed"}), "\"initial\"", backoff),
+        ("backoff", json!("1 minute"), "a string", backoff),
+        ("backoff", json!({"kind": "fixed", "initial": "soon"}), "soon", interval),
+        (
+            "depends_on",
+            json!([{"id": "a", "conditon": "settled"}]),
+            "\"condition\"",
+            "The keys of a reference to a task are \"id\", \"condition\".",
+        ),
+        (
+            "depends_on",
+            json!([{"task": "a"}]),
+            "\"id\"",
+            "The keys of a reference to a task are \"id\", \"condition\".",
+        ),
+        ("unique_by", json!({"keys": "a"}), "\"key\" is probably meant", unique),
+        ("unique_by", json!(5), "a number", unique),
+        (
+            "unique_by",
+            json!({"key": "a", "on_conflict": "replac"}),
+            "\"replace\" is probably meant",
+            "Use one of these words: skip, replace, error.",
+        ),
+        (
+            "unique_by",
+            json!({"key": "a", "states": ["redy"]}),
+            "\"ready\" is probably meant",
+            "Use one of these words: pending, blocked, scheduled, ready, in-progress, completed, aborted.",
+        ),
+        ("unique_by", json!({"key": "a", "period": "-1 s"}), "negative", interval),
+        (
+            "retention",
+            json!({"complete": "1 d"}),
+            "\"completed\"",
+            "The keys of a retention are \"completed\", \"aborted\".",
+        ),
+        ("delay", json!("-1 s"), "negative", interval),
+        (
+            "max_tries",
+            json!(0),
+            "less than 1",
+            "Give an integer from 1 up, or leave it out for what is set for the action.",
+        ),
+        ("max_tries", json!("3"), "a string", "Give an integer."),
+        ("not_before", json!("noon"), "noon", "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."),
+        ("seed", json!("yes"), "a string", "Give true or false."),
+    ] {
+        let tasks = json!([{"action": "x", key: value}]);
+        let error = refused(&mut session, "TQ006", meant, "SELECT taskq.insert_tasks($1)", &[&tasks]);
+        assert_eq!(error.hint(), Some(hint), "{tasks}");
+        if key == "backoff" || key == "unique_by" {
+            let query = format!("SELECT taskq.insert_task('a', 'x', {key} => $1)");
+            let error = refused(&mut session, "TQ006", meant, &query, &[&value]);
+            assert_eq!(error.hint(), Some(hint), "{value} as an argument");
+        }
+    }
+    let both = json!([{"action": "x", "delay": "1 s", "not_before": "2030-01-01"}]);
+    let error = refused(&mut session, "TQ006", "both", "SELECT taskq.insert_tasks($1)", &[&both]);
+    assert_eq!(error.hint(), Some("Give one of the two."));
+    let edges = json!([{"after": "a"}]);
+    let error = refused(&mut session, "TQ006", "run", "SELECT taskq.add_dependencies($1::jsonb)", &[&edges]);
+    assert_eq!(error.hint(), Some("The keys of a dependency are \"after\", \"run\", \"condition\"."));
+}
+
+#[test]
+fn a_setting_that_is_no_json_is_told_to_be_none() {
+    let db = Db::new();
+    let mut session = db.connect();
+    // With the library loaded: without it, a setting is any text.
+    session.run("SELECT taskq.clock()");
+    for text in ["exponential", "xyz", "30 seconds", "fast", "nope", "{kind: fixed}"] {
+        let error =
+            refused(&mut session, "22023", "taskq.backoff", &format!("SET taskq.backoff = '{text}'"), &[]);
+        assert_eq!(error.detail(), Some("It is not JSON."), "{text}");
+    }
+    let error = refused(&mut session, "22023", "taskq.backoff", "SET taskq.backoff = '5'", &[]);
+    assert!(error.detail().unwrap().starts_with("It is a number, not an object"), "{error:?}");
+    session.run("SET taskq.backoff = ' {\"kind\": \"fixed\", \"initial\": \"5 s\"} '");
+}
+
 #[test]
 fn an_array_is_no_object_by_the_places_of_its_keys() {
     let db = Db::new();
