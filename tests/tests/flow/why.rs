@@ -109,3 +109,25 @@ fn a_task_that_can_be_had_has_no_such_reason() {
         assert!(!reasons.iter().any(|reason| reason.contains(word)), "{reasons:?}");
     }
 }
+
+/// The commit that somebody has forgotten: to all others the task is ready.
+#[test]
+fn what_an_open_transaction_has_in_hand_is_told() {
+    let db = Db::new();
+    let (mut session, mut open) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "delay": "1 ms"}])).unwrap();
+    let in_hand = |session: &mut Session, id: &str| -> Vec<String> {
+        why(session, id).into_iter().filter(|reason| reason.contains("has it in hand")).collect()
+    };
+    assert!(in_hand(&mut session, "a").is_empty());
+    open.run("BEGIN; SAVEPOINT s");
+    assert_eq!(owned(&mut open, 2, &["x"]), ["a", "b"]);
+    for id in ["a", "b"] {
+        let told = in_hand(&mut session, id);
+        assert!(told.len() == 1 && told[0].contains(&format!("(pid {})", open.pid())), "{id}: {told:?}");
+    }
+    open.run("PREPARE TRANSACTION 'why'");
+    assert!(in_hand(&mut session, "a")[0].contains("(a prepared one)"));
+    session.run("ROLLBACK PREPARED 'why'");
+    assert!(in_hand(&mut session, "a").is_empty() && in_hand(&mut session, "b").is_empty());
+}
