@@ -18,7 +18,7 @@ pub(crate) use channels::{
     SETTLED, SOON, TIMER, channels_for_names, channels_for_work, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
-    due, gone, held, new_number, ready, ready_for_all, ready_later, ready_soon, settled, somebody_to_look,
+    due, gone, held, new_number, ready, ready_for_all, ready_later, settled, somebody_to_look,
     stay_registered, taken, timer,
 };
 pub(crate) use waiters::{

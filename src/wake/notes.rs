@@ -40,13 +40,9 @@ thread_local! {
     static STAYS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A task of this action is ready.
+/// A task of this action is ready, or there may be one that nobody can have before this transaction ends: one waiter looks
+/// at its commit.
 pub(crate) fn ready(action_no: i32) {
-    note(ready_channel(action_no), 1);
-}
-
-/// There may be a task of this action that nobody can have before this transaction ends: one waiter looks then.
-pub(crate) fn ready_soon(action_no: i32) {
     note(ready_channel(action_no), 1);
 }
 

@@ -40,7 +40,7 @@ pub(super) fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) 
         // What limits allow is locked by this call until its commit.
         let (limited, left): (Vec<i32>, Vec<i32>) =
             left.into_iter().partition(|n| action(*n).is_some_and(Action::is_chosen_from));
-        limited.into_iter().for_each(wake::ready_soon);
+        limited.into_iter().for_each(wake::ready);
         left
     });
 }
