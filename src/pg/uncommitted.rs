@@ -24,8 +24,10 @@ impl Table {
     /// - of a row that an open transaction has updated the version before it, too, with `doomed`; and rows that an open
     ///   transaction has deleted, with `doomed`.
     ///
-    /// What was there when the call began, and still is, is seen; what comes in meanwhile may be. It takes no lock but
-    /// a reader's on the table, and waits for nobody.
+    /// What was there when the call began, and still is, is seen; what comes in meanwhile may be. A row whose update begins
+    /// *and* commits meanwhile may not be: where the new version does not stay on its page (no HOT), its entry may come to
+    /// lie where this has been, and the old version is dead by then. Whoever needs every row has to see to it that somebody
+    /// looks after such an update. It takes no lock but a reader's on the table, and waits for nobody.
     pub(crate) fn each<const N: usize>(
         &self,
         keys: impl Iterator<Item = i64>,

@@ -35,7 +35,9 @@ struct Sent {
 ///
 /// Never takes something for unsent that was sent before the look began. Signals are read before counters: one that is
 /// counted in between is taken off twice. Of a counter that somebody is changing the lower version is taken; a signal
-/// that he is removing is in the count of his version.
+/// that he is removing is in the count of his version. A counter that somebody changes while this looks may be missed if he
+/// has committed by then, as though the task did not wait any more: he looks after his change, sees the signals that are left by
+/// then, and asks for the signs of those who look now ([`super::commit`]).
 pub(super) fn look(task_nos: &[TaskNo]) -> Found {
     let mut sent: HashMap<TaskNo, Sent> = HashMap::new();
     SIGNAL.each(task_nos.iter().map(|n| n.0), [2, 4], |task_no, [satisfied, lost], doomed| {
