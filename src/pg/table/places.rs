@@ -51,7 +51,7 @@ impl Places {
     }
 }
 
-fn block(place: ItemPointerData) -> u32 {
+pub(super) fn block(place: ItemPointerData) -> u32 {
     u32::from(place.ip_blkid.bi_hi) << 16 | u32::from(place.ip_blkid.bi_lo)
 }
 
@@ -100,7 +100,7 @@ impl Scan<'_> {
         number: N,
     ) -> Option<Row<'_>> {
         let place = places.with(|places| places.last_of(number.bits()))?;
-        if session::is_serializable() || self.pages() <= block(place) {
+        if session::is_serializable() {
             return None;
         }
         self.at(place)

@@ -4,6 +4,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
+use super::places::block;
 use super::{Index, Level, Look, Table, steps};
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
@@ -93,6 +94,8 @@ pub(crate) struct Scan<'l> {
     pub(super) look: &'l Look,
     pub(super) access: Access,
     pub(super) table: pg_sys::Relation,
+    /// How many pages it had when that was last asked.
+    pages: u32,
     of: &'static Index,
     /// Null before the first look.
     index: pg_sys::Relation,
@@ -144,6 +147,7 @@ impl Look {
                 look: self,
                 access,
                 table: self.open(index.table, access.lock()),
+                pages: 0,
                 of: index,
                 index: std::ptr::null_mut(),
                 empty: false,
@@ -190,10 +194,13 @@ impl Scan<'_> {
         self.of.table
     }
 
-    /// How many pages the table has.
-    pub(super) fn pages(&self) -> u32 {
-        // SAFETY: it is open.
-        unsafe { steps::pages(self.table) }
+    /// Whether the table has this page. It loses none while it is open here: whoever cuts it off locks everybody out.
+    fn has_page(&mut self, page: u32) -> bool {
+        if self.pages <= page {
+            // SAFETY: it is open.
+            self.pages = unsafe { steps::pages(self.table) };
+        }
+        self.pages > page
     }
 
     /// Begins, or begins anew, at the first row with these keys.
@@ -244,11 +251,14 @@ impl Scan<'_> {
     /// The row whose version lies here, if the snapshot shows that version. Where nothing lies, there is none.
     pub(crate) fn at(&mut self, mut place: pg_sys::ItemPointerData) -> Option<Row<'_>> {
         self.level.check();
+        if !self.has_page(block(place)) {
+            return None;
+        }
         if self.slot.is_null() {
             self.slot = self.new_slot();
         }
-        // SAFETY: the slot is one of the table's; the entry point looks into the block that the place names, and the look
-        // saw it there, so that the block exists.
+        // SAFETY: the slot is one of the table's; the entry point looks into the block that the place names, which exists, and
+        // finds nothing where that has no such row.
         let found = unsafe {
             let Some(fetch) = super::routine(self.table).tuple_fetch_row_version else {
                 pgrx::error!("no fetching")
