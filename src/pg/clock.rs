@@ -4,9 +4,10 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use pgrx::datum::{Datum, Interval, UnboxDatum};
-use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
+use pgrx::{FromDatum, IntoDatum, direct_function_call, pg_sys};
 
 use super::quiet;
+use super::throw::unless_refused;
 
 /// A point in time as Postgres stores it: microseconds since 2000-01-01 UTC. Unlike pgrx's type it
 /// costs nothing to convert and carries infinity.
@@ -112,25 +113,22 @@ pub(crate) fn parse_interval(text: &str) -> Option<Interval> {
     parse(text, pg_sys::interval_in)
 }
 
-/// Runs a type's input function, turning an error into `None`.
+/// Runs a type's input function; `None` if it refuses the text.
 fn parse<T: FromDatum + std::panic::UnwindSafe>(
     text: &str,
     input: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
 ) -> Option<T> {
     let text = std::ffi::CString::new(text).ok()?;
-    let input = std::panic::AssertUnwindSafe(input);
-    PgTryBuilder::new(|| {
+    unless_refused(|| {
         // SAFETY: input functions take a C string, an unused oid and a typmod. They read no tables and
         // take no locks, so an error caught here leaves nothing behind that needs a rollback.
         unsafe {
             direct_function_call::<T>(
-                *input,
+                input,
                 &[text.as_c_str().into_datum(), 0i32.into_datum(), (-1i32).into_datum()],
             )
         }
     })
-    .catch_others(|_| None)
-    .execute()
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! jsonb values to and from their text, without a tree in between: numbers stay exact.
 
 use pgrx::datum::AnyElement;
-use pgrx::{FromDatum, IntoDatum, PgTryBuilder, direct_function_call, pg_sys};
+use pgrx::{FromDatum, IntoDatum, direct_function_call, pg_sys};
+
+use super::throw::unless_refused;
 
 /// A jsonb value as its JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +87,13 @@ impl Json {
         // Most texts that are no JSON are not worth an error.
         serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
         let text = std::ffi::CString::new(text).ok()?;
-        PgTryBuilder::new(|| {
+        unless_refused(|| {
             // SAFETY: jsonb_in takes a C string. It reads no tables and takes no locks, so an error caught here (a number
             // out of range, "\u0000", a string that is too long) leaves nothing behind that needs a rollback.
             unsafe {
                 direct_function_call::<pg_sys::Datum>(pg_sys::jsonb_in, &[text.as_c_str().into_datum()])
             }
         })
-        .catch_others(|_| None)
-        .execute()
         .map(Json)
     }
 

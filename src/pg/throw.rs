@@ -1,8 +1,10 @@
 //! Raising an error with a SQLSTATE of our own: pgrx's list of codes is closed. And notices with DETAIL and HINT.
 
 use std::ffi::CString;
+use std::panic::UnwindSafe;
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgTryBuilder, pg_sys};
 
 /// Ends the current call with an error that the client sees with these fields.
 pub(crate) fn throw(sqlstate: &str, message: &str, detail: &str, hint: &str) -> ! {
@@ -18,6 +20,24 @@ pub(crate) fn serialization_failure() -> ! {
 /// Tells the client something, at once, and goes on.
 pub(crate) fn notice(message: &str, detail: &str, hint: &str) {
     report(pg_sys::NOTICE, "00000", message, detail, hint);
+}
+
+/// What a function of Postgres makes of its input; `None` if it refuses that: a value that is wrong (class 22), or too large
+/// or too deep (54). All other errors are none of the input's, and go on.
+///
+/// For what reads no tables and takes no locks: what is caught is not rolled back.
+pub(crate) fn unless_refused<T>(work: impl FnOnce() -> Option<T> + UnwindSafe) -> Option<T> {
+    PgTryBuilder::new(work)
+        .catch_others(|caught| match &caught {
+            CaughtError::PostgresError(report) if is_refusal(report.sql_error_code() as i32) => None,
+            _ => caught.rethrow(),
+        })
+        .execute()
+}
+
+fn is_refusal(code: i32) -> bool {
+    let class = code & 0xfff;
+    class == encode("22") || class == encode("54")
 }
 
 fn report(level: u32, sqlstate: &str, message: &str, detail: &str, hint: &str) {
@@ -57,7 +77,7 @@ fn encode(sqlstate: &str) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::encode;
+    use super::{encode, is_refusal};
 
     #[test]
     fn codes_are_packed_as_postgres_packs_them() {
@@ -66,5 +86,15 @@ mod tests {
             encode("22023"),
             pgrx::pg_sys::errcodes::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE as i32
         );
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_input_is_told_from_what_is_wrong_with_the_server() {
+        for code in ["22P02", "22003", "22P05", "22008", "54000", "54001"] {
+            assert!(is_refusal(encode(code)), "{code}");
+        }
+        for code in ["53200", "57014", "57P01", "58030", "XX000", "42501", "2D000"] {
+            assert!(!is_refusal(encode(code)), "{code}");
+        }
     }
 }
