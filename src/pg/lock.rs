@@ -95,6 +95,19 @@ pub(crate) fn try_lock_if_room(key: Key, mode: Mode) -> bool {
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
+/// Whether the server has room for one more lock: if not, [`try_lock_if_room`] says no, whether somebody has the lock or not.
+pub(crate) fn has_room() -> bool {
+    // SAFETY: reads a variable.
+    let backend = unsafe { pg_sys::MyProcPid };
+    // Nobody else asks for this one.
+    let key = Key::new(&["room", &backend.to_string()]);
+    let room = try_lock_if_room(key, Mode::Beside);
+    if room {
+        unlock(key, Mode::Beside);
+    }
+    room
+}
+
 /// Gives up a lock that was taken once, in this mode, since the current statement or look began.
 pub(crate) fn unlock(key: Key, mode: Mode) {
     let tag = key.tag();

@@ -33,7 +33,8 @@
 //! the others.
 //!
 //! Should a commit hang (its standby does not answer), who waits for it gives up after [`PATIENCE`], commits, and
-//! wakes somebody who looks. So does a transaction that has been made read-only. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
+//! wakes somebody who looks. So does, at once, who finds the server's table of locks full, and a transaction that has been
+//! made read-only. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
 //! rollback cannot look, so it wakes somebody as well. In case 3 that may be too early: the other is rolled back while we are
 //! on the way to our commit, and whom he wakes does not see what we have left. So our commit wakes somebody, too.
 //! Everybody who calls for work looks as well.
@@ -90,7 +91,7 @@ pub(crate) fn look_now() -> bool {
 struct Look {
     changed: bool,
     /// Something is left to others that they may not do: one who has the counter may be rolled back, and a commit that takes
-    /// too long was not waited for.
+    /// too long, or for whose sign there is no room, was not waited for.
     leaves: bool,
 }
 
@@ -106,8 +107,10 @@ fn last_look(signs: &mut Signs) -> Look {
             Step::Changed => look.changed = true,
             Step::Again => {}
             Step::Wait => {
+                // Without room for signs it would be in vain; ours would take it up again.
+                let room = lock::has_room();
                 signs.give_up();
-                if !patience.nap() {
+                if !room || !patience.nap() {
                     return Look { leaves: true, ..look };
                 }
             }
