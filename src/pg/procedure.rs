@@ -77,17 +77,23 @@ impl Call {
                 "Call it outside a transaction block (with autocommit on), or use wait_for_task or own_tasks(wait =>) there.",
             );
         }
-        // SAFETY: the context is not atomic, so that a non-atomic SPI frame may commit. The frame is closed
-        // again at once; arguments live in the portal's memory, which outlives the transaction.
+        // SAFETY: the context is not atomic. A snapshot of READ COMMITTED goes with its statement; one of a higher level
+        // would stay for the whole transaction. No statement has run in the new one yet, which sets the variable when it
+        // begins.
         unsafe {
-            pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
-            pg_sys::SPI_commit();
-            #[cfg(feature = "pg14")]
-            pg_sys::SPI_start_transaction();
-            pg_sys::SPI_finish();
-            // A snapshot of READ COMMITTED goes with its statement; one of a higher level would stay for
-            // the whole transaction. No statement has run in the new one yet.
+            commit();
             pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
+        }
+    }
+
+    /// Has the caller go on in a transaction as he has set it. To be called last, and only after
+    /// [`Call::leave_transaction`]: the transaction that began there has another level, and had snapshots of that.
+    pub(crate) fn leave_as_found(&self) {
+        // SAFETY: two variables are read. The context is not atomic, or the call would have been refused.
+        unsafe {
+            if pg_sys::XactIsoLevel != pg_sys::DefaultXactIsoLevel {
+                commit();
+            }
         }
     }
 
@@ -111,6 +117,22 @@ impl Call {
             let tuple = pg_sys::heap_form_tuple(tupdesc, values.as_mut_ptr(), nulls.as_mut_ptr());
             pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)
         }
+    }
+}
+
+/// Commits the transaction of a call, and begins the next.
+///
+/// # Safety
+/// The call's context is not atomic.
+unsafe fn commit() {
+    // SAFETY: then a non-atomic SPI frame may commit. The frame is closed again at once; arguments live in the portal's
+    // memory, which outlives the transaction.
+    unsafe {
+        pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
+        pg_sys::SPI_commit();
+        #[cfg(feature = "pg14")]
+        pg_sys::SPI_start_transaction();
+        pg_sys::SPI_finish();
     }
 }
 

@@ -60,14 +60,20 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
         if num_over(few) == few.len() {
             left = &left[few.len()..];
             if left.is_empty() {
-                return call.result(numbers.len() as i32);
+                return over(call, numbers.len() as i32);
             }
             continue;
         }
         if !waiter.sleep(None) {
-            return call.result(num_over(&numbers) as i32);
+            return over(call, num_over(&numbers) as i32);
         }
     }
+}
+
+/// The answer, which no statement of the call's transaction follows.
+fn over<T: IntoDatum>(call: &Call, answer: T) -> pg_sys::Datum {
+    call.leave_as_found();
+    call.result(answer)
 }
 
 /// Under how many tasks one call is registered.
@@ -121,7 +127,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
                     true => LEFT_BEHIND.query(look.numbers.as_slice()),
                     false => vec![],
                 });
-                return call.result(found == READY);
+                return over(call, found == READY);
             }
         }
     }

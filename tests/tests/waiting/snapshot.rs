@@ -29,6 +29,41 @@ fn a_sleeping_procedure_holds_no_snapshot_and_no_transaction_id() {
 }
 
 #[test]
+fn what_follows_a_procedure_in_a_block_runs_at_the_level_that_is_set() {
+    // On wrong code it is READ COMMITTED without a word, and what is to be serializable is not.
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT taskq.insert_task('a', 'x'), taskq.insert_task('over', 'y'), taskq.cancel_tasks('{over}');
+         CREATE TABLE levels (level text)",
+    );
+    for level in ["read committed", "repeatable read", "serializable"] {
+        for call in [
+            "wait_for_work('{x}', '0', ready)",
+            "wait_for_work('{unknown}', '10 ms', ready)",
+            "wait_for_tasks('{over}', '0', n)",
+            "wait_for_tasks('{a,over}', '10 ms', n)",
+        ] {
+            session.run(&format!(
+                "SET default_transaction_isolation = '{level}';
+                 TRUNCATE levels"
+            ));
+            session.run(&format!(
+                "DO $$ DECLARE ready boolean; n int; BEGIN
+                     CALL taskq.{call};
+                     INSERT INTO levels VALUES (current_setting('transaction_isolation'));
+                     COMMIT;
+                     CALL taskq.{call};
+                     INSERT INTO levels VALUES (current_setting('transaction_isolation'));
+                 END $$"
+            ));
+            let levels: Vec<String> = session.all("SELECT level FROM levels");
+            assert_eq!(levels, [level, level], "{call}");
+        }
+    }
+}
+
+#[test]
 fn vacuum_removes_what_died_during_the_sleep_of_a_procedure() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
