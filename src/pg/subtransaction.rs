@@ -10,8 +10,9 @@ use pgrx::prelude::PgSqlErrorCode;
 use super::block;
 use super::session::transaction_began;
 
-/// How many subtransactions one transaction begins here at most: with more than 64 ids of subtransactions a
-/// backend's list of them overflows, and every snapshot taken anywhere has to look them up on disk.
+/// How many of the subtransactions that a call could do without ([`may_nest`]) one transaction begins at most: with more
+/// than 64 ids of subtransactions a backend's list of them overflows, and every snapshot taken anywhere has to look them up on
+/// disk. Those that a call cannot do without come on top, one or a few a call.
 const MOST_NESTED: u32 = 32;
 
 /// Whether this transaction has begun few enough subtransactions for one more; counts that one.

@@ -121,34 +121,106 @@ fn fire(schedule: Due, now: Time, began: Instant) -> bool {
         ));
         return false;
     };
-    let (runs, mut next) = runs(&calendar, &schedule, now);
-    let mut last: Option<(Time, String)> = None;
-    let mut previous = schedule.last_task_id.clone();
-    let mut problem: Option<String> = None;
-    for (done, time) in runs.into_iter().enumerate() {
-        check_for_interrupts();
-        if done > 0 && began.elapsed() > LONGEST {
-            next = time;
+    let (runs, next) = runs(&calendar, &schedule, now);
+    let done = insert_all(&schedule, &runs, now, began);
+    if done.stopped == Some(Stop::TimedOut) {
+        PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name.clone(), Instant::now()));
+    }
+    if done.stopped.is_some() && done.left == runs.first().copied() {
+        return false;
+    }
+    let (last_at, last_id) = done.last.unzip();
+    schedule::ADVANCE.execute((schedule.name, done.left.unwrap_or(next), last_at, last_id, done.problem));
+    true
+}
+
+/// What inserting runs of a schedule has come to.
+#[derive(Clone, Default)]
+struct Done {
+    /// The last run that was inserted, and its id.
+    last: Option<(Time, String)>,
+    /// The first that is due still.
+    left: Option<Time>,
+    /// Why there is one, if it is not for want of time.
+    stopped: Option<Stop>,
+    /// Why one was not inserted.
+    problem: Option<String>,
+}
+
+/// What ends the insertion of runs; those that are left stay due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// The run before, or a task that this one is linked to, is locked by somebody.
+    Busy,
+    /// Something else that it needs is locked; it has been waited for, and is not again in each call.
+    TimedOut,
+}
+
+/// Inserts runs in a subtransaction, as many as there is time for; in one each if that fails, so that one that cannot be
+/// inserted keeps no other from it. (Hundreds of subtransactions, one for each run of a downtime, would slow down everybody's
+/// snapshots.)
+fn insert_all(schedule: &Due, runs: &[Time], now: Time, began: Instant) -> Done {
+    let together = || -> std::result::Result<Done, String> {
+        let mut done = Done::default();
+        for (n, time) in runs.iter().enumerate() {
+            if done.has_to_end(n, *time, began) || !done.add(*time, start(schedule, *time, &done.last, now)?)
+            {
+                break;
+            }
+        }
+        Ok(done)
+    };
+    if runs.len() > 1
+        && let Some(Ok(done)) = within_lock_timeout(PATIENCE, together)
+    {
+        return done;
+    }
+    let mut done = Done::default();
+    for (n, time) in runs.iter().enumerate() {
+        if done.has_to_end(n, *time, began) {
             break;
         }
-        let id = format!("{}@{}", schedule.name, iso(time));
-        match start(&schedule, &id, previous.as_deref(), now) {
-            Started::Busy => return false,
-            Started::TimedOut => {
-                PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name, Instant::now()));
-                return false;
+        let go_on = match within_lock_timeout(PATIENCE, || start(schedule, *time, &done.last, now)) {
+            Some(Ok(started)) => done.add(*time, started),
+            Some(Err(reason)) => {
+                done.problem = Some(reason);
+                true
             }
-            Started::Inserted => {
-                previous = Some(id.clone());
-                last = Some((time, id));
-            }
-            Started::Refused(reason) => problem = Some(reason),
-            Started::Skipped => {}
+            None => done.stop(*time, Stop::TimedOut),
+        };
+        if !go_on {
+            break;
         }
     }
-    let (last_at, last_id) = last.unzip();
-    schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, problem));
-    true
+    done
+}
+
+impl Done {
+    /// Whether it is time to leave this run, the nth, and those that follow, to the next call.
+    fn has_to_end(&mut self, n: usize, time: Time, began: Instant) -> bool {
+        check_for_interrupts();
+        let over = n > 0 && began.elapsed() > LONGEST;
+        if over {
+            self.left = Some(time);
+        }
+        over
+    }
+
+    /// Notes what became of a run; whether to go on with the next.
+    fn add(&mut self, time: Time, started: Started) -> bool {
+        match started {
+            Started::Inserted(id) => self.last = Some((time, id)),
+            Started::Skipped => {}
+            Started::Busy => return self.stop(time, Stop::Busy),
+        }
+        true
+    }
+
+    /// Leaves this run, and those that follow, to a later call; there is nothing to go on with.
+    fn stop(&mut self, time: Time, why: Stop) -> bool {
+        (self.left, self.stopped) = (Some(time), Some(why));
+        false
+    }
 }
 
 /// The times for which a run is due now, as the backfill policy has it, and the next time after them. The work is that of
@@ -170,12 +242,10 @@ fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
 
 /// What starting a run came to.
 enum Started {
-    /// The run before, or a task that this one is linked to, is locked by somebody; the schedule stays due.
+    /// Something is locked by somebody; the schedule stays due.
     Busy,
-    /// Something else that it needs is locked; it has been waited for, and is not again in each call.
-    TimedOut,
-    Inserted,
-    Refused(String),
+    /// With this id.
+    Inserted(String),
     /// The run before is still there, or this run was inserted already.
     Skipped,
 }
@@ -226,11 +296,17 @@ static FREE: Statement<TaskNo, (i32, Option<i32>)> = Statement::new(
              (SELECT r.action_no FROM r WHERE r.grantable)",
 );
 
-fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started {
-    let mut specs = match spec::parse_tasks(&format!("[{}]", schedule.task.0)) {
-        Ok(specs) => specs,
-        Err(refusal) => return Started::Refused(refusal.summary()),
-    };
+/// Inserts the run of a time; why not, if it is refused. `last` is the run that was inserted before it.
+fn start(
+    schedule: &Due,
+    time: Time,
+    last: &Option<(Time, String)>,
+    now: Time,
+) -> std::result::Result<Started, String> {
+    let refused = |refusal: Refusal| refusal.summary();
+    let id = format!("{}@{}", schedule.name, iso(time));
+    let mut specs = spec::parse_tasks(&format!("[{}]", schedule.task.0)).map_err(refused)?;
+    let previous = last.as_ref().map(|(_, id)| id).or(schedule.last_task_id.as_ref());
     let mut replaced = None;
     let before = previous.and_then(|id| Some((id, *numbers::by_id(&[id]).get(id)?)));
     if let Some((previous, number)) = before
@@ -238,7 +314,7 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
     {
         // The call that fires a schedule waits for nobody.
         if !is_free(number) {
-            return if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy };
+            return Ok(if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy });
         }
         match schedule.overlap.as_str() {
             "queue" => {
@@ -250,29 +326,22 @@ fn start(schedule: &Due, id: &str, previous: Option<&str>, now: Time) -> Started
             "replace" => {
                 replaced = Some(live::lock(&[number], LockStrength::Update));
             }
-            _ => return Started::Skipped,
+            _ => return Ok(Started::Skipped),
         }
     }
     if !all_free(&specs) {
-        return Started::Busy;
+        return Ok(Started::Busy);
     }
     for spec in &mut specs {
-        spec.id = Some(id.to_owned());
+        spec.id = Some(id.clone());
         spec.not_before = spec.not_before.filter(|due| *due > now);
     }
-    let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
-    let run = || {
-        if let Some(rows) = &replaced {
-            cancel_locked(rows, Some(format!("replaced by the next run, \"{id}\"")));
-        }
-        insert(specs, options)
-    };
-    match within_lock_timeout(PATIENCE, run) {
-        None => Started::TimedOut,
-        Some(Ok(ids)) if ids.is_empty() => Started::Skipped,
-        Some(Ok(_)) => Started::Inserted,
-        Some(Err(refusal)) => Started::Refused(refusal.summary()),
+    if let Some(rows) = &replaced {
+        cancel_locked(rows, Some(format!("replaced by the next run, \"{id}\"")));
     }
+    let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
+    let inserted = insert(specs, options).map_err(refused)?;
+    Ok(if inserted.is_empty() { Started::Skipped } else { Started::Inserted(id) })
 }
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.

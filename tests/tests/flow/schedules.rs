@@ -118,6 +118,43 @@ fn backfill_says_which_runs_of_a_downtime_come() {
     }
 }
 
+/// Ids of subtransactions burden everybody's snapshots: one for each missed run would be hundreds in one call.
+#[test]
+fn missed_runs_are_inserted_together() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:30Z"));
+    call(
+        &mut session,
+        "schedule('s', '* * * * *', '{\"action\": \"x\"}', overlap => 'queue', backfill => 'all')",
+    );
+    look_at(&mut session, "02:00:30");
+    // There is a limit of time for those of one go.
+    let inserted = runs(&mut session).len() as i64;
+    let writers: i64 = session.one("SELECT count(DISTINCT xmin::text) FROM taskq.task");
+    assert!(inserted > 10 && writers < inserted / 3, "{inserted} runs by {writers} subtransactions");
+}
+
+#[test]
+fn a_run_that_somebody_keeps_waiting_leaves_those_before_it_and_their_order() {
+    let db = Db::new();
+    let mut session = hourly(&db, "overlap => 'queue', backfill => 'all'");
+    let mut other = db.connect();
+    other.run("BEGIN");
+    other.insert(json!([{"id": "s@2030-01-01T03:00:00Z", "action": "z"}])).unwrap();
+    look_at(&mut session, "05:20:00");
+    assert_eq!(runs(&mut session), ["01:00", "02:00"]);
+    other.run("ROLLBACK");
+    // The backend that has waited for it lets it be for a second.
+    let mut next = db.connect();
+    look_at(&mut next, "05:20:00");
+    assert_eq!(runs(&mut next), ["01:00", "02:00", "03:00", "04:00", "05:00"]);
+    for hour in 1..=5 {
+        assert_eq!(owned(&mut next, 9, &["x"]), [format!("s@2030-01-01T0{hour}:00:00Z")]);
+        next.run(&format!("SELECT taskq.cancel_tasks('{{s@2030-01-01T0{hour}:00:00Z}}')"));
+    }
+}
+
 #[test]
 fn max_backfill_brings_the_latest_of_the_missed_runs() {
     let db = Db::new();
