@@ -49,15 +49,17 @@ impl Refusal {
         format!("{} ({})", self.message, self.detail)
     }
 
-    /// `TQ001`: the token is not the last one granted.
-    pub(crate) fn stale_token(id: &str) -> Self {
+    /// `TQ001`: the token is not the last one granted; how the task stands is told to whom it concerns.
+    pub(crate) fn stale_token(id: &str, standing: Option<&str>) -> Self {
         let id = shortened(id);
+        let now = standing.unwrap_or(
+            "The task was returned, taken over or aborted after its deadline, cancelled, completed by hand, replaced, reset \
+             with its group, or never owned with it.",
+        );
         Refusal::new(
             STALE_TOKEN,
             format!("the performance token of task \"{id}\" is not valid"),
-            "It is not the last one granted: the task was returned, taken over after its deadline, cancelled, \
-             or never owned with this token."
-                .to_owned(),
+            format!("It is not the last one granted. {now}"),
             "Drop this performance; whoever holds the last token, if anybody, decides on the task.",
         )
     }

@@ -1,5 +1,5 @@
 //! What a refusal says of the task that is in the way: who inserts an id a second time does not know, as a rule, that
-//! the first one is long done and only kept.
+//! the first one is long done and only kept; and who returns with an old token does not know what became of the task.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::rights::{self, Doing};
 record! {
     struct Row {
         state: String,
+        status: Option<String>,
         actor: Option<String>,
         settled_at: Option<Time>,
         /// It is kept for ever, if it has settled.
@@ -25,7 +26,7 @@ record! {
 
 /// A refusal is not in a hurry: the view knows what the state is.
 static STANDING: Statement<&str, Row> = Statement::new(
-    c"SELECT v.state, v.actor_id, v.settled_at, (s.expires_at = 'infinity') AS for_ever,
+    c"SELECT v.state, v.status, v.actor_id, v.settled_at, (s.expires_at = 'infinity') AS for_ever,
              pg_catalog.date_trunc('second', NULLIF(s.expires_at, 'infinity'))::pg_catalog.text,
              pg_catalog.date_trunc('second', NULLIF(v.not_before, 'infinity'))::pg_catalog.text
         FROM taskq.tasks v
@@ -34,10 +35,29 @@ static STANDING: Statement<&str, Row> = Statement::new(
        WHERE v.id = $1",
 );
 
-/// How a task stands, and whether it has settled.
+/// How a task stands, behind "it" or its name.
 struct Standing {
-    sentence: String,
-    settled: bool,
+    what: String,
+    /// It has settled: until when it is kept, and why it is as it is.
+    settled: Option<(String, Option<String>)>,
+}
+
+impl Standing {
+    fn sentence(&self) -> String {
+        match &self.settled {
+            Some((kept, _)) => format!("It {} and is kept {kept}.", self.what),
+            None => format!("It {}.", self.what),
+        }
+    }
+}
+
+/// How the task with this id stands, in a sentence, for a caller whom that concerns.
+pub(crate) fn told(id: &str, doing: Doing) -> Option<String> {
+    let his = rights::check_named(doing, [id]).is_ok();
+    standing(id).filter(|_| his).map(|Standing { what, settled }| {
+        let why = settled.and_then(|(_, status)| status);
+        format!("The task {what}{}.", why.map(|why| format!(": \"{}\"", shortened(&why))).unwrap_or_default())
+    })
 }
 
 /// `None` if the task is not to be seen (any more).
@@ -48,16 +68,20 @@ fn standing(id: &str) -> Option<Standing> {
         let Some(settled_at) = task.settled_at else {
             let actor = task.actor.map(|actor| format!(", owned by \"{}\"", shortened(&actor)));
             let due = task.due.filter(|_| state == "scheduled").map(|due| format!(" for {due}"));
-            let sentence = format!("It is {state}{}.", actor.or(due).unwrap_or_default());
-            return Standing { sentence, settled: false };
+            return Standing {
+                what: format!("is {state}{}", actor.or(due).unwrap_or_default()),
+                settled: None,
+            };
         };
         let ended = if state == "completed" { "completed" } else { "was aborted" };
         let kept = match task.kept {
             Some(until) if task.for_ever == Some(false) => format!("until {until}"),
             _ => "for ever".to_owned(),
         };
-        let sentence = format!("It {ended} {} and is kept {kept}.", ago(settled_at.until(now)));
-        Standing { sentence, settled: true }
+        Standing {
+            what: format!("{ended} {}", ago(settled_at.until(now))),
+            settled: Some((kept, task.status)),
+        }
     })
 }
 
@@ -67,15 +91,15 @@ pub(super) fn exists(id: &str, more: usize) -> Refusal {
         if more > 0 { format!(" {more} more tasks of this call exist already.") } else { String::new() };
     let his = rights::check_named(Doing::Insert, [id]).is_ok();
     match standing(id).filter(|_| his) {
-        Some(Standing { sentence, settled: true }) => Refusal::exists(
+        Some(standing) if standing.settled.is_some() => Refusal::exists(
             id,
-            &format!("{sentence}{others}"),
+            &format!("{}{others}", standing.sentence()),
             "An id is free again when its task is gone. Use on_conflict => 'skip' to leave such tasks alone, \
              replace_tasks to run them anew, or unique_by instead of the id to keep out doubles of what is under way.",
         ),
         standing => Refusal::exists(
             id,
-            &format!("{}{others}", standing.map_or("It is in the queue.".to_owned(), |s| s.sentence)),
+            &format!("{}{others}", standing.map_or("It is in the queue.".to_owned(), |s| s.sentence())),
             "Use on_conflict => 'skip' to leave existing tasks alone, or replace_tasks to replace them.",
         ),
     }
@@ -83,7 +107,7 @@ pub(super) fn exists(id: &str, more: usize) -> Refusal {
 
 /// `TQ002`: the key of a unique task is held by another one of the queue.
 pub(super) fn key_held(action: &str, key: &str, id: &str) -> Refusal {
-    let sentence = standing(id).map_or("It is in the queue.".to_owned(), |s| s.sentence);
+    let sentence = standing(id).map_or("It is in the queue.".to_owned(), |s| s.sentence());
     Refusal::key_held(action, key, id, &sentence)
 }
 

@@ -6,7 +6,7 @@
 
 mod cycle;
 mod edges;
-mod in_the_way;
+pub(crate) mod in_the_way;
 mod place;
 mod replace;
 mod rows;

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use pgrx::datum::Uuid;
 
 use crate::error::Refusal;
+use crate::insert::in_the_way;
 use crate::number::TaskNo;
 use crate::pg::table::look;
+use crate::rights::Doing;
 use crate::store::{numbers, task};
 use crate::token::{Nonce, Token};
 
@@ -19,7 +21,7 @@ pub(crate) fn is_foreign(token: Option<&Uuid>, this: i32) -> bool {
 pub(crate) fn refusal(id: &str, token: &Uuid) -> Refusal {
     match (Token::from_uuid(token).map(Token::shard), numbers::shard()) {
         (Some(its), this) if its != this => Refusal::other_shard(id, its, this),
-        _ => Refusal::stale_token(id),
+        _ => Refusal::stale_token(id, in_the_way::told(id, Doing::Work).as_deref()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One task: every code, every optional argument of the core, every wrong token.
 
 use serde_json::json;
-use taskq_tests::{Answer, Db, Session, sqlstate};
+use taskq_tests::{Answer, Db, Session, refused, sqlstate};
 use uuid::Uuid;
 
 #[test]
@@ -108,6 +108,54 @@ fn the_status_of_a_task_given_back_is_shown() {
     let grant = session.own_one("x");
     session.give_with("a", grant.token, "pending", "status => 'server is down', retry_after => '0'").unwrap();
     assert_eq!(session.task("a").unwrap().status.as_deref(), Some("server is down"));
+}
+
+/// Why the token is bad is what whoever finds that in a log wants to know.
+#[test]
+fn a_refused_token_tells_how_the_task_stands() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:00Z"));
+    for (ends, expected) in [
+        ("SELECT taskq.return_task('a', '$token')", "The task completed 5 minutes ago."),
+        (
+            "SELECT taskq.return_task('a', '$token', 'aborted', 'no such file')",
+            "The task was aborted 5 minutes ago: \"no such file\".",
+        ),
+        ("SELECT taskq.return_task('a', '$token', 'pending', retry_after => '0')", "The task is ready."),
+        (
+            "SELECT taskq.return_task('a', '$token', 'pending', retry_after => '1 day')",
+            "The task is scheduled for 2030-01-02 00:00:00+00.",
+        ),
+        (
+            "SELECT taskq.cancel_tasks('{a}', 'not wanted')",
+            "The task was aborted 5 minutes ago: \"not wanted\".",
+        ),
+        ("SELECT taskq.reset_group('g')", "The task is ready."),
+        (
+            "SET taskq.now = '2030-01-01 00:01:01Z'; SELECT taskq.own_tasks('bob', 1, '{x}', '1 day')",
+            "The task is in-progress, owned by \"bob\".",
+        ),
+    ] {
+        session.run("SET taskq.now = '2030-01-01 00:00:00Z'; SET timezone = 'UTC'");
+        session.insert(json!([{"id": "a", "action": "x", "group_id": "g", "seed": true}])).unwrap();
+        let grant = session.own_one_with("x", "max_duration => '1 minute'");
+        let token = grant.token.to_string();
+        session.run(&ends.replace("$token", &token));
+        session.run("SET taskq.now = '2030-01-01 00:05:00Z'");
+        for call in [
+            format!("SELECT taskq.return_task('a', '{token}')"),
+            format!("SELECT taskq.report_status('a', '{token}', 'here')"),
+        ] {
+            let error = refused(&mut session, "TQ001", "\"a\"", &call, &[]);
+            assert_eq!(
+                error.detail(),
+                Some(format!("It is not the last one granted. {expected}").as_str()),
+                "{ends}"
+            );
+        }
+        session.run("SELECT taskq.cancel_tasks('{a}'); SELECT taskq.delete_tasks('{a}')");
+    }
 }
 
 #[test]
