@@ -323,7 +323,7 @@ COMMENT ON FUNCTION taskq._action_channels IS
 
 CREATE FUNCTION taskq._num_settled(task_nos bigint[])
     RETURNS integer
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_num_settled_wrapper';
 COMMENT ON FUNCTION taskq._num_settled IS
@@ -339,7 +339,7 @@ COMMENT ON FUNCTION taskq._look_for_work IS
 
 CREATE FUNCTION taskq._left_behind(action_nos integer[])
     RETURNS SETOF integer
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
 COMMENT ON FUNCTION taskq._left_behind IS

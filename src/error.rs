@@ -234,8 +234,23 @@ impl Refusal {
         )
     }
 
-    /// `42501`: the role may do this with tasks of other actions only.
+    /// `42501`: the role may do this with tasks of other actions only than one that the call names.
     pub(crate) fn not_his_action(action: &str, allowed: &BTreeSet<String>) -> Self {
+        let what = format!("tasks of action \"{}\"", shortened(action));
+        Refusal::not_his(&what, allowed, "this action")
+    }
+
+    /// `42501`: the same of a task that the call names. Of which action it is is none of the role's business.
+    pub(crate) fn not_his_task(id: &str, allowed: &BTreeSet<String>) -> Self {
+        Refusal::not_his(&format!("task \"{}\"", shortened(id)), allowed, "its action")
+    }
+
+    /// `42501`: the same of tasks that the call does not name.
+    pub(crate) fn not_his_tasks(allowed: &BTreeSet<String>) -> Self {
+        Refusal::not_his("tasks of other actions", allowed, "these")
+    }
+
+    fn not_his(what: &str, allowed: &BTreeSet<String>, missing: &str) -> Self {
         const SHOWN: usize = 10;
         let names: Vec<String> =
             allowed.iter().take(SHOWN).map(|name| format!("\"{}\"", shortened(name))).collect();
@@ -251,9 +266,9 @@ impl Refusal {
         };
         Refusal::new(
             "42501",
-            format!("permission denied for tasks of action \"{}\"", shortened(action)),
+            format!("permission denied for {what}"),
             detail,
-            "Ask whoever administers the queue to name this action, too, when the part is granted.",
+            &format!("Ask whoever administers the queue to name {missing}, too, when the part is granted."),
         )
     }
 

@@ -188,6 +188,11 @@ pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = 
     }
 }
 
+/// Refuses a call that could be about tasks of any action.
+pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
+    allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::not_his_tasks(&allowed)))
+}
+
 /// Refuses to replace tasks by name, for a caller who may only insert.
 pub(crate) fn check_replacing() -> Result<()> {
     match CURRENT.with_borrow(|access| access.only_inserts) && !SUSPENDED.get() {
@@ -196,25 +201,51 @@ pub(crate) fn check_replacing() -> Result<()> {
     }
 }
 
-static ACTIONS_OF: Statement<&[TaskNo], String> = Statement::new(
-    c"SELECT DISTINCT a.name
-        FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
-       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a",
-);
+static NAMES: Statement<&[i32], String> =
+    Statement::new(c"SELECT a.name FROM taskq.action a WHERE a.action_no = ANY ($1)");
 
-/// Refuses tasks of such actions. A number is that of one task for ever: what is locked afterwards is what was asked
-/// about.
-pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
-    if allowed(doing).is_none() {
-        return Ok(());
+/// Refuses the numbers of such actions. A name that nobody has given does not get out by its number.
+pub(crate) fn check_numbers(doing: Doing, action_nos: &[i32]) -> Result<()> {
+    let Some(allowed) = allowed(doing) else { return Ok(()) };
+    let names: Vec<String> = NAMES.query(action_nos);
+    match names.iter().all(|name| allowed.contains(name)) {
+        true => Ok(()),
+        false => Err(Refusal::not_his_tasks(&allowed)),
     }
-    let task_nos: Vec<TaskNo> = task_nos.into_iter().collect();
-    let actions: Vec<String> = ACTIONS_OF.query(task_nos);
-    check_actions(doing, actions.iter().map(String::as_str))
 }
 
-/// The same of tasks by their ids, before anything else is said of them: the state of a task that the caller has nothing
+static OF_OTHERS: Statement<(&[TaskNo], &[&str]), String> = Statement::new(
+    c"SELECT t.id
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
+       WHERE NOT a.name = ANY ($2)
+       LIMIT 1",
+);
+
+/// Refuses tasks of such actions, which the caller has named by their ids. A number is that of one task for ever: what is
+/// locked afterwards is what was asked about.
+pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
+    refuse_others(doing, task_nos, |id, allowed| Refusal::not_his_task(&id, allowed))
+}
+
+/// The same of tasks that the caller has not named by their ids, and does not hear of by them either.
+pub(crate) fn check_found(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
+    refuse_others(doing, task_nos, |_, allowed| Refusal::not_his_tasks(allowed))
+}
+
+fn refuse_others(
+    doing: Doing,
+    task_nos: impl IntoIterator<Item = TaskNo>,
+    refusal: impl FnOnce(String, &BTreeSet<String>) -> Refusal,
+) -> Result<()> {
+    let Some(allowed) = allowed(doing) else { return Ok(()) };
+    let task_nos: Vec<TaskNo> = task_nos.into_iter().collect();
+    let names: Vec<&str> = allowed.iter().map(String::as_str).collect();
+    OF_OTHERS.first((task_nos, names)).map_or(Ok(()), |id| Err(refusal(id, &allowed)))
+}
+
+/// [`check_tasks`] by the ids, before anything else is said of them: the state of a task that the caller has nothing
 /// to do with is no concern of his.
 pub(crate) fn check_named<'a>(doing: Doing, ids: impl IntoIterator<Item = &'a str>) -> Result<()> {
     if allowed(doing).is_none() {

@@ -2,7 +2,7 @@
 -- taskq: the stored state. Each table is here once; a change needs a migration script.
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
--- one of `run`, `blocked`, `scheduled` and `settled`; see docs/architecture.md for the whole map.
+-- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
 -- Tables that change often are narrow; the wide one hardly ever.
 
 -- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
@@ -155,7 +155,7 @@ CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
 CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
 CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
-COMMENT ON TABLE taskq.task IS 'what was asked for: one immutable row per task';
+COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
 -- row, so that a grant is a HOT update: nothing that a grant changes is indexed.
@@ -240,7 +240,7 @@ CREATE TABLE taskq.parked (
 );
 CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
 CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- who rides on a task
-COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key';
+COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key, and those that ride on another';
 
 -- Groups about which something is known besides their tasks.
 CREATE TABLE taskq.task_group (
@@ -793,7 +793,7 @@ COMMENT ON FUNCTION taskq._action_channels IS
 
 CREATE FUNCTION taskq._num_settled(task_nos bigint[])
     RETURNS integer
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_num_settled_wrapper';
 COMMENT ON FUNCTION taskq._num_settled IS
@@ -809,7 +809,7 @@ COMMENT ON FUNCTION taskq._look_for_work IS
 
 CREATE FUNCTION taskq._left_behind(action_nos integer[])
     RETURNS SETOF integer
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER COST 100
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
 COMMENT ON FUNCTION taskq._left_behind IS

@@ -57,8 +57,9 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
             Ok(cancel_locked(&rows, status.clone()))
         });
     }
+    filter.check(Doing::Change)?;
     let Filter { task_ids, actions, groups, status_like, max_tasks, .. } = filter;
     let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
-    rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
+    rights::check_found(Doing::Change, task_nos.iter().copied())?;
     restartable(|| Ok(cancel_locked(&live::lock(&task_nos, LockStrength::Update), status.clone())))
 }

@@ -45,8 +45,9 @@ fn taskq_delete_tasks(
         match filter.only_ids()? {
             Some(ids) => restartable(|| delete(&ids, clock::now())),
             None => {
+                filter.check(Doing::Change)?;
                 let matching: Vec<(TaskNo, bool)> = MATCHING.query(filter.given());
-                rights::check_tasks(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
+                rights::check_found(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
                 restartable(|| Ok(delete_matching(&matching, clock::now())))
             }
         }

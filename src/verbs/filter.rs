@@ -4,8 +4,10 @@
 use pgrx::datum::TimestampWithTimeZone;
 
 use crate::error::{Refusal, Result};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::statement::Given;
+use crate::pg::statement::{Given, Statement};
+use crate::rights::{self, Doing};
 use crate::state::Cause;
 use crate::words::words;
 
@@ -97,6 +99,23 @@ impl<'a> Filter<'a> {
             || until.is_some()
     }
 
+    /// Refuses a filter that could be about tasks that are none of the caller's, whether it finds any or not: he could ask
+    /// otherwise what they are like.
+    pub(super) fn check(&self, doing: Doing) -> Result<()> {
+        fn given(names: &[Option<String>]) -> impl Iterator<Item = &str> {
+            names.iter().flatten().map(String::as_str)
+        }
+        match self {
+            Filter { actions: Some(actions), .. } => rights::check_actions(doing, given(actions)),
+            Filter { task_ids: Some(ids), .. } => rights::check_named(doing, given(ids)),
+            Filter { groups: Some(groups), .. } => {
+                let groups: Vec<&str> = given(groups).collect();
+                rights::check_found(doing, std::iter::once_with(|| MEMBERS.query(groups)).flatten())
+            }
+            _ => rights::check_whole_queue(doing),
+        }
+    }
+
     /// The ids, if there is nothing else to go by. Without anything at all the call would be about every task: that is
     /// refused.
     pub(super) fn only_ids(&self) -> Result<Option<Vec<&str>>> {
@@ -114,6 +133,9 @@ impl<'a> Filter<'a> {
         }
     }
 }
+
+static MEMBERS: Statement<&[&str], TaskNo> =
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = ANY ($1)");
 
 /// Whether a pattern of LIKE ends with an escape character that has nothing to escape.
 fn ends_in_escape(pattern: &str) -> bool {

@@ -83,7 +83,7 @@ fn known(group_id: Option<&str>) -> Result<&str> {
     let group = required("group_id", group_id)?;
     match KNOWN.first(group) {
         Some(true) => {
-            rights::check_tasks(Doing::Change, members_of_interest(group))?;
+            rights::check_found(Doing::Change, members_of_interest(group))?;
             Ok(group)
         }
         _ => Err(Refusal::no_such("group", group)),

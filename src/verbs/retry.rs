@@ -67,8 +67,9 @@ fn retry(filter: Filter) -> Result<i64> {
     if let Some(ids) = filter.only_ids()? {
         return restartable(|| retry_by_id(&ids, now));
     }
+    filter.check(Doing::Change)?;
     let task_nos: Vec<TaskNo> = MATCHING.query(filter.given());
-    rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
+    rights::check_found(Doing::Change, task_nos.iter().copied())?;
     restartable(|| revive(&task_nos, Unrevivable::Leave, now))
 }
 

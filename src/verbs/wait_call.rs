@@ -213,8 +213,11 @@ static OVER: Statement<&[TaskNo], i32> = Statement::new(
 /// having been replaced, or deleted.
 #[pg_extern(sql = "")]
 fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
-    let task_nos: Vec<TaskNo> = task_nos.into_iter().flatten().map(TaskNo).collect();
-    OVER.first(task_nos).unwrap_or(0)
+    rights::for_caller(|| {
+        let task_nos: Vec<TaskNo> = task_nos.into_iter().flatten().map(TaskNo).collect();
+        rights::check_found(Doing::Look, task_nos.iter().copied())?;
+        Ok(OVER.first(task_nos).unwrap_or(0))
+    })
 }
 
 /// `taskq._look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer`: what own_tasks would
@@ -281,8 +284,11 @@ fn try_to_own(actions: &[Action], now: Time) -> (bool, bool) {
 /// have to know when it leaves.
 #[pg_extern(sql = "")]
 fn taskq_left_behind(action_nos: Vec<Option<i32>>) -> SetOfIterator<'static, i32> {
-    let action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
-    SetOfIterator::new(upkeep::left_behind(&action_nos, false, Some(clock::now())))
+    SetOfIterator::new(rights::for_caller(|| {
+        let action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
+        rights::check_numbers(Doing::Work, &action_nos)?;
+        Ok(upkeep::left_behind(&action_nos, false, Some(clock::now())))
+    }))
 }
 
 /// `taskq._next_due(actions text[]) -> timestamptz`: when there will be something to do.
