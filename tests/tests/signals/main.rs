@@ -3,6 +3,7 @@
 
 mod cycles;
 mod edges;
+mod full_lock_table;
 mod last_parents;
 mod milestones;
 mod prepared;
