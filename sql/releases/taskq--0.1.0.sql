@@ -2480,17 +2480,19 @@ BEGIN
                           AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))) AS r
                  WHERE me.task_no = number
                  LIMIT 1000) AS ahead;
-        -- Whoever has changed or locked a row has his id in xmax, and holds a lock on that id. (Where several have locked it there
-        -- is another number.)
+        -- Whoever has changed or locked a row has his id in xmax, and holds a lock on that id, unless it is that of a savepoint
+        -- that has been released. (Where several have locked the row, it is another number, of nothing that is in progress.)
         FOR d IN SELECT l.pid
-                   FROM (SELECT r.xmax FROM taskq.run AS r WHERE r.task_no = number
+                   FROM (SELECT r.xmax::text::bigint AS id FROM taskq.run AS r WHERE r.task_no = number
                          UNION ALL
-                         SELECT s.xmax FROM taskq.scheduled AS s WHERE s.task_no = number) AS x
-                   JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.transactionid = x.xmax AND l.granted
-                                     AND l.pid IS DISTINCT FROM pg_backend_pid()
+                         SELECT s.xmax::text::bigint FROM taskq.scheduled AS s WHERE s.task_no = number) AS x
+                  CROSS JOIN (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) AS n
+                   LEFT JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.transactionid::text::bigint = x.id AND l.granted
+                  WHERE x.id <> 0 AND (n.next - x.id) & 4294967295 > 0 AND l.pid IS DISTINCT FROM pg_backend_pid()
+                    AND pg_xact_status((n.next - ((n.next - x.id) & 4294967295))::text::xid8) = 'in progress'
         LOOP
-            RETURN NEXT format('a transaction that is open has it in hand (%s): it may have been granted there and not committed, or somebody is changing it',
-                               COALESCE('pid ' || d.pid, 'a prepared one'));
+            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or somebody is changing it',
+                               COALESCE(' (pid ' || d.pid || ')', ''));
         END LOOP;
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
