@@ -7,7 +7,8 @@ mod tests {
     use pgrx::prelude::*;
 
     /// What makes the planner choose otherwise, where it is left the choice.
-    const HOSTILE: [&str; 6] = [
+    const HOSTILE: [&str; 7] = [
+        "plan_cache_mode = force_custom_plan",
         "enable_indexscan = off",
         "enable_indexonlyscan = off",
         "enable_nestloop = off",
@@ -82,6 +83,8 @@ mod tests {
         forget_plans();
         work();
         let found = wrong();
+        assert!(found.is_empty(), "{found:#?}");
+        let found = kept::planned_for_one_call();
         assert!(found.is_empty(), "{found:#?}");
         // The settings of the session are as they were.
         for setting in HOSTILE {

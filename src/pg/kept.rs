@@ -25,11 +25,29 @@ pub(crate) fn plans() -> Vec<(String, String)> {
     })
 }
 
-fn plan(statement: &Prepared) -> String {
-    // SAFETY: the plan is a kept one, and of one statement. What Postgres writes is a string in the memory of the caller.
+/// The text of each statement of which a plan was made for one execution only.
+pub(crate) fn planned_for_one_call() -> Vec<String> {
+    KEPT.with_borrow(|kept| {
+        let planned = kept.iter().filter(|statement| {
+            // SAFETY: a field of what stays as long as the plan is read.
+            unsafe { (*source(statement)).num_custom_plans > 0 }
+        });
+        planned.map(|statement| statement.text().to_string_lossy().into_owned()).collect()
+    })
+}
+
+fn source(statement: &Prepared) -> *mut pg_sys::CachedPlanSource {
+    // SAFETY: the plan is a kept one, and of one statement.
     unsafe {
         let sources = pg_sys::SPI_plan_get_plan_sources(statement.kept_plan());
-        let source = (*(*sources).elements).ptr_value.cast::<pg_sys::CachedPlanSource>();
+        (*(*sources).elements).ptr_value.cast()
+    }
+}
+
+fn plan(statement: &Prepared) -> String {
+    // SAFETY: the source stays as long as the plan. What Postgres writes is a string in the memory of the caller.
+    unsafe {
+        let source = source(statement);
         if (*source).gplan.is_null() {
             return String::new();
         }
