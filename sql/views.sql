@@ -625,10 +625,14 @@ BEGIN
                    FROM (SELECT r.xmax::text::bigint AS id FROM taskq.run AS r WHERE r.task_no = number
                          UNION ALL
                          SELECT s.xmax::text::bigint FROM taskq.scheduled AS s WHERE s.task_no = number) AS x
-                  CROSS JOIN (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) AS n
+                  CROSS JOIN (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS latest) AS n
+                  -- How far behind what has ended last; transactions that began after that are ahead.
+                  CROSS JOIN LATERAL (SELECT ((n.latest - x.id + 2147483648) & 4294967295) - 2147483648 AS behind) AS b
                    LEFT JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.transactionid::text::bigint = x.id AND l.granted
-                  WHERE x.id <> 0 AND (n.next - x.id) & 4294967295 > 0 AND l.pid IS DISTINCT FROM pg_backend_pid()
-                    AND pg_xact_status((n.next - ((n.next - x.id) & 4294967295))::text::xid8) = 'in progress'
+                  WHERE x.id <> 0 AND l.pid IS DISTINCT FROM pg_backend_pid()
+                    AND CASE WHEN b.behind > 0 AND n.latest > b.behind
+                             THEN pg_xact_status((n.latest - b.behind)::text::xid8) = 'in progress'
+                             ELSE b.behind > -1000000 END
         LOOP
             RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or somebody is changing it',
                                COALESCE(' (pid ' || d.pid || ')', ''));
