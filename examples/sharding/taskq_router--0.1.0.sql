@@ -548,7 +548,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION taskq_router._parts(ids text[], tokens uuid[])
+CREATE FUNCTION taskq_router._parts(text[], uuid[])
     RETURNS TABLE (shard integer, ids text[], tokens uuid[], places integer[]) LANGUAGE plpgsql STABLE
 AS $$
 #variable_conflict use_column
@@ -571,7 +571,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION taskq_router._parts_of_returns(returns jsonb)
+CREATE FUNCTION taskq_router._parts_of_returns(jsonb)
     RETURNS TABLE (shard integer, returns jsonb, places integer[]) LANGUAGE plpgsql STABLE
 AS $$
 #variable_conflict use_column
