@@ -7,6 +7,7 @@ mod forbidden;
 mod install;
 mod narrowed;
 mod roles;
+mod untold;
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
