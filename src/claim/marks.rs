@@ -13,6 +13,11 @@
 //! A transaction that holds an id for long, anywhere in the cluster, keeps the bound where it is, and claims pass what
 //! comes behind it as if there were no marks. Who only reads does not.
 //!
+//! **A transaction that has an id** has granted something itself, or may have. It sees that as granted, but a savepoint brings it
+//! back to its old position, for itself, and an abort for everybody. So what it concludes from what others have decided is
+//! good for itself alone, until the next end of a (sub)transaction by which something may be undone. Without that, a loop of
+//! calls in one transaction would pass all that it has done before, in each.
+//!
 //! Where marks cannot move, a call still walks once only: its claim and what comes after it begin at the first entry
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
 //! that commit wakes, and for the next call.
@@ -25,6 +30,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Grant;
 use crate::number::{Lane, Position};
 use crate::pg::{clock, session};
+use crate::store::at_end;
 use crate::store::decided::{Decided, Look};
 use crate::store::known_lanes;
 
@@ -68,6 +74,8 @@ pub(crate) struct Seen {
     /// Of each mark asked for, in their order, the first position from there on that is grantable in the snapshot.
     pub(crate) firsts: Vec<Option<Position>>,
     pub(crate) look: Look,
+    /// All transactions before this one had ended, but for that which looks.
+    pub(crate) xmin_of_others: u64,
     /// How many pages it has read.
     pub(crate) pages: u64,
 }
@@ -88,10 +96,31 @@ struct Marks {
 struct Mark {
     /// Nothing is to be had before this position.
     start: Position,
+    own: Option<Own>,
     /// Nothing was to be had before this position when the look of this number was taken.
     seen: (Position, u64),
     /// When the last grant of this priority was, in grants.
     last_grant: u64,
+}
+
+/// Nothing is to be had by this transaction before this position, as long as it has undone nothing.
+#[derive(Clone, Copy)]
+struct Own {
+    start: Position,
+    /// What [`at_end::ends`] was then.
+    ends: u64,
+}
+
+impl Mark {
+    /// Nothing is to be had now before this position.
+    fn begins(&self) -> Position {
+        let own = self.own.filter(|own| own.ends == at_end::ends());
+        own.map_or(self.start, |own| self.start.max(own.start))
+    }
+
+    fn forget(&mut self) {
+        (self.start, self.own) = (Position::BEGINNING, None);
+    }
 }
 
 thread_local! {
@@ -115,7 +144,12 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
         marks.decided_to = Position::BEGINNING;
         if !marks.note(known, seen) {
             known_lanes::forget();
-        } else if let Some(bound) = marks.decided.bound(&seen.look, session::has_transaction_id()) {
+        } else if session::has_transaction_id() {
+            at_end::listen();
+            if let Some(bound) = marks.decided.bound_of_others(&seen.look, seen.xmin_of_others) {
+                marks.advance_own(known, seen, bound, at_end::ends());
+            }
+        } else if let Some(bound) = marks.decided.bound(&seen.look, false) {
             marks.decided_to = bound;
             marks.advance(known, seen, bound);
         }
@@ -194,7 +228,7 @@ impl Marks {
             for (priority, mark) in self.marks.get(action_no).into_iter().flatten() {
                 known.action_nos.push(*action_no);
                 known.priorities.push(*priority);
-                known.starts.push(mark.start);
+                known.starts.push(mark.begins());
             }
         }
         known
@@ -202,7 +236,7 @@ impl Marks {
 
     fn ranges_of_look(&self, action_nos: &[i32]) -> Ranges {
         let seen = |mark: &Mark| if mark.seen.1 == self.looks { mark.seen.0 } else { Position::BEGINNING };
-        self.ranges(action_nos, |mark| mark.start.max(seen(mark)))
+        self.ranges(action_nos, |mark| mark.begins().max(seen(mark)))
     }
 
     /// Remembers what the look has seen; or, if positions are not what they were, that nothing is known.
@@ -216,10 +250,7 @@ impl Marks {
             self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
         } else {
             // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
-            self.marks
-                .values_mut()
-                .flat_map(BTreeMap::values_mut)
-                .for_each(|mark| mark.start = Position::BEGINNING);
+            self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(Mark::forget);
         }
         holds
     }
@@ -228,6 +259,15 @@ impl Marks {
         let behind = bound.next();
         self.each(known, seen, |mark, first| {
             mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
+        });
+    }
+
+    /// The same for this transaction alone, for as long as it undoes nothing.
+    fn advance_own(&mut self, known: &Known, seen: &Seen, bound: Position, ends: u64) {
+        let behind = bound.next();
+        self.each(known, seen, |mark, first| {
+            let start = mark.begins().max(first.map_or(behind, |first| first.min(behind)));
+            mark.own = Some(Own { start, ends });
         });
     }
 

@@ -3,13 +3,27 @@
 //! It hears of every end from its first such transaction on, and what it remembers decides what there is to do: most of the
 //! time nothing. Whichever way a transaction ends, nothing is remembered afterwards.
 
+use std::cell::Cell;
+
 use super::{before_commit, touched};
 use crate::pg::transaction::{self, Before, End, Listener};
+
+thread_local! {
+    /// How many ends there were by which something may have been undone, or after which it is for others as well.
+    static ENDS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number that stays as it is for as long as everything that the transaction has done is its own, and not undone: until it
+/// ends, or a savepoint of it is rolled back.
+/// Counted from the first [`listen`] on.
+pub(crate) fn ends() -> u64 {
+    ENDS.get()
+}
 
 static LISTENER: Listener = Listener { before, ended, ..Listener::DEAF };
 
 /// To be called by whoever has something remembered for the end.
-pub(super) fn listen() {
+pub(crate) fn listen() {
     transaction::listen(&LISTENER);
 }
 
@@ -22,6 +36,9 @@ fn before(end: Before) {
 }
 
 fn ended(end: End) {
+    if !matches!(end, End::CommitSub(_)) {
+        ENDS.set(ENDS.get() + 1);
+    }
     match end {
         End::Commit | End::Prepare | End::Abort => {
             drop(before_commit::take());

@@ -98,7 +98,18 @@ impl Decided {
         self.bound_before(look, session::next_transaction_id())
     }
 
-    /// The same, with the id that nobody has had.
+    /// The same for a transaction that has an id: up to which position nobody else decides anything any more. What it has done
+    /// itself may be undone, so what it concludes from this is for itself, and for as long as it undoes nothing.
+    pub(crate) fn bound_of_others(&mut self, look: &Look, xmin_of_others: u64) -> Option<Position> {
+        if session::in_recovery() {
+            return None;
+        }
+        // What is kept is for later looks, and as true for them: a snapshot whose xmin has come to the id that nobody has
+        // had sees this transaction as ended, too.
+        self.bound_before(&Look { xmin: xmin_of_others, ..*look }, session::next_transaction_id())
+    }
+
+    /// [`bound`](Self::bound), with the id that nobody has had.
     pub(crate) fn bound_before(&mut self, look: &Look, next: u64) -> Option<Position> {
         // The latest if nobody is in the middle of anything, else the one that was noted before.
         let latest = Some((look.last_position, next));

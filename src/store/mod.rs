@@ -6,7 +6,7 @@
 pub(crate) mod action_setting;
 pub(crate) mod actions;
 pub(crate) mod aside;
-mod at_end;
+pub(crate) mod at_end;
 pub(crate) mod attempts;
 pub(crate) mod before_commit;
 pub(crate) mod behind;

@@ -149,7 +149,16 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
         let schedule = schedule::any_due(look, now);
         let firsts = run::first_grantable(look, known.each());
         // The last position is read after the snapshot was taken: see `store::decided`.
-        (found, schedule, Seen { firsts, look: numbers::look(look), pages: look.pages() })
+        (
+            found,
+            schedule,
+            Seen {
+                firsts,
+                look: numbers::look(look),
+                xmin_of_others: look.xmin_of_others(),
+                pages: look.pages(),
+            },
+        )
     });
     let few = 8 * (action_nos.len() + seen.firsts.len());
     low_ends::remember(action_nos, &starts, &found, now, (seen.pages, few));

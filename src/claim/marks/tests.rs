@@ -20,7 +20,7 @@ fn look_at(marks: &mut Marks, actions: &[i32], firsts: &[(i32, Option<i64>)], lo
     let known = marks.known(actions);
     let firsts =
         known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1).map(Position));
-    let seen = Seen { firsts: firsts.collect(), look, pages: 1 };
+    let seen = Seen { firsts: firsts.collect(), look, xmin_of_others: look.xmin, pages: 1 };
     if marks.note(&known, &seen)
         && let Some(bound) = marks.decided.bound_before(&look, next)
     {
@@ -164,7 +164,10 @@ fn what_was_found_out_at_great_cost_is_kept_for_longer() {
         xmin: 50,
         at: Time(seconds * 1_000_000),
     };
-    let seen = |seconds, pages| Seen { firsts: vec![None], look: at(seconds), pages };
+    let seen = |seconds, pages| {
+        let look = at(seconds);
+        Seen { firsts: vec![None], look, xmin_of_others: look.xmin, pages }
+    };
     assert!(marks.note(&known, &seen(5, 600_000)), "one minute for 600,000 pages");
     assert!(marks.note(&known, &seen(64, 3)));
     assert!(!marks.note(&known, &seen(65, 3)));

@@ -136,6 +136,26 @@ impl Look {
         session::with_epoch(unsafe { (*self.snapshot()).xmin })
     }
 
+    /// The same of every transaction but the own one.
+    pub(crate) fn xmin_of_others(&self) -> u64 {
+        // SAFETY: the snapshot is registered while this is there, and so is its array. That has the ids of all transactions
+        // that were running, without the own one.
+        let lowest = unsafe {
+            let snapshot = &*self.snapshot();
+            let running = match snapshot.xcnt {
+                0 => &[],
+                count => std::slice::from_raw_parts(snapshot.xip, count as usize),
+            };
+            // Ids are compared by how far they are behind the end: they go round.
+            running
+                .iter()
+                .copied()
+                .max_by_key(|xid| snapshot.xmax.into_inner().wrapping_sub(xid.into_inner()))
+                .unwrap_or(snapshot.xmax)
+        };
+        session::with_epoch(lowest)
+    }
+
     /// Registered while this is there.
     fn snapshot(&self) -> pg_sys::Snapshot {
         self.snapshot.get()

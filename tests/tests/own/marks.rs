@@ -53,6 +53,82 @@ fn what_is_done_or_in_progress_is_not_walked_over_again() {
     }
 }
 
+const CLAIM: &str = "SELECT * FROM taskq.own_tasks('w', 1, '{x}')";
+
+#[test]
+fn what_the_own_transaction_has_done_is_not_walked_over_again() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(tasks(4_000)).unwrap();
+    session.run("BEGIN");
+    perform(&mut session, 2_000);
+    until("a claim that begins behind what is done reads few pages", || {
+        perform(&mut session, 1);
+        (session.pages(CLAIM) < 100).then_some(())
+    });
+    session.run("COMMIT");
+}
+
+#[test]
+fn what_the_own_transaction_undoes_is_found() {
+    let db = Db::new();
+    for undo in [
+        &["ROLLBACK TO SAVEPOINT s"][..],
+        &["ROLLBACK"],
+        &["PREPARE TRANSACTION 'undone by its own'", "ROLLBACK PREPARED 'undone by its own'"],
+    ] {
+        db.clear();
+        let mut session = db.connect();
+        session.insert(tasks(10)).unwrap();
+        session.insert(json!([{"id": "early", "action": "x"}])).unwrap();
+        session.insert(tasks(1_000)).unwrap();
+        perform(&mut session, 10);
+        session.run("BEGIN; SELECT taskq.insert_task('y', 'gives the transaction its id'); SAVEPOINT s");
+        assert_eq!(session.own_one("x").task_id, "early");
+        perform(&mut session, 500);
+        until("the claim begins behind what is in progress", || {
+            session.pages(CLAIM);
+            (session.pages(CLAIM) < 60).then_some(())
+        });
+        undo.iter().for_each(|statement| session.run(statement));
+        assert_eq!(session.own_one("x").task_id, "early", "after {undo:?}");
+        session.run("ROLLBACK");
+    }
+}
+
+#[test]
+fn what_a_block_with_an_exception_undoes_is_found() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(tasks(3_000)).unwrap();
+    // Each round grants, completes, and forgets half of it again; what is left has to be all that was forgotten.
+    session.run(
+        "DO $$
+        DECLARE
+            g record;
+        BEGIN
+            FOR i IN 1..1000 LOOP
+                BEGIN
+                    SELECT * INTO STRICT g FROM taskq.own_tasks('w', 1, '{x}');
+                    PERFORM taskq.return_task(g.task_id, g.token, 'completed');
+                    IF i % 2 = 0 THEN
+                        RAISE EXCEPTION USING ERRCODE = 'P1234';
+                    END IF;
+                EXCEPTION WHEN SQLSTATE 'P1234' THEN
+                END;
+            END LOOP;
+            FOR i IN 1..2500 LOOP
+                SELECT * INTO STRICT g FROM taskq.own_tasks('w', 1, '{x}');
+                PERFORM taskq.return_task(g.task_id, g.token, 'completed');
+            END LOOP;
+        END
+        $$",
+    );
+    assert_eq!(session.own("w", 1, &["x"]).unwrap().len(), 0);
+    let done: i64 = session.one("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'");
+    assert_eq!(done, 3_000);
+}
+
 #[test]
 fn what_is_inserted_late_at_an_early_position_is_found() {
     let db = Db::new();

@@ -13,8 +13,10 @@ pub enum Clause {
     OnceAllHaveEnded,
     /// A mark does not go beyond the bound, whatever the look has seen (`Marks::advance`).
     NotBeyondTheBound,
-    /// A transaction that had an id when it looked moves nothing.
+    /// A transaction that had an id when it looked moves marks for itself alone.
     NoIdBeforeTheLook,
+    /// And these are over as soon as something of it is undone (`at_end::ends`).
+    OwnUntilUndone,
     /// What a look has seen beyond the mark is for the call that looked (`Marks::ranges_of_look`).
     SeenByThisCall,
     /// What was granted comes back at a new position, if at all.
@@ -33,13 +35,14 @@ pub enum Clause {
 }
 
 /// Those that are needed, each by itself, so that nothing is lost.
-pub const NEEDED: [Clause; 11] = [
+pub const NEEDED: [Clause; 12] = [
     Clause::IdBeforePosition,
     Clause::PositionBeforeNextId,
     Clause::NextIdAfterTheLook,
     Clause::OnceAllHaveEnded,
     Clause::NotBeyondTheBound,
     Clause::NoIdBeforeTheLook,
+    Clause::OwnUntilUndone,
     Clause::SeenByThisCall,
     Clause::NewPosition,
     Clause::WaitingLanesAreExcepted,

@@ -50,7 +50,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// 1,002,979 states.
+    /// 1,142,537 states.
     pub fn new(without: Option<Clause>) -> Self {
         match long() {
             false => Marks { without, writers: vec![1, 1], calls: 3, granted_to_others: 1, tells: false },
@@ -99,6 +99,8 @@ struct Snapshot {
     committed: u16,
     own: Option<Id>,
     xmin: Id,
+    /// The same without the own one.
+    xmin_of_others: Id,
     /// The next id when it was taken.
     xmax: Id,
 }
@@ -131,6 +133,8 @@ struct Memory {
     bound_from: Id,
     pending: Option<(Position, Id)>,
     start: Position,
+    /// Of this transaction alone.
+    own_start: Position,
     /// Of the latest look.
     seen: Position,
     decided_to: Position,
@@ -215,8 +219,10 @@ impl State {
     fn snapshot(&self, own: Option<Id>) -> Snapshot {
         let committed = self.bits(Fate::Committed);
         let xmax = self.next_id();
-        let running = self.bits(Fate::Running).trailing_zeros() as u8;
-        Snapshot { committed, own, xmin: running.min(xmax), xmax }
+        let running = self.bits(Fate::Running);
+        let others = running & !own.map_or(0, |id| 1 << id);
+        let lowest = |ids: u16| (ids.trailing_zeros() as u8).min(xmax);
+        Snapshot { committed, own, xmin: lowest(running), xmin_of_others: lowest(others), xmax }
     }
 
     fn bits(&self, fate: Fate) -> u16 {
@@ -246,23 +252,26 @@ impl State {
 }
 
 impl Memory {
-    /// `Decided::bound` and `bound_before`.
+    /// `Mark::begins`.
+    fn begins(&self) -> Position {
+        self.start.max(self.own_start)
+    }
+
+    /// `Decided::bound_before`, of which `bound` and `bound_of_others` are made.
     fn find_bound(&mut self, marks: &Marks, look: Snapshot, last: Position, next: Id) -> Option<Position> {
-        if look.own.is_some() && marks.has(Clause::NoIdBeforeTheLook) {
-            return None;
-        }
+        let xmin = if look.own.is_some() { look.xmin_of_others } else { look.xmin };
         let kept = self.pending.filter(|_| marks.has(Clause::BoundIsKept));
         let reached = [Some((last, next)), kept]
             .into_iter()
             .flatten()
-            .find(|(_, from)| look.xmin >= *from || !marks.has(Clause::OnceAllHaveEnded));
+            .find(|(_, from)| xmin >= *from || !marks.has(Clause::OnceAllHaveEnded));
         if let Some((position, from)) = reached {
             (self.bound, self.bound_from, self.pending) = (position, from, None);
         }
         if self.pending.is_none() && last > self.bound {
             self.pending = Some((last, next));
         }
-        let same = look.xmin >= self.bound_from
+        let same = xmin >= self.bound_from
             || !marks.has(Clause::NoOlderSnapshot)
             || !marks.has(Clause::OnceAllHaveEnded);
         (self.bound > 0 && same).then_some(self.bound)

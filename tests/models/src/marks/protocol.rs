@@ -114,7 +114,9 @@ impl Protocol for Marks {
                 if self.has(Clause::SeenByThisCall) {
                     memory.seen = 0;
                 }
-                memory.decided_to = memory.find_bound(self, look, last, next).unwrap_or(0);
+                let bound = memory.find_bound(self, look, last, next);
+                let own = look.own.is_some() && self.has(Clause::NoIdBeforeTheLook);
+                memory.decided_to = bound.filter(|_| !own).unwrap_or(0);
                 state.worker.elsewhere = true;
                 state.worker.left -= 1;
                 state.worker.at = At::HasLooked(look);
@@ -139,18 +141,13 @@ impl Protocol for Marks {
                 memory.remember_lanes(self, memory.decided_to, firsts);
             }
             Step::Claim => self.claim(&mut state),
-            Step::Commit => {
-                let id = state.worker.id.take();
-                state.end(id, Fate::Committed);
-            }
-            Step::Abort => {
-                let id = state.worker.id.take();
-                state.end(id, Fate::Aborted);
-            }
+            Step::Commit => self.end_call(&mut state, Fate::Committed),
+            Step::Abort => self.end_call(&mut state, Fate::Aborted),
             Step::RollBackTo => {
                 if let Some(id) = state.worker.id {
                     state.undo(id);
                 }
+                self.forget_own(&mut state);
             }
             Step::GrantToOther(e) => {
                 let id = state.assign();
@@ -175,6 +172,9 @@ impl Protocol for Marks {
             let memory = &state.worker.memory;
             if entry.position < memory.start {
                 return Some("a task that is ready is before the mark");
+            }
+            if entry.position < memory.own_start {
+                return Some("a task that is ready is before the mark of the own transaction");
             }
             if entry.position < memory.lane_start(entry.lane()) {
                 return Some("a task that is ready in a lane is before what is known of that");

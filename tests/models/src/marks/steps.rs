@@ -14,6 +14,20 @@ impl Marks {
         state.end(id, fate);
     }
 
+    /// The transaction of the worker ends.
+    pub(super) fn end_call(&self, state: &mut State, fate: Fate) {
+        let id = state.worker.id.take();
+        state.end(id, fate);
+        self.forget_own(state);
+    }
+
+    /// `at_end::ended`.
+    pub(super) fn forget_own(&self, state: &mut State) {
+        if self.has(Clause::OwnUntilUndone) {
+            state.worker.memory.own_start = 0;
+        }
+    }
+
     /// `marks::advance`.
     pub(super) fn advance(&self, state: &mut State) {
         let At::HasRead(look, read, early) = state.worker.at else { unreachable!() };
@@ -27,16 +41,19 @@ impl Marks {
         let first = state
             .entries
             .iter()
-            .find(|e| e.position >= memory.start && look.shows_ready(e))
+            .find(|e| e.position >= memory.begins() && look.shows_ready(e))
             .map(|e| e.position);
         memory.seen = first.unwrap_or(last + 1);
         memory.decided_to = 0;
         if let Some(bound) = memory.find_bound(self, look, last, next) {
-            memory.decided_to = bound;
             let behind = if self.has(Clause::NotBeyondTheBound) { bound + 1 } else { last + 1 };
-            let start = memory.start.max(first.map_or(behind, |first| first.min(behind)));
-            state.moved_beside_others |= self.tells && start > memory.start && !state.quiet;
-            memory.start = start;
+            let start = memory.begins().max(first.map_or(behind, |first| first.min(behind)));
+            if look.own.is_some() && self.has(Clause::NoIdBeforeTheLook) {
+                memory.own_start = start;
+            } else {
+                state.moved_beside_others |= self.tells && start > memory.start && !state.quiet;
+                (memory.start, memory.decided_to) = (start, bound);
+            }
         }
         state.worker.at = At::HasLooked(look);
     }
@@ -45,7 +62,7 @@ impl Marks {
     pub(super) fn claim(&self, state: &mut State) {
         let At::HasLooked(look) = state.worker.at else { unreachable!() };
         let memory = &mut state.worker.memory;
-        let start = memory.start.max(memory.seen);
+        let start = memory.begins().max(memory.seen);
         if self.has(Clause::SeenByThisCall) {
             memory.seen = 0;
         }
