@@ -527,7 +527,7 @@ BEGIN
         RETURN NEXT format('its workgroup "%s" is held back until %s', d.name, d.not_before);
     END LOOP;
 
-    IF t.not_before > taskq.clock() THEN
+    IF t.not_before > taskq.clock() AND NOT t.spontaneous THEN
         RETURN NEXT format('it is not to be owned before %s', t.not_before);
     END IF;
 
