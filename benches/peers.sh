@@ -124,9 +124,10 @@ measure() {
 
 # --- claiming and completing -------------------------------------------------------------------------------------
 
-# backlog PEER: SIZE ready tasks, made new when a tenth has gone.
+# backlog PEER: SIZE ready tasks, made new when a tenth has gone; or several times as many, if a file of the peer says so.
 backlog() {
-    local n
+    local n size=$size
+    ! [ -e "$benches/peers/$1/backlogs" ] || size=$((size * $(cat "$benches/peers/$1/backlogs")))
     if [ "$(sql postgres -c "SELECT count(*) FROM pg_database WHERE datname = '$1_work'")" = 0 ]; then
         new_database "$1_work" "$1"
     fi
