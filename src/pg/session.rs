@@ -77,6 +77,19 @@ pub(crate) fn with_epoch(xid: pg_sys::TransactionId) -> u64 {
     next - u64::from((next as u32).wrapping_sub(xid.into_inner()))
 }
 
+/// How many ids of its own a transaction looks through.
+const MOST_OWN: u64 = 10_000;
+
+/// The first id from this one on that is neither the own transaction's nor that of a part of it.
+pub(crate) fn first_not_own(from: u64) -> u64 {
+    let until = next_transaction_id().min(from + MOST_OWN);
+    // SAFETY: compares an id with those of this transaction. The lower half of one with its epoch is the id.
+    let is_own = |id: &u64| unsafe {
+        pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(*id as u32))
+    };
+    (from..until).find(|id| !is_own(id)).unwrap_or(until.max(from))
+}
+
 /// Whether this id, as a row's `xmin` gives it, is that of the caller's transaction or of a part of it.
 pub(crate) fn is_own(xid: i64) -> bool {
     // SAFETY: looks through the ids of this backend's transaction.

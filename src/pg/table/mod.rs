@@ -140,20 +140,17 @@ impl Look {
     pub(crate) fn xmin_of_others(&self) -> u64 {
         // SAFETY: the snapshot is registered while this is there, and so is its array. That has the ids of all transactions
         // that were running, without the own one.
-        let lowest = unsafe {
+        let (running, end) = unsafe {
             let snapshot = &*self.snapshot();
             let running = match snapshot.xcnt {
                 0 => &[],
                 count => std::slice::from_raw_parts(snapshot.xip, count as usize),
             };
-            // Ids are compared by how far they are behind the end: they go round.
-            running
-                .iter()
-                .copied()
-                .max_by_key(|xid| snapshot.xmax.into_inner().wrapping_sub(xid.into_inner()))
-                .unwrap_or(snapshot.xmax)
+            (running, snapshot.xmax)
         };
-        session::with_epoch(lowest)
+        let lowest = running.iter().map(|xid| session::with_epoch(*xid)).min();
+        // A snapshot ends behind the last id that has ended: what comes there is the own one as long as nobody else ends.
+        lowest.unwrap_or_else(|| session::first_not_own(session::with_epoch(end)))
     }
 
     /// Registered while this is there.

@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use taskq_tests::random::Random;
-use taskq_tests::{Db, Progress, Session, until};
+use taskq_tests::{Cluster, Db, Progress, Session, until};
 
 fn tasks(count: usize) -> Value {
     (0..count).map(|_| json!({"action": "x"})).collect()
@@ -57,16 +57,20 @@ const CLAIM: &str = "SELECT * FROM taskq.own_tasks('w', 1, '{x}')";
 
 #[test]
 fn what_the_own_transaction_has_done_is_not_walked_over_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(4_000)).unwrap();
-    session.run("BEGIN");
-    perform(&mut session, 2_000);
-    until("a claim that begins behind what is done reads few pages", || {
-        perform(&mut session, 1);
-        (session.pages(CLAIM) < 100).then_some(())
-    });
-    session.run("COMMIT");
+    // Alone: no end of another transaction shows a snapshot that the own id is the only one that runs.
+    let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "marks-alone", &["autovacuum=off"]);
+    let mut session = cluster.connect();
+    for part in ["", "SAVEPOINT a", "SAVEPOINT b"] {
+        session.insert(tasks(4_000)).unwrap();
+        session.run("BEGIN");
+        session.run(part);
+        perform(&mut session, 2_000);
+        until("a claim that begins behind what is done reads few pages", || {
+            perform(&mut session, 1);
+            (session.pages(CLAIM) < 100).then_some(())
+        });
+        session.run("COMMIT");
+    }
 }
 
 #[test]
