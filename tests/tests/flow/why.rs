@@ -95,6 +95,23 @@ fn riders_and_those_that_wait_for_a_key_name_whom_they_wait_for() {
 }
 
 #[test]
+fn a_spontaneous_task_is_not_held_back_by_its_time() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([
+            {"id": "before", "action": "x"},
+            {"id": "marker", "action": "m", "spontaneous": true, "delay": "1 day", "depends_on": ["before"]},
+            {"id": "later", "action": "x", "delay": "1 day", "depends_on": ["before"]},
+        ]))
+        .unwrap();
+    let of_time =
+        |reasons: Vec<String>| reasons.iter().filter(|r| r.contains("not to be owned before")).count();
+    assert_eq!(of_time(why(&mut session, "marker")), 0);
+    assert_eq!(of_time(why(&mut session, "later")), 1);
+}
+
+#[test]
 fn a_task_that_can_be_had_has_no_such_reason() {
     let db = Db::new();
     let mut session = db.connect();
