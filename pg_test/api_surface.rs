@@ -38,13 +38,13 @@ function _is_worker() -> boolean
 function _key_hash(group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint
 function _leased() -> TABLE(task_no bigint, action_no integer, deadline timestamp with time zone, actor_id text, whole boolean)
-function _left_behind(action_nos integer[]) -> SETOF integer
+function _left_behind(actions text[], action_nos integer[]) -> SETOF integer
 function _live(in_run boolean DEFAULT true, in_scheduled boolean DEFAULT true, in_parked boolean DEFAULT true, in_blocked boolean DEFAULT true) -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint)
 function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer
 function _many(value text) -> SETOF text
 function _next_due(actions text[]) -> timestamp with time zone
 function _next_upkeep() -> timestamp with time zone
-function _num_settled(task_nos bigint[]) -> integer
+function _num_settled(task_nos bigint[], task_ids text[]) -> integer
 function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])
 function _pages(relation regclass) -> bigint
 function _parallel(blocks jsonb) -> jsonb

@@ -321,7 +321,7 @@ CREATE FUNCTION taskq._action_channels(actions text[])
 COMMENT ON FUNCTION taskq._action_channels IS
     'internal: the look of wait_for_work';
 
-CREATE FUNCTION taskq._num_settled(task_nos bigint[])
+CREATE FUNCTION taskq._num_settled(task_nos bigint[], task_ids text[])
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
@@ -337,7 +337,7 @@ CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_
 COMMENT ON FUNCTION taskq._look_for_work IS
     'internal: the look of wait_for_work';
 
-CREATE FUNCTION taskq._left_behind(action_nos integer[])
+CREATE FUNCTION taskq._left_behind(actions text[], action_nos integer[])
     RETURNS SETOF integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp

@@ -9,25 +9,27 @@ use crate::pg::session::check_for_interrupts;
 use crate::settle::{fold, propagate, release_or_complete, store};
 use crate::state::Outcome;
 use crate::store::live::{self, Live, Place};
-use crate::store::{attempts, blocked, dependency, merge_key, progress, settled, task};
+use crate::store::task::Traces;
+use crate::store::{attempts, blocked, dependency, merge_key, progress, settled};
 use crate::wake;
 
-/// Deletes tasks whose live rows are locked, whatever their state.
+/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how
+/// many that were. What is left behind is tidied up once for all waves: a chain has as many as tasks.
 pub(crate) fn delete_locked(mut wave: Vec<TaskNo>, mut rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
-    let mut deleted = 0;
+    let mut traces = Traces::default();
     while !wave.is_empty() {
         check_for_interrupts();
         let outcomes = live::outcomes(&wave);
-        deleted += remove(&wave, &rows, now);
+        remove(&wave, &rows, &mut traces);
         let left = edges_gone(&wave, &outcomes, now);
         rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
         wave = left.iter().map(|row| row.task_no).collect();
     }
-    deleted
+    traces.tidy(now)
 }
 
-/// Removes the rows of one wave; how many tasks there were.
-fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, now: Time) -> i64 {
+/// Removes the rows of one wave.
+fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     live::remove(rows.values());
     let holders: Vec<TaskNo> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
     merge_key::given_back(&holders);
@@ -42,7 +44,7 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, now: Time) -> i64 {
     for task_no in wave {
         wake::settled(*task_no);
     }
-    task::remove(wave, &ends, now)
+    traces.by_removing(wave, &ends);
 }
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,

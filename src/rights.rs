@@ -201,19 +201,6 @@ pub(crate) fn check_replacing() -> Result<()> {
     }
 }
 
-static NAMES: Statement<&[i32], String> =
-    Statement::new(c"SELECT a.name FROM taskq.action a WHERE a.action_no = ANY ($1)");
-
-/// Refuses the numbers of such actions. A name that nobody has given does not get out by its number.
-pub(crate) fn check_numbers(doing: Doing, action_nos: &[i32]) -> Result<()> {
-    let Some(allowed) = allowed(doing) else { return Ok(()) };
-    let names: Vec<String> = NAMES.query(action_nos);
-    match names.iter().all(|name| allowed.contains(name)) {
-        true => Ok(()),
-        false => Err(Refusal::not_his_tasks(&allowed)),
-    }
-}
-
 static OF_OTHERS: Statement<(&[TaskNo], &[&str]), String> = Statement::new(
     c"SELECT t.id
         FROM pg_catalog.unnest($1) AS u(task_no)

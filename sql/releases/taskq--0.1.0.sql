@@ -791,7 +791,7 @@ CREATE FUNCTION taskq._action_channels(actions text[])
 COMMENT ON FUNCTION taskq._action_channels IS
     'internal: the look of wait_for_work';
 
-CREATE FUNCTION taskq._num_settled(task_nos bigint[])
+CREATE FUNCTION taskq._num_settled(task_nos bigint[], task_ids text[])
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
@@ -807,7 +807,7 @@ CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_
 COMMENT ON FUNCTION taskq._look_for_work IS
     'internal: the look of wait_for_work';
 
-CREATE FUNCTION taskq._left_behind(action_nos integer[])
+CREATE FUNCTION taskq._left_behind(actions text[], action_nos integer[])
     RETURNS SETOF integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     SET search_path = pg_catalog, pg_temp
@@ -2975,23 +2975,29 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not.
-               SELECT min(x.task_no) FILTER (WHERE x.grantable) AS task_no,
-                      min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = x.task_no)) FILTER (WHERE x.grantable) AS inserted_at,
+               -- The oldest of a hundred in the order of claiming, in lanes or not. What somebody has closed its group to is
+               -- not to be granted.
+               SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
+                      min(x.inserted_at) AS inserted_at,
                       bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
-                 FROM ((SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
-                         WHERE r.action_no = a.action_no AND r.lane = 0
-                         ORDER BY r.priority DESC, r.position LIMIT 100)
-                       UNION ALL
-                       (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
-                         WHERE r.action_no = a.action_no AND r.lane <> 0
-                         ORDER BY r.priority DESC, r.lane, r.position LIMIT 100)) AS x) AS h
+                 FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
+                              (SELECT t.inserted_at FROM taskq.task AS t
+                                WHERE t.task_no = r.task_no AND r.grantable
+                                  AND NOT EXISTS (SELECT FROM taskq.task_group AS g
+                                                   WHERE r.gated AND g.group_id = t.group_id AND g.max_concurrency = 0)) AS inserted_at
+                         FROM ((SELECT r.task_no, r.grantable, r.gated, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
+                                 WHERE r.action_no = a.action_no AND r.lane = 0
+                                 ORDER BY r.priority DESC, r.position LIMIT 100)
+                               UNION ALL
+                               (SELECT r.task_no, r.grantable, r.gated, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
+                                 WHERE r.action_no = a.action_no AND r.lane <> 0
+                                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 100)) AS r) AS x) AS h
          WHERE h.task_no IS NOT NULL OR h.unleased IS NOT NULL;
     END;
 COMMENT ON FUNCTION taskq._heads IS
-    'internal: which ready task of an action was inserted first, of those that come next, whether some are in progress, and which for long';
+    'internal: which task to be granted of an action was inserted first, of those that come next, whether some are in progress, and which for long';
 
 CREATE FUNCTION taskq.health()
     RETURNS TABLE (severity text, problem text, advice text, kind text, subject text, since timestamptz)

@@ -123,7 +123,10 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     let replaced = specs.iter().filter(|_| options.on_conflict == OnConflict::Replace);
     rights::check_named(
         Doing::Insert,
-        named.map(|other| other.id.as_str()).chain(replaced.filter_map(|spec| spec.id.as_deref())),
+        named
+            .filter(|other| !other.follows)
+            .map(|other| other.id.as_str())
+            .chain(replaced.filter_map(|spec| spec.id.as_deref())),
     )?;
     if options.on_conflict == OnConflict::Replace {
         // Whether those with a unique key are replaced at all is not known yet.

@@ -1,18 +1,20 @@
 //! What `replace_tasks` does to the tasks that give way: they end as aborted, whoever waits for them
 //! hears of it, and they go.
 
+use std::collections::HashMap;
+
 use crate::error::{Refusal, Result};
 use crate::insert::Stored;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
-use crate::state::Cause;
+use crate::state::{Cause, Outcome};
 use crate::store::dependency;
 use crate::store::live::{self, Idle, Live, LockStrength};
 use crate::store::settled;
 use crate::store::task;
-use crate::store::{attempts, progress, tally};
+use crate::store::{attempts, progress};
 
 /// What is said of a task in progress that is to be replaced.
 pub(crate) fn refusal(id: &str) -> Refusal {
@@ -48,6 +50,7 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
         return Err(refusal(id));
     }
     live::remove(old.iter().filter_map(|(_, _, live)| live.as_ref()));
+    let ends = ends_of(&old);
     let endings = old
         .iter()
         .filter_map(|(_, _, live)| live.as_ref())
@@ -60,11 +63,20 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
     dependency::REMOVE_RUN.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
-    let grouped = task::remove_rows(&task_nos).grouped;
-    if !grouped.is_empty() {
-        let ends = live::outcomes(&task_nos);
-        tally::removed(grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
-    }
+    let mut traces = task::Traces::default();
+    traces.by_removing(&task_nos, &ends);
+    traces.count_out(now);
     settled::KEEP_EPITAPHS.execute((task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)));
     Ok(())
+}
+
+/// How each of the tasks will have ended: as aborted, unless it had before.
+fn ends_of(old: &[(String, TaskNo, Option<Live>)]) -> HashMap<TaskNo, Outcome> {
+    let ended: Vec<TaskNo> =
+        old.iter().filter(|(_, _, live)| live.is_none()).map(|(_, number, _)| *number).collect();
+    let mut ends = if ended.is_empty() { HashMap::new() } else { live::outcomes(&ended) };
+    for (_, number, _) in old.iter().filter(|(_, _, live)| live.is_some()) {
+        ends.insert(*number, Outcome::Aborted);
+    }
+    ends
 }

@@ -133,8 +133,11 @@ impl Present {
             merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
         }
         let edges = edges::resolve(&tasks.new, &mut stored, tasks.options.ignore_missing)?;
-        // Tasks of the queue at either end. (Those of this call have actions that were looked at before.)
-        rights::check_tasks(Doing::Insert, edges.edges.iter().flat_map(|edge| [edge.after, edge.run]))?;
+        // Tasks of the queue at either end. (Those of this call have actions that were looked at before.) What follows by
+        // itself was there, and locked, before the call began: who has named it as well was refused then.
+        let follows = tasks.following(&stored);
+        let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
+        rights::check_tasks(Doing::Insert, ends.filter(|end| !follows.contains(end)))?;
         cycle::check(&tasks.new, &edges, &stored)?;
         edges::store(&edges);
         edges::block_stored_runs(&edges, &tasks.new, &stored);
@@ -206,6 +209,14 @@ impl Tasks {
             self.new.iter().flat_map(|t| t.spec.depends_on.iter().chain(&t.spec.to_signal_after));
         let named: HashSet<&str> = references.map(|reference| reference.id.as_str()).collect();
         ids.iter().map(String::as_str).filter(|id| named.contains(id)).collect()
+    }
+
+    /// The stored tasks to which dependencies lead that nobody has named.
+    fn following(&self, stored: &Stored) -> HashSet<TaskNo> {
+        let references =
+            self.new.iter().flat_map(|t| t.spec.depends_on.iter().chain(&t.spec.to_signal_after));
+        let following = references.filter(|reference| reference.follows);
+        following.filter_map(|reference| stored.numbers.get(&reference.id).copied()).collect()
     }
 
     /// Whether tasks with the same ids give way.

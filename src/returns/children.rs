@@ -130,6 +130,6 @@ fn wait_for_child(
             Condition::Completed => Condition::Completed,
             Condition::Aborted | Condition::Settled => Condition::Settled,
         };
-        child.to_signal_after.push(Reference { id: id.clone(), condition });
+        child.to_signal_after.push(Reference::following(id.clone(), condition));
     }
 }

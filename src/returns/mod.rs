@@ -23,6 +23,7 @@ use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
+use crate::spec::near;
 use crate::state::Outcome;
 use crate::store::guard::guard;
 use crate::store::live::{self, Live, LockStrength, Place};
@@ -91,6 +92,9 @@ impl Return {
         children: Option<Children>,
     ) -> Result<Self> {
         check_interval("retry_after", retry_after)?;
+        if near(code, &STATUS_CODES) == Some("in-progress") {
+            return Err(Refusal::no_end());
+        }
         let outcome = match word("status_code", Some(code), &STATUS_CODES)? {
             "completed" => Outcome::Completed,
             "aborted" => Outcome::Aborted,
@@ -101,8 +105,7 @@ impl Return {
                     "Return the task as completed or as aborted, or leave these arguments out.",
                 ));
             }
-            "pending" => return Ok(Return::GiveBack(GivenBack { status, retry_after })),
-            _ => return Err(Refusal::no_end()),
+            _ => return Ok(Return::GiveBack(GivenBack { status, retry_after })),
         };
         let end = End { outcome, status, result };
         Ok(match children {
@@ -157,10 +160,8 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
             returns.iter().map(|(id, token, _)| (id.clone(), *token)).collect();
         first_of_each(valid(&pairs))
     };
-    // A token of another task than the one that is named, made up perhaps, says nothing of that task.
-    rights::check_tasks(Doing::Work, tokens.iter().map(|(_, token)| token.task_no))?;
     let (mut settling, mut with_children, mut giving) = (vec![], vec![], vec![]);
-    for (at, token) in tokens {
+    for (at, token) in tokens.iter().copied() {
         match &returns[at].2 {
             Return::Settle(how) => settling.push(Returned { at, token, how }),
             Return::SettleWith(end, children) => {
@@ -177,7 +178,12 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
     let mut codes = settling::settle_each(&settling, now);
     codes.extend(children::settle_with(&with_children, now)?);
     codes.extend(give_back::give_back(&giving, now));
-    Ok(codes.into_iter().collect())
+    let codes: HashMap<usize, &'static str> = codes.into_iter().collect();
+    // Asked of good tokens only, and so not before it is known which are good: one that somebody has made up says
+    // nothing of its task. What was done by then goes with the refusal.
+    let good = tokens.iter().filter(|(at, _)| codes.contains_key(at));
+    rights::check_tasks(Doing::Work, good.map(|(_, token)| token.task_no))?;
+    Ok(codes)
 }
 
 fn numbers_of<T>(returned: &[Returned<T>]) -> Vec<TaskNo> {

@@ -319,8 +319,7 @@ fn start(
         match schedule.overlap.as_str() {
             "queue" => {
                 for spec in &mut specs {
-                    spec.depends_on
-                        .push(Reference { id: previous.to_owned(), condition: Condition::Settled });
+                    spec.depends_on.push(Reference::following(previous.to_owned(), Condition::Settled));
                 }
             }
             "replace" => {

@@ -65,6 +65,20 @@ pub(crate) struct TaskSpec {
 pub(crate) struct Reference {
     pub(crate) id: String,
     pub(crate) condition: Condition,
+    /// Nobody has named it: the dependency follows from another one that is there.
+    pub(crate) follows: bool,
+}
+
+impl Reference {
+    /// That of a caller.
+    pub(crate) fn named(id: String, condition: Condition) -> Self {
+        Reference { id, condition, follows: false }
+    }
+
+    /// One that follows by itself.
+    pub(crate) fn following(id: String, condition: Condition) -> Self {
+        Reference { id, condition, follows: true }
+    }
 }
 
 /// Reads a JSON array of tasks.

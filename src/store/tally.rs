@@ -10,11 +10,12 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session::is_read_committed;
+use crate::pg::session::{is_read_committed, transaction_began};
 use crate::pg::statement::Statement;
 use crate::state::Outcome;
 
@@ -24,6 +25,25 @@ pub(crate) struct Change {
     pub(crate) tasks: i64,
     pub(crate) completed: i64,
     pub(crate) aborted: i64,
+}
+
+/// What groups lose with tasks that go.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(BTreeMap<String, Change>);
+
+impl Losses {
+    /// A task of the group goes; it had this end, if it had one.
+    pub(crate) fn add(&mut self, group: String, outcome: Option<Outcome>) {
+        let change = self.0.entry(group).or_default();
+        change.tasks -= 1;
+        if let Some(outcome) = outcome {
+            change.add(outcome, -1);
+        }
+    }
+
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
 }
 
 impl Change {
@@ -64,19 +84,16 @@ pub(crate) fn inserted<'a>(groups: impl Iterator<Item = &'a str>, now: Time) {
     append(&changes, now);
 }
 
-/// Tasks have been removed, from these groups; each had this end, if it had one.
-pub(crate) fn removed<'a>(tasks: impl Iterator<Item = (&'a str, Option<Outcome>)>, now: Time) {
-    let mut changes: BTreeMap<&str, Change> = BTreeMap::new();
-    for (group, outcome) in tasks {
-        let change = changes.entry(group).or_default();
-        change.tasks -= 1;
-        if let Some(outcome) = outcome {
-            change.add(outcome, -1);
-        }
+/// Tasks have been removed from groups.
+pub(crate) fn removed(losses: &Losses, now: Time) {
+    if losses.0.is_empty() {
+        return;
     }
-    append(&changes, now);
+    append(&losses.0.iter().map(|(group, change)| (group.as_str(), *change)).collect(), now);
     // Groups whose last task has gone leave nothing behind.
-    fold(&changes.keys().map(|group| (*group).to_owned()).collect(), now);
+    if is_due(&ON_REMOVAL) {
+        fold(losses.groups(), now);
+    }
 }
 
 fn append(changes: &BTreeMap<&str, Change>, now: Time) {
@@ -101,13 +118,54 @@ pub(crate) fn revived(ends: &[(TaskNo, Outcome)], now: Time) {
     append_for(ends, -1, now);
 }
 
-thread_local! {
-    /// How many more times until this backend folds.
-    static UNTIL_FOLD: Cell<u32> = const { Cell::new(OFTEN) };
+/// When a backend folds next.
+///
+/// What a transaction has folded lies in its way each time it folds again: nobody can reclaim that before it ends. So each
+/// fold of a transaction comes after twice as many calls as the one before.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    often: u32,
+    /// In which transaction `wait` and `left` were counted.
+    transaction: i64,
+    /// After how many calls, counted from the last fold.
+    wait: u32,
+    /// How many calls are left until then.
+    left: u32,
 }
 
-/// One in so many calls that append for tasks folds. The others leave rows that a poll has to read.
-const OFTEN: u32 = 50;
+impl Pace {
+    /// One call in `often` folds, of those of a transaction fewer and fewer.
+    const fn one_in(often: u32) -> Self {
+        Pace { often, transaction: 0, wait: often, left: often }
+    }
+
+    /// Counts a call in this transaction; whether it is to fold.
+    fn is_due(&mut self, transaction: i64) -> bool {
+        if self.transaction != transaction {
+            *self = Pace { transaction, wait: self.often, left: self.left.min(self.often), ..*self };
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.wait = self.wait.saturating_mul(2);
+        self.left = self.wait;
+        true
+    }
+}
+
+thread_local! {
+    /// The others leave rows that a poll has to read.
+    static ON_END: Cell<Pace> = const { Cell::new(Pace::one_in(50)) };
+    static ON_REMOVAL: Cell<Pace> = const { Cell::new(Pace::one_in(1)) };
+}
+
+fn is_due(pace: &'static LocalKey<Cell<Pace>>) -> bool {
+    let mut counted = pace.get();
+    let is_due = counted.is_due(transaction_began());
+    pace.set(counted);
+    is_due
+}
 
 fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
     if ends.is_empty() {
@@ -124,12 +182,8 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
         ))
         .into_iter()
         .collect();
-    if !groups.is_empty() {
-        let left = UNTIL_FOLD.get().saturating_sub(1);
-        UNTIL_FOLD.set(if left == 0 { OFTEN } else { left });
-        if left == 0 {
-            fold(&groups, now);
-        }
+    if !groups.is_empty() && is_due(&ON_END) {
+        fold(groups.iter(), now);
     }
 }
 
@@ -165,13 +219,13 @@ static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
 /// Folds what there is of these groups; returns how many rows that took.
 ///
 /// Not under REPEATABLE READ and above, where passing over a row that has just gone is an error.
-fn fold(groups: &BTreeSet<String>, now: Time) -> i64 {
+fn fold<'a>(groups: impl Iterator<Item = &'a String>, now: Time) -> i64 {
     if !is_read_committed() {
         return 0;
     }
     let before = now - RECENT;
     let taken = |group: &String| FOLD.first((group.as_str(), MOST, before));
-    groups.iter().filter_map(taken).sum()
+    groups.filter_map(taken).sum()
 }
 
 static UNFOLDED: Statement<i32, String> = Statement::new(
@@ -184,6 +238,31 @@ static UNFOLDED: Statement<i32, String> = Statement::new(
 /// Folds up to `bound` rows that nobody has folded yet; whether there were any, and whether there may be more.
 pub(crate) fn fold_some(bound: i32, now: Time) -> (bool, bool) {
     let groups: BTreeSet<String> = UNFOLDED.query(bound).into_iter().collect();
-    let taken = fold(&groups, now);
+    let taken = fold(groups.iter(), now);
     (taken > 0, taken >= i64::from(bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+
+    fn due(pace: &mut Pace, transaction: i64, calls: u32) -> Vec<u32> {
+        (1..=calls).filter(|_| pace.is_due(transaction)).collect()
+    }
+
+    #[test]
+    fn a_transaction_folds_less_and_less_often() {
+        assert_eq!(due(&mut Pace::one_in(1), 7, 100), [1, 3, 7, 15, 31, 63]);
+        assert_eq!(due(&mut Pace::one_in(50), 7, 1000), [50, 150, 350, 750]);
+    }
+
+    #[test]
+    fn the_next_transaction_does_not_wait_for_what_the_last_one_put_off() {
+        let mut pace = Pace::one_in(50);
+        due(&mut pace, 7, 1000);
+        assert_eq!(due(&mut pace, 8, 60), [50]);
+        let mut pace = Pace::one_in(50);
+        let calls = (1..=200).filter(|transaction| pace.is_due(*transaction)).count();
+        assert_eq!(calls, 4, "calls of many transactions count together");
+    }
 }

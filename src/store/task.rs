@@ -8,7 +8,8 @@ use crate::pg::statement::Statement;
 use crate::spec::{TaskSpec, Unique};
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
-use crate::store::{slot, tally, unique_key};
+use crate::store::tally::{self, Losses};
+use crate::store::{slot, unique_key};
 use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
@@ -240,46 +241,54 @@ static REMOVE: Statement<
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
 );
 
-/// What tasks that have gone held.
-pub(crate) struct Gone {
+/// What tasks that have gone leave behind, to be tidied up once for all of them.
+#[derive(Default)]
+pub(crate) struct Traces {
     count: i64,
-    /// Those that had a group, with the group.
-    pub(crate) grouped: Vec<(TaskNo, String)>,
+    losses: Losses,
     merge_keys: BTreeSet<MergeKey>,
-    /// Actions and unique keys, with the numbers of the tasks.
-    unique_keys: Vec<((String, String), TaskNo)>,
+    /// One of their actions and unique keys.
+    unique_key: Option<(String, String)>,
 }
 
-/// Removes `task` rows, and the rows of keys and the slots of groups that nobody has any more; returns how many tasks. `ends` are
-/// those of the tasks that had settled.
-pub(crate) fn remove(task_nos: &[TaskNo], ends: &HashMap<TaskNo, Outcome>, now: Time) -> i64 {
-    let gone = remove_rows(task_nos);
-    let groups: BTreeSet<String> = gone.grouped.iter().map(|(_, group)| group.clone()).collect();
-    tally::removed(gone.grouped.iter().map(|(n, group)| (group.as_str(), ends.get(n).copied())), now);
-    slot::tidy(&groups.into_iter().collect::<Vec<_>>());
-    merge_key::tidy(&gone.merge_keys.into_iter().collect::<Vec<_>>());
-    unique_key::tidy(&gone.unique_keys);
-    gone.count
-}
+impl Traces {
+    /// Removes `task` rows, and the rows of unique keys that point to them. `ends` are those of the tasks that had
+    /// settled.
+    pub(crate) fn by_removing(&mut self, task_nos: &[TaskNo], ends: &HashMap<TaskNo, Outcome>) {
+        let mut unique_keys = Vec::new();
+        REMOVE.map(task_nos, |(task_no, group, merge_key, unique_key, action)| {
+            let (group, merge_key): (Option<String>, Option<String>) = (group, merge_key);
+            self.count += 1;
+            self.merge_keys.extend(
+                action
+                    .as_deref()
+                    .and_then(|action| MergeKey::of(action, group.as_deref(), merge_key.as_deref())),
+            );
+            if let Some(group) = group {
+                self.losses.add(group, ends.get(&task_no).copied());
+            }
+            if let (Some(key), Some(action)) = (unique_key, action) {
+                unique_keys.push(((action, key), task_no));
+            }
+        });
+        unique_key::forget(&unique_keys);
+        if let Some((key, _)) = unique_keys.pop() {
+            self.unique_key = Some(key);
+        }
+    }
 
-/// Removes `task` rows, and the rows of unique keys that point to them.
-pub(crate) fn remove_rows(task_nos: &[TaskNo]) -> Gone {
-    let mut gone =
-        Gone { count: 0, grouped: Vec::new(), merge_keys: BTreeSet::new(), unique_keys: Vec::new() };
-    REMOVE.map(task_nos, |(task_no, group_id, merge_key, unique_key, action)| {
-        gone.count += 1;
-        let group: Option<String> = group_id;
-        let merge_key: Option<String> = merge_key;
-        gone.merge_keys.extend(
-            action.as_deref().and_then(|action| MergeKey::of(action, group.as_deref(), merge_key.as_deref())),
-        );
-        if let Some(group) = group {
-            gone.grouped.push((task_no, group));
-        }
-        if let (Some(key), Some(action)) = (unique_key, action) {
-            gone.unique_keys.push(((action, key), task_no));
-        }
-    });
-    unique_key::forget(&gone.unique_keys);
-    gone
+    /// Counts them out of their groups. The rows of keys and the slots of groups that nobody has any more are left.
+    pub(crate) fn count_out(self, now: Time) {
+        tally::removed(&self.losses, now);
+    }
+
+    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that nobody has any more;
+    /// returns how many tasks it were.
+    pub(crate) fn tidy(self, now: Time) -> i64 {
+        tally::removed(&self.losses, now);
+        slot::tidy(&self.losses.groups().cloned().collect::<Vec<_>>());
+        merge_key::tidy(&self.merge_keys.into_iter().collect::<Vec<_>>());
+        unique_key::tidy(self.unique_key.as_ref());
+        self.count
+    }
 }

@@ -99,10 +99,10 @@ static LEFT_BEHIND: Statement<(&str, &str), (String, String, TaskNo)> = Statemen
        WHERE NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = k.task_no OFFSET 0)",
 );
 
-/// Removes rows that a removal had to leave, among those behind one of the keys of tasks that have just gone.
+/// Removes rows that a removal had to leave, among those behind the key of a task that has just gone.
 /// Such keys are spread over all keys, so sooner or later somebody comes past each.
-pub(crate) fn tidy(gone: &[(Key, TaskNo)]) {
-    let Some((last, _)) = gone.last() else { return };
+pub(crate) fn tidy(gone: Option<&Key>) {
+    let Some(last) = gone else { return };
     let left: Vec<(Key, TaskNo)> = LEFT_BEHIND
         .map((last.0.as_str(), last.1.as_str()), |(action, key, task_no)| ((action, key), task_no));
     release(&left.iter().map(|(key, task_no)| (key, *task_no)).collect::<Vec<_>>());

@@ -88,6 +88,8 @@ fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     settled::REMOVE.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
-    task::remove(&task_nos, &ends, now);
+    let mut traces = task::Traces::default();
+    traces.by_removing(&task_nos, &ends);
+    traces.tidy(now);
     task_nos.len()
 }

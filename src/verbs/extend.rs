@@ -46,7 +46,6 @@ fn extend(
         return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
     }
     let held = valid(&pairs);
-    rights::check_tasks(Doing::Work, held.values().map(|token| token.task_no))?;
     let deadline = clock::now().plus(max_duration);
     let mut extended: HashMap<TaskNo, Nonce> = if held.is_empty() {
         HashMap::new()
@@ -59,6 +58,8 @@ fn extend(
     if !late.is_empty() {
         extended.extend(hold_again(&late, deadline, actor_id));
     }
+    // As for returns: a token that somebody has made up says nothing of its task.
+    rights::check_tasks(Doing::Work, extended.keys().copied())?;
     let mut by_base: HashMap<Base, Vec<_>> = HashMap::new();
     for (task_no, its_nonce) in &extended {
         by_base.entry(its_nonce.base(*task_no)).or_default().push((deadline, *task_no));

@@ -313,7 +313,7 @@ fn references(ids: Option<Vec<Option<String>>>) -> Result<Vec<Reference>> {
     ids.unwrap_or_default()
         .into_iter()
         .map(|id| match id {
-            Some(id) => Ok(Reference { id, condition: Condition::default() }),
+            Some(id) => Ok(Reference::named(id, Condition::default())),
             None => {
                 let problem = Problem::new("a dependency is NULL", "Name a task, or leave the entry out.");
                 Err(Element::Task.malformed(1, None, &problem))

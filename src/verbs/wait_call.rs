@@ -20,9 +20,10 @@ use crate::pg::procedure::{Call, procedure};
 use crate::pg::session;
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
+use crate::pg::table::look as look_at;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
-use crate::store::{actions, numbers, tables};
+use crate::store::{actions, live, numbers, tables, task};
 use crate::upkeep::{self, retention};
 use crate::verbs::args::check_actions;
 use crate::verbs::wait::Waiter;
@@ -31,13 +32,14 @@ use crate::wake;
 procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
 
-static LOOK_AT_TASKS: Statement<&[TaskNo], i32> = Statement::new(c"SELECT taskq._num_settled($1)");
+static LOOK_AT_TASKS: Statement<(&[TaskNo], &[&str]), i32> =
+    Statement::new(c"SELECT taskq._num_settled($1, $2)");
 static LOOK_FOR_WORK: Statement<(&[&str], bool, &[i32]), i32> =
     Statement::new(c"SELECT taskq._look_for_work($1, $2, $3)");
 static NUMBERS: Statement<&[&str], TaskNo> = Statement::new(c"SELECT taskq._task_channels($1)");
 static ACTION_NUMBERS: Statement<&[&str], i32> = Statement::new(c"SELECT taskq._action_channels($1)");
 static NEXT_DUE: Statement<&[&str], Option<Time>> = Statement::new(c"SELECT taskq._next_due($1)");
-static LEFT_BEHIND: Statement<&[i32], i32> = Statement::new(c"SELECT taskq._left_behind($1)");
+static LEFT_BEHIND: Statement<(&[&str], &[i32]), i32> = Statement::new(c"SELECT taskq._left_behind($1, $2)");
 
 /// `CALL taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer)`
 fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
@@ -50,22 +52,23 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
     // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
     // takes an id is not the one that is waited for.
     let numbers: Vec<TaskNo> = subtransaction::keeping_no_locks(|| NUMBERS.query(ids.clone()));
+    let tasks: Vec<(TaskNo, &str)> = numbers.into_iter().zip(ids.iter().map(String::as_str)).collect();
     // All are waited for: it is enough to be found under a few that are not over yet, and then under the
     // next few. A lock for each of many tasks would fill the server's lock table.
-    let mut left = numbers.as_slice();
+    let mut left = tasks.as_slice();
     loop {
         let (few, _) = left.split_at(left.len().min(MOST_CHANNELS));
-        waiter.register(few.iter().map(|n| wake::settled_channel(*n)).collect());
+        waiter.register(few.iter().map(|(n, _)| wake::settled_channel(*n)).collect());
         waiter.before_look();
         if num_over(few) == few.len() {
             left = &left[few.len()..];
             if left.is_empty() {
-                return over(call, numbers.len() as i32);
+                return over(call, tasks.len() as i32);
             }
             continue;
         }
         if !waiter.sleep(None) {
-            return over(call, num_over(&numbers) as i32);
+            return over(call, num_over(&tasks) as i32);
         }
     }
 }
@@ -79,8 +82,9 @@ fn over<T: IntoDatum>(call: &Call, answer: T) -> pg_sys::Datum {
 /// Under how many tasks one call is registered.
 const MOST_CHANNELS: usize = 16;
 
-fn num_over(numbers: &[TaskNo]) -> usize {
-    subtransaction::keeping_no_locks(|| LOOK_AT_TASKS.first(numbers)).unwrap_or(0) as usize
+fn num_over(tasks: &[(TaskNo, &str)]) -> usize {
+    let (numbers, ids): (Vec<TaskNo>, Vec<&str>) = tasks.iter().copied().unzip();
+    subtransaction::keeping_no_locks(|| LOOK_AT_TASKS.first((numbers, ids))).unwrap_or(0) as usize
 }
 
 /// `CALL taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean)`
@@ -124,7 +128,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
                 waiter.leave(found != READY);
                 // What is ready is for the call of own_tasks that follows, which passes on what it leaves.
                 wake::hand_on(&look.numbers, true, || match slept {
-                    true => LEFT_BEHIND.query(look.numbers.as_slice()),
+                    true => LEFT_BEHIND.query((names.to_vec(), look.numbers.as_slice())),
                     false => vec![],
                 });
                 return over(call, found == READY);
@@ -203,20 +207,23 @@ fn his(names: Vec<Option<String>>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-static OVER: Statement<&[TaskNo], i32> = Statement::new(
-    c"SELECT pg_catalog.count(*)::integer FROM pg_catalog.unnest($1) AS u(task_no)
-       WHERE EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0)
-          OR NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0)",
-);
-
-/// `taskq._num_settled(task_nos bigint[]) -> integer`: how many of the tasks are over: settled, also by
+/// `taskq._num_settled(task_nos bigint[], task_ids text[]) -> integer`: how many of the tasks are over: settled, also by
 /// having been replaced, or deleted.
+///
+/// A number says nothing without the id: who makes numbers up hears that such a task is over, whether or not there is one.
 #[pg_extern(sql = "")]
-fn taskq_num_settled(task_nos: Vec<Option<i64>>) -> i32 {
+fn taskq_num_settled(task_nos: Vec<Option<i64>>, task_ids: Vec<Option<String>>) -> i32 {
     rights::for_caller(|| {
-        let task_nos: Vec<TaskNo> = task_nos.into_iter().flatten().map(TaskNo).collect();
-        rights::check_found(Doing::Look, task_nos.iter().copied())?;
-        Ok(OVER.first(task_nos).unwrap_or(0))
+        let tasks: Vec<(TaskNo, &str)> = task_nos
+            .iter()
+            .zip(&task_ids)
+            .filter_map(|(task_no, id)| Some((TaskNo((*task_no)?), id.as_deref()?)))
+            .collect();
+        let are_there = look_at(|look| task::have_ids(look, &tasks));
+        let there: Vec<TaskNo> =
+            tasks.iter().zip(are_there).filter(|(_, is_there)| *is_there).map(|((n, _), _)| *n).collect();
+        rights::check_found(Doing::Look, there.iter().copied())?;
+        Ok((tasks.len() - there.len() + live::outcomes(&there).len()) as i32)
     })
 }
 
@@ -280,13 +287,18 @@ fn try_to_own(actions: &[Action], now: Time) -> (bool, bool) {
     }
 }
 
-/// `taskq._left_behind(action_nos integer[]) -> SETOF integer`: what a waiter for these actions knew that others may
-/// have to know when it leaves.
+/// `taskq._left_behind(actions text[], action_nos integer[]) -> SETOF integer`: what a waiter for these actions knew that
+/// others may have to know when it leaves. `action_nos` are the numbers that it took to stand for the names; what they stand
+/// for else is not looked at.
 #[pg_extern(sql = "")]
-fn taskq_left_behind(action_nos: Vec<Option<i32>>) -> SetOfIterator<'static, i32> {
+fn taskq_left_behind(
+    names: Vec<Option<String>>,
+    action_nos: Vec<Option<i32>>,
+) -> SetOfIterator<'static, i32> {
     SetOfIterator::new(rights::for_caller(|| {
-        let action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
-        rights::check_numbers(Doing::Work, &action_nos)?;
+        let mut action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
+        let his = actions::numbers(&his(names)?);
+        action_nos.retain(|action_no| his.contains(action_no));
         Ok(upkeep::left_behind(&action_nos, false, Some(clock::now())))
     }))
 }

@@ -111,7 +111,7 @@ impl Winner {
         if let Some(behind) = &self.behind {
             let known = task.spec.depends_on.iter().any(|r| r.id == behind.id);
             if behind.state == State::InProgress && !known {
-                let reference = Reference { id: behind.id.clone(), condition: Condition::Settled };
+                let reference = Reference::following(behind.id.clone(), Condition::Settled);
                 task.spec.depends_on.push(reference);
             }
         }

@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for RawReference {
             }
 
             fn visit_str<E: de::Error>(self, id: &str) -> std::result::Result<RawReference, E> {
-                Ok(RawReference(Reference { id: id.to_owned(), condition: Condition::default() }))
+                Ok(RawReference(Reference::named(id.to_owned(), Condition::default())))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<RawReference, A::Error> {
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for RawReference {
                 }
                 let id = id.ok_or_else(|| de::Error::missing_field("id"))?;
                 let condition = condition.map_or(Condition::default(), |c| c.0);
-                Ok(RawReference(Reference { id, condition }))
+                Ok(RawReference(Reference::named(id, condition)))
             }
         }
 

@@ -69,5 +69,5 @@ fn odd_arguments_are_refused_by_their_names() {
         session.run(&format!(r"SELECT taskq.{call}(status_like => 'a\\')"));
     }
     refused(&mut session, "22004", "task_ids", "SELECT taskq.retry_tasks()", &[]);
-    assert_eq!(session.one::<i32>("SELECT taskq._num_settled('{NULL}')"), 0);
+    assert_eq!(session.one::<i32>("SELECT taskq._num_settled('{NULL}', '{NULL}')"), 0);
 }

@@ -118,6 +118,21 @@ fn an_action_that_nobody_asks_for_starves() {
     );
 }
 
+#[test]
+fn what_its_group_is_closed_to_does_not_starve() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "10 minutes");
+    session.insert(json!([{"action": "x", "group_id": "g"}, {"action": "x", "group_id": "h"}])).unwrap();
+    session.set_now(None);
+    session.run("SELECT taskq.set_group('g', 0)");
+    the_problem(&mut session, "starving", "warning", "x");
+    session.run("SELECT taskq.set_group('h', 0)");
+    assert_eq!(problems(&mut session, "starving"), [], "nobody is to own it");
+    session.run("SELECT taskq.set_group('g', 1)");
+    the_problem(&mut session, "starving", "warning", "x");
+}
+
 /// On wrong code nobody hears of a task whose worker died: without a deadline it is held for ever, and nothing of its action is
 /// ready.
 #[test]

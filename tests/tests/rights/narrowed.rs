@@ -152,6 +152,39 @@ fn a_worker_performs_the_tasks_of_its_actions_only() {
     }
 }
 
+/// Whoever waits for a task waits for its children as well, where it says so: that follows from a dependency that is there, and
+/// is nothing that the worker has named. On wrong code a worker cannot return a task for which others wait.
+#[test]
+fn what_waits_for_a_task_waits_for_its_children_whatever_its_action() {
+    let role = Role::new("narrow");
+    let db = Db::new();
+    let mut boss = db.connect();
+    boss.insert(json!([
+        {"id": "parent", "action": "ours"}, {"id": "after", "action": "theirs", "depends_on": ["parent"]},
+        {"id": "other", "action": "theirs", "depends_on": ["parent"]},
+    ]))
+    .unwrap();
+    narrowed(&mut boss, "worker", &role, "{ours}");
+    let mut session = db.connect_as(&role.name);
+    let grant = session.own_one("ours");
+    let mut give = |session: &mut Session, children: &str| {
+        let with = format!("children_block => true, children => '{children}'");
+        session.give_with("parent", grant.token, "completed", &with)
+    };
+    // Named by itself, it is denied as ever; also for one of several children.
+    for children in [
+        r#"[{"id": "child", "action": "ours", "to_signal_after": ["after"]}]"#,
+        r#"[{"id": "child", "action": "ours"}, {"action": "ours", "to_signal_after": ["other"]}]"#,
+        r#"[{"id": "child", "action": "ours", "depends_on": ["after"]}]"#,
+    ] {
+        assert_eq!(sqlstate(&give(&mut session, children).unwrap_err()), "42501", "{children}");
+    }
+    give(&mut session, r#"[{"id": "child", "action": "ours"}]"#).unwrap();
+    assert_eq!(boss.state("after"), "blocked");
+    assert_eq!(session.perform("ours", "completed"), "child");
+    assert_eq!([boss.state("after"), boss.state("other")], ["ready", "ready"]);
+}
+
 #[test]
 fn an_inserter_inserts_and_nothing_else() {
     let (role, wide) = (Role::new("narrow"), Role::new("wide"));

@@ -97,30 +97,68 @@ fn worker_of_ours(db: &Db, role: &Role) -> (Session, Session, String) {
     (boss, db.connect_as(&role.name), token)
 }
 
+/// Who makes numbers up learns nothing: whether there is a task, or an action, of that number is not to be told from what he
+/// is answered. On wrong code a call is denied for those that there are, so that they can be counted.
 #[test]
-fn a_number_gets_nobody_more_than_a_name() {
+fn numbers_that_are_made_up_are_no_question() {
     let role = Role::new("narrow");
     let db = Db::new();
     let (mut boss, mut session, _) = worker_of_ours(&db, &role);
-    let task = |boss: &mut Session, id| {
+    let number = |boss: &mut Session, id: &str| {
         boss.one::<i64>(&format!("SELECT t.task_no FROM taskq.task AS t WHERE t.id = '{id}'"))
     };
+    let num_over = |no: i64, id: &str| format!("SELECT taskq._num_settled('{{{no}}}', '{{{id}}}')");
     for id in ["t1", "lost"] {
-        let number = task(&mut boss, id);
-        assert_denied(&mut session, &format!("SELECT taskq._num_settled('{{{number}}}')"));
+        let its = number(&mut boss, id);
+        assert_denied(&mut session, &num_over(its, id));
     }
-    let number = task(&mut boss, "o1");
-    assert_eq!(session.one::<i32>(&format!("SELECT taskq._num_settled('{{{number}}}')")), 0);
-    boss.run("SELECT taskq.insert_task('soon', 'theirs', delay => '1 second')");
-    for (action, denied) in [("theirs", true), ("ours", false)] {
-        let number: i32 =
-            boss.one(&format!("SELECT a.action_no FROM taskq.action AS a WHERE a.name = '{action}'"));
-        let call = format!("SELECT count(*) FROM taskq._left_behind('{{{number}}}')");
-        if denied {
-            assert_denied(&mut session, &call);
-        } else {
-            session.run(&call);
+    let ours = number(&mut boss, "o1");
+    assert_eq!(session.one::<i32>(&num_over(ours, "o1")), 0);
+    let last = number(&mut boss, "o3");
+    for made_up in (1..last + 10).filter(|made_up| *made_up != ours) {
+        assert_eq!(session.one::<i32>(&num_over(made_up, "o1")), 1, "{made_up} of {last}");
+    }
+    // What has settled, or has gone, is over.
+    boss.perform("ours", "completed");
+    assert_eq!(session.one::<i32>(&num_over(ours, "o1")), 1);
+    boss.run("SELECT taskq.delete_tasks('{o1}')");
+    assert_eq!(session.one::<i32>(&num_over(ours, "o1")), 1);
+
+    boss.insert(json!([{"action": "theirs", "delay": "1 second"}, {"action": "ours", "delay": "1 second"}]))
+        .unwrap();
+    assert_denied(&mut session, "SELECT taskq._left_behind('{theirs}', '{1}')");
+    let ours: i32 = boss.one("SELECT a.action_no FROM taskq.action AS a WHERE a.name = 'ours'");
+    let left = "SELECT taskq._left_behind('{ours}', ARRAY(SELECT generate_series(-1, 200)))";
+    assert_eq!(session.all::<i32>(left), [ours], "what is due soon, of its own");
+}
+
+/// A token has the number of its task. One that somebody has made up is a bad one, whatever number is in it.
+#[test]
+fn tokens_that_are_made_up_are_no_question() {
+    let role = Role::new("narrow");
+    let db = Db::new();
+    let (mut boss, mut session, token) = worker_of_ours(&db, &role);
+    for id in ["t1", "held", "lost"] {
+        // With the number of this very task.
+        let number: i64 = boss.one(&format!("SELECT t.task_no FROM taskq.task AS t WHERE t.id = '{id}'"));
+        let made_up = format!(
+            "{:08x}-{:04x}-8{:03x}-9234-123456789abc",
+            number >> 28 & 0xffff_ffff,
+            number >> 12 & 0xffff,
+            number & 0xfff
+        );
+        if id == "held" {
+            assert_eq!(made_up[..18], token[..18], "a token begins with the number of its task");
         }
+        let error =
+            session.batch_execute(&format!("SELECT taskq.return_task('{id}', '{made_up}')")).unwrap_err();
+        assert_eq!(sqlstate(&error), "TQ001", "{id}");
+        let many = format!("SELECT sqlstate FROM taskq.return_tasks('{{{id}}}', '{{{made_up}}}')");
+        assert_eq!(session.all::<String>(&many), ["TQ001"], "{id}");
+        let extended = format!(
+            "SELECT owned FROM taskq.extend_tasks_ownership('w', '{{{id}}}', '{{{made_up}}}', '1 hour')"
+        );
+        assert_eq!(session.all::<bool>(&extended), [false], "{id}");
     }
 }
 

@@ -2,5 +2,6 @@
 //! say.
 
 mod batches;
+mod levels;
 mod one_sided;
 mod stale;
