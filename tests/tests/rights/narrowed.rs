@@ -167,7 +167,7 @@ fn what_waits_for_a_task_waits_for_its_children_whatever_its_action() {
     narrowed(&mut boss, "worker", &role, "{ours}");
     let mut session = db.connect_as(&role.name);
     let grant = session.own_one("ours");
-    let mut give = |session: &mut Session, children: &str| {
+    let give = |session: &mut Session, children: &str| {
         let with = format!("children_block => true, children => '{children}'");
         session.give_with("parent", grant.token, "completed", &with)
     };
