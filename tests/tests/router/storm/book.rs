@@ -1,12 +1,14 @@
-//! What was asked and what was told, and whether the shards agree with it.
+//! What was asked and what was told; what was wrong in that is noted as it happens.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use taskq_tests::{Grant, Session};
+use taskq_tests::Grant;
 use uuid::Uuid;
+
+use super::audit::{Shard, audit};
 
 /// How long a task is held without a sign of life.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -29,21 +31,21 @@ pub struct Book {
 }
 
 #[derive(Default)]
-struct Pages {
+pub struct Pages {
     /// Every id that somebody has sent, and whether that was acknowledged.
-    sent: BTreeMap<String, bool>,
+    pub sent: BTreeMap<String, bool>,
     /// Of a task, what it depends on.
-    parents: HashMap<String, String>,
+    pub parents: HashMap<String, String>,
     /// Tokens that were granted.
-    granted: BTreeMap<Uuid, String>,
+    pub granted: BTreeMap<Uuid, String>,
     /// Who has been granted a task, and has not sent its return, holds it until then at least.
     held: HashMap<String, Instant>,
     /// Returns that would end a task: by id, each code, and what was told.
-    ends: BTreeMap<String, Vec<(String, Told)>>,
+    pub ends: BTreeMap<String, Vec<(String, Told)>>,
     /// Tasks of which somebody has sent a cancellation.
-    cancelled: BTreeSet<String>,
+    pub cancelled: BTreeSet<String>,
     /// What was wrong as it happened.
-    seen: Vec<String>,
+    pub seen: Vec<String>,
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -143,52 +145,11 @@ impl Book {
     }
 
     /// Everything that does not agree.
-    pub fn audit(&self, shards: &[BTreeMap<String, String>]) -> Vec<String> {
-        let pages = self.pages();
-        let mut found = pages.seen.clone();
-        let mut all = BTreeMap::new();
-        for (n, shard) in shards.iter().enumerate() {
-            for (id, code) in shard {
-                if let Some((other, _)) = all.insert(id.clone(), (n, code.clone())) {
-                    found.push(format!("{id} is on the shards {other} and {n}"));
-                }
-            }
-        }
-        for (id, _) in pages.sent.iter().filter(|(id, known)| **known && !all.contains_key(*id)) {
-            found.push(format!("{id} was acknowledged, and is not there"));
-        }
-        for (id, (shard, code)) in &all {
-            if !pages.sent.contains_key(id) {
-                found.push(format!("{id} is on shard {shard}, and nobody has sent it"));
-            }
-            let ends = pages.ends.get(id).map_or(&[][..], Vec::as_slice);
-            let accepted: Vec<&str> =
-                ends.iter().filter(|(_, told)| *told == Told::Done).map(|(code, _)| code.as_str()).collect();
-            if accepted.len() > 1 {
-                found.push(format!("{id} was ended {} times", accepted.len()));
-            }
-            if accepted.iter().any(|accepted| accepted != code) {
-                found.push(format!("{id} is {code}, and was ended as {accepted:?}"));
-            }
-            let possible =
-                |wanted: &str| ends.iter().any(|(code, told)| code == wanted && *told != Told::Refused);
-            // A task is aborted, too, by a cancellation and by what it depends on.
-            let excused = pages.cancelled.contains(id) || pages.parents.contains_key(id);
-            match code.as_str() {
-                "completed" if !possible("completed") => {
-                    found.push(format!("{id} is completed, and nobody has done that: {ends:?}"));
-                }
-                "aborted" if !possible("aborted") && !excused => {
-                    found.push(format!("{id} is aborted, and nobody has done that: {ends:?}"));
-                }
-                "completed" | "aborted" => {}
-                other => found.push(format!("{id} is {other}")),
-            }
-        }
-        found
+    pub fn audit(&self, shards: &[Shard], homes: &HashMap<String, usize>) -> Vec<String> {
+        audit(&self.pages(), shards, homes)
     }
 
-    pub fn report(&self, shards: &[BTreeMap<String, String>]) -> String {
+    pub fn report(&self, shards: &[Shard]) -> String {
         let pages = self.pages();
         let mut lines: Vec<String> =
             pages.counts.iter().map(|(what, count)| format!("{count:8}  {what}")).collect();
@@ -204,10 +165,4 @@ impl Book {
     pub fn counted(&self, what: &str) -> u64 {
         self.pages().counts.get(what).copied().unwrap_or(0)
     }
-}
-
-/// The tasks of a shard, and the status code of each.
-pub fn state(shard: &mut Session) -> BTreeMap<String, String> {
-    let rows = shard.query("SELECT id, status_code::text FROM taskq.tasks", &[]).unwrap();
-    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
