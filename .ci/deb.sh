@@ -38,7 +38,10 @@ last_commit() { git log -1 --format="$1" 2>/dev/null || true; }
 build_library() {
     # Where several match, the last one counts: the build folder lies among the sources, or elsewhere.
     local remap="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$1=."
-    CARGO_TARGET_DIR=$2 CARGO_INCREMENTAL=0 RUSTFLAGS="$remap --remap-path-prefix=$2=/target" \
+    # The same for what is compiled from C. Of its debugging information nothing is left in the package but the number of the
+    # build, which is worked out with it.
+    local map="-ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo -ffile-prefix-map=$1=. -ffile-prefix-map=$2=/target"
+    CARGO_TARGET_DIR=$2 CARGO_INCREMENTAL=0 RUSTFLAGS="$remap --remap-path-prefix=$2=/target" CFLAGS="$map" \
         "${MAKE:-make}" --no-print-directory -C "$1" build "PG_CONFIG=$pg_config" >&2
 }
 

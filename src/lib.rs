@@ -22,6 +22,7 @@
 
 use pgrx::prelude::*;
 
+mod allowance;
 mod background;
 mod claim;
 mod clock;

@@ -127,6 +127,18 @@ pub(crate) fn transaction_began() -> i64 {
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
+/// How long the statement of the client may still take, if it may not take as long as it likes.
+pub(crate) fn statement_time_left() -> Option<std::time::Duration> {
+    // SAFETY: reads a variable.
+    let most = unsafe { pg_sys::StatementTimeout };
+    if most <= 0 {
+        return None;
+    }
+    // SAFETY: reads a variable, and a clock.
+    let taken = unsafe { pg_sys::GetCurrentTimestamp() - pg_sys::GetCurrentStatementStartTimestamp() };
+    Some(std::time::Duration::from_micros((i64::from(most) * 1000 - taken).max(0) as u64))
+}
+
 /// For how many locks of each connection the server's lock table has room.
 pub(crate) fn max_locks_per_transaction() -> usize {
     // SAFETY: reads a variable that is set at server start.

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::cron::{Calendar, iso, iso_exactly};
+use crate::allowance::Allowance;
 use crate::error::{Refusal, Result};
 use crate::insert::{OnConflict, Options, insert};
 use crate::number::TaskNo;
@@ -29,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
 const MOST_RUNS: usize = 1000;
 
-/// For how long one call inserts runs. A worker's call is to claim, not to insert what others have scheduled: what is
+/// For how long one call inserts runs at most. A worker's call is to claim, not to insert what others have scheduled: what is
 /// left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
@@ -93,15 +94,15 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
 
 fn fire_some(bound: i32, now: Time) -> bool {
     let due = DUE.query((now, bound));
-    let began = Instant::now();
+    let allowance = Allowance::of(LONGEST);
     let mut fired = false;
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
     for schedule in due {
         if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
             continue;
         }
-        fired |= fire(schedule, now, began);
-        if began.elapsed() > LONGEST {
+        fired |= fire(schedule, now, &allowance);
+        if allowance.is_used_up() {
             break;
         }
     }
@@ -110,7 +111,7 @@ fn fire_some(bound: i32, now: Time) -> bool {
 
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
 /// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
-fn fire(schedule: Due, now: Time, began: Instant) -> bool {
+fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
         schedule::ADVANCE.execute((
             schedule.name,
@@ -122,7 +123,7 @@ fn fire(schedule: Due, now: Time, began: Instant) -> bool {
         return false;
     };
     let (runs, next) = runs(&calendar, &schedule, now);
-    let done = insert_all(&schedule, &runs, now, began);
+    let done = insert_all(&schedule, &runs, now, allowance);
     if done.stopped == Some(Stop::TimedOut) {
         PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name.clone(), Instant::now()));
     }
@@ -159,11 +160,12 @@ enum Stop {
 /// Inserts runs in a subtransaction, as many as there is time for; in one each if that fails, so that one that cannot be
 /// inserted keeps no other from it. (Hundreds of subtransactions, one for each run of a downtime, would slow down everybody's
 /// snapshots.)
-fn insert_all(schedule: &Due, runs: &[Time], now: Time, began: Instant) -> Done {
+fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -> Done {
     let together = || -> std::result::Result<Done, String> {
         let mut done = Done::default();
         for (n, time) in runs.iter().enumerate() {
-            if done.has_to_end(n, *time, began) || !done.add(*time, start(schedule, *time, &done.last, now)?)
+            if done.has_to_end(n, *time, allowance)
+                || !done.add(*time, start(schedule, *time, &done.last, now)?)
             {
                 break;
             }
@@ -177,7 +179,7 @@ fn insert_all(schedule: &Due, runs: &[Time], now: Time, began: Instant) -> Done 
     }
     let mut done = Done::default();
     for (n, time) in runs.iter().enumerate() {
-        if done.has_to_end(n, *time, began) {
+        if done.has_to_end(n, *time, allowance) {
             break;
         }
         let go_on = match within_lock_timeout(PATIENCE, || start(schedule, *time, &done.last, now)) {
@@ -197,9 +199,9 @@ fn insert_all(schedule: &Due, runs: &[Time], now: Time, began: Instant) -> Done 
 
 impl Done {
     /// Whether it is time to leave this run, the nth, and those that follow, to the next call.
-    fn has_to_end(&mut self, n: usize, time: Time, began: Instant) -> bool {
+    fn has_to_end(&mut self, n: usize, time: Time, allowance: &Allowance) -> bool {
         check_for_interrupts();
-        let over = n > 0 && began.elapsed() > LONGEST;
+        let over = n > 0 && allowance.is_used_up();
         if over {
             self.left = Some(time);
         }

@@ -32,8 +32,8 @@ use crate::wake::{self, lately};
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;
 
-/// How many tries whose time has come are ended by one step of a call that is nobody's hostage; and how many of them, at
-/// most, of actions that it does not ask for. That takes some hundredths of a second, and one.
+/// How many tries whose time has come are ended at most by one step of a call that is nobody's hostage; and how many of them of
+/// actions that it does not ask for.
 const MOST_ENDED: usize = 2_000;
 const ENDED_FOR_OTHERS: usize = 100;
 

@@ -7,6 +7,7 @@ use pgrx::pg_sys::ItemPointerData;
 
 use super::holders;
 use super::leases::{Elapsed, Task};
+use crate::allowance::Allowance;
 use crate::flow::actions::try_limits;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
@@ -75,29 +76,46 @@ fn under(taken: &[Elapsed], now: Time) -> bool {
     end_tries(locked, now) | freed
 }
 
+/// How many tries are ended at once by a call that is to be short.
+const PIECE: usize = 200;
+
 /// Ends the tries of up to `bound` tasks, of these actions or of any, and looks again at as many that were set aside; what others
-/// have locked is passed over. Leases that others could need while this transaction is open stay as they are.
-pub(super) fn some(passed: &[Elapsed], action_nos: Option<&[i32]>, bound: usize, now: Time) -> Done {
+/// have locked is passed over. A small part is done in any case, the others as long as there is `time`. Leases that others
+/// could need while this transaction is open stay as they are.
+pub(super) fn some(
+    passed: &[Elapsed],
+    action_nos: Option<&[i32]>,
+    bound: usize,
+    time: &Allowance,
+    now: Time,
+) -> Done {
     let of = |which: fn(&Elapsed) -> &[Task]| -> Vec<(TaskNo, Nonce)> {
         let wanted = |task: &&Task| action_nos.is_none_or(|of| task.is_of(of));
         passed.iter().flat_map(|lease| lease.tokens(which(lease).iter().filter(wanted))).collect()
     };
     let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));
-    let locked = lock(&held, bound, now);
-    let (looked_at, later) = aside.split_at(aside.len().min(bound - locked.len()));
-    let ours: HashSet<TaskNo> =
-        locked.iter().map(|l| l.task_no).chain(looked_at.iter().map(|(n, _)| *n)).collect();
+    let mut done = Done::default();
+    let mut ours: HashSet<TaskNo> = HashSet::new();
+    for piece in held.chunks(PIECE) {
+        if done.left {
+            break;
+        }
+        let locked = lock(piece, bound - ours.len(), now);
+        ours.extend(locked.iter().map(|live| live.task_no));
+        done.ended |= end_tries(locked, now);
+        // What others have locked may be all that there is: who finds nothing goes on.
+        done.left = ours.len() >= bound || !ours.is_empty() && time.is_used_up();
+    }
+    let room = if done.left { 0 } else { bound - ours.len() };
+    let (looked_at, later) = aside.split_at(aside.len().min(room));
+    ours.extend(looked_at.iter().map(|(task_no, _)| *task_no));
+    done.ended |= look_again(looked_at);
     let is_done = |lease: &&Elapsed| lease.tasks().all(|task| ours.contains(&task.task_no));
     let rows: Vec<ItemPointerData> = passed.iter().filter(is_done).map(Elapsed::row).collect();
-    let removed = !tidy::remove(rows).is_empty();
-    let freed = look_again(looked_at);
-    let count = ours.len();
-    Done {
-        ended: end_tries(locked, now) | freed,
-        removed,
-        count,
-        left: !later.is_empty() || count >= bound && held.len() + aside.len() > count,
-    }
+    done.removed = !tidy::remove(rows).is_empty();
+    done.count = ours.len();
+    done.left = !later.is_empty() || done.left && held.len() + aside.len() > done.count;
+    done
 }
 
 /// Those that were set aside are ready again.

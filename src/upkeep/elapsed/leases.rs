@@ -38,7 +38,7 @@ impl Task {
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
 static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
-    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, o.task_nos, o.action_nos, a.task_nos, a.action_nos
+    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, t.overdue, t.their_actions, t.aside, t.actions_of_those
         FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
                 FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
                              1 + COALESCE(pg_catalog.cardinality(l.others), 0)::bigint AS tasks
@@ -46,19 +46,15 @@ static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new
                        WHERE l.deadline <= $1 AND (l.deadline, l.keeper_no) > ($2, $3)
                        ORDER BY l.deadline, l.keeper_no LIMIT $4) AS l) AS l
        CROSS JOIN LATERAL (
-             SELECT pg_catalog.array_agg(r.task_no) AS task_nos, pg_catalog.array_agg(r.action_no) AS action_nos
+             SELECT pg_catalog.array_agg(r.task_no) FILTER (WHERE r.aside IS NULL) AS overdue,
+                    pg_catalog.array_agg(r.action_no) FILTER (WHERE r.aside IS NULL) AS their_actions,
+                    pg_catalog.array_agg(r.task_no) FILTER (WHERE r.aside IS NOT NULL) AS aside,
+                    pg_catalog.array_agg(r.action_no) FILTER (WHERE r.aside IS NOT NULL) AS actions_of_those
                FROM unnest(l.keeper_no || l.others) AS n(task_no)
               CROSS JOIN LATERAL (
-                    SELECT r.task_no, r.action_no FROM taskq.run r
+                    SELECT r.task_no, r.action_no, r.aside FROM taskq.run r
                      WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
-                       AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $1 OFFSET 0) AS r) AS o
-       CROSS JOIN LATERAL (
-             SELECT pg_catalog.array_agg(r.task_no) AS task_nos, pg_catalog.array_agg(r.action_no) AS action_nos
-               FROM unnest(l.keeper_no || l.others) AS n(task_no)
-              CROSS JOIN LATERAL (
-                    SELECT r.task_no, r.action_no FROM taskq.run r
-                     WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
-                       AND r.aside IS NOT NULL OFFSET 0) AS r) AS a
+                       AND (r.aside IS NOT NULL OR NOT r.grantable AND r.deadline <= $1) OFFSET 0) AS r) AS t
        WHERE l.before < $5
        ORDER BY l.deadline, l.keeper_no",
 );
@@ -118,24 +114,33 @@ impl Elapsed {
     }
 }
 
-/// How many leases one statement looks at, and of how many tasks; and how many leases one call.
-const WINDOW: usize = 200;
-const WINDOW_TASKS: usize = 2_000;
-const MOST_LOOKED_AT: usize = 10_000;
-
-/// The leases whose time has come, earliest first, in windows: those from `start` on.
-pub(super) fn windows(start: Time, now: Time) -> impl Iterator<Item = Vec<Elapsed>> {
-    let mut from = Some((start, TaskNo(i64::MIN)));
-    (0..MOST_LOOKED_AT / WINDOW).map_while(move |_| {
-        let (deadline, keeper) = from?;
-        check_for_interrupts();
-        let window = LOOK.query((now, deadline, keeper, WINDOW as i32, WINDOW_TASKS as i64));
-        from = window.last().filter(|_| is_cut(&window)).map(|l| (l.deadline, l.keeper));
-        Some(window)
-    })
+/// What one statement has looked at.
+pub(super) struct Window {
+    pub(super) leases: Vec<Elapsed>,
+    /// There may be leases behind these.
+    pub(super) is_cut: bool,
 }
 
-/// Whether there may be leases behind those of the window.
-pub(super) fn is_cut(window: &[Elapsed]) -> bool {
-    window.len() == WINDOW || window.iter().map(|lease| lease.tasks).sum::<usize>() >= WINDOW_TASKS
+/// How many leases one statement looks at; and how many one call.
+const LEASES: usize = 200;
+const MOST_LOOKED_AT: usize = 10_000;
+
+/// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
+const FIRST_TASKS: usize = 200;
+const MOST_TASKS: usize = 2_000;
+
+/// The leases whose time has come, earliest first, in windows: those from `start` on.
+pub(super) fn windows(start: Time, now: Time) -> impl Iterator<Item = Window> {
+    let mut from = Some((start, TaskNo(i64::MIN)));
+    let mut tasks = FIRST_TASKS;
+    (0..MOST_LOOKED_AT / LEASES).map_while(move |_| {
+        let (deadline, keeper) = from?;
+        check_for_interrupts();
+        let leases: Vec<Elapsed> = LOOK.query((now, deadline, keeper, LEASES as i32, tasks as i64));
+        let seen: usize = leases.iter().map(|lease| lease.tasks).sum();
+        let is_cut = leases.len() == LEASES || seen >= tasks;
+        from = leases.last().filter(|_| is_cut).map(|l| (l.deadline, l.keeper));
+        tasks = (4 * tasks).min(MOST_TASKS);
+        Some(Window { leases, is_cut })
+    })
 }

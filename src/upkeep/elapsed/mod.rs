@@ -14,6 +14,9 @@ mod passed_by;
 use end::Done;
 use leases::Elapsed;
 
+use std::time::Duration;
+
+use crate::allowance::Allowance;
 use crate::pg::clock::Time;
 use crate::store::lease::tidy;
 
@@ -67,8 +70,8 @@ pub(crate) fn look_after_all(bound: usize, now: Time) -> Looked {
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
     for window in leases::windows(Time::BEGINNING, now) {
-        looked.more = leases::is_cut(&window);
-        let passed = looked.without_stale(window, true);
+        looked.more = window.is_cut;
+        let passed = looked.without_stale(window.leases, true);
         overdue |= !passed.is_empty();
         count += looked.add(end::all(passed, bound - count, now));
         if count >= bound {
@@ -93,30 +96,48 @@ pub(crate) struct Caller<'a> {
 /// So many windows are looked at each time by a call that has no use for what is in them.
 const FEW_WINDOWS: usize = 2;
 
+/// For how long a call looks at leases at most, and for how long it ends tries.
+const LOOKING: Duration = Duration::from_millis(500);
+const ENDING: Duration = Duration::from_millis(10);
+
 /// The same for a call: first after what it can use, from the deadline `start` on.
 ///
 /// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
 /// the next one begins anew.
 pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let &Caller { action_nos, bound, tidies, .. } = caller;
+    let looking = Allowance::of(LOOKING);
+    let mut ending = None;
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
     let mut others = None;
     let passed_by = passed_by::start(action_nos, now);
     for (earlier, window) in leases::windows(start.max(passed_by), now).enumerate() {
-        looked.more = leases::is_cut(&window);
-        let reached = window.last().map(Elapsed::deadline);
-        let passed = looked.without_stale(window, tidies);
+        looked.more = window.is_cut;
+        let reached = window.leases.last().map(Elapsed::deadline);
+        let passed = looked.without_stale(window.leases, tidies);
         looked.left |= !passed.is_empty();
         overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(action_nos));
-        if let Some(reached) = reached.filter(|_| !overdue && earlier >= FEW_WINDOWS) {
+        let is_far = earlier >= FEW_WINDOWS || looking.is_used_up();
+        if let Some(reached) = reached.filter(|_| !overdue && is_far) {
             passed_by::remember(action_nos, reached, now);
         }
-        count += looked.add(end::some(&passed, Some(action_nos), bound - count, now));
+        let done = match overdue {
+            true => {
+                let time = ending.get_or_insert_with(|| Allowance::of(ENDING));
+                end::some(&passed, Some(action_nos), bound - count, time, now)
+            }
+            false => Done::default(),
+        };
+        let enough = done.left || looking.is_used_up();
+        count += looked.add(done);
         if count >= bound {
             break;
         }
         others = others.or(Some(passed).filter(|passed| !passed.is_empty()));
+        if enough {
+            break;
+        }
     }
     looked.busy = overdue && !looked.ended;
     let room = caller.others.min(bound - count);
@@ -124,15 +145,16 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
         looked.more &= looked.goes_on();
         if passed_by > start {
-            others = leases::windows(start, now).next();
+            others = leases::windows(start, now).next().map(|window| window.leases);
         }
-        looked.ended |= end::some(&others.unwrap_or_default(), None, room, now).ended;
+        looked.ended |= end::some(&others.unwrap_or_default(), None, room, &Allowance::of(ENDING), now).ended;
     }
     looked
 }
 
 /// Removes leases that have passed and that no task needs any more; how many.
 pub(crate) fn remove_stale(now: Time) -> usize {
-    let all = leases::windows(Time::BEGINNING, now).flatten().filter(Elapsed::is_stale);
+    let all = leases::windows(Time::BEGINNING, now).flat_map(|window| window.leases);
+    let all = all.filter(Elapsed::is_stale);
     tidy::remove(all.map(|lease| lease.row()).collect()).len()
 }

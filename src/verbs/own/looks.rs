@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::leave::leave;
+use crate::allowance::Allowance;
 use crate::claim::left_out::LeftOut;
 use crate::claim::marks;
 use crate::claim::{Grant, Request, claim};
@@ -223,6 +224,7 @@ pub(super) fn attempt(
         }
     }
     let mut in_vain = 0;
+    let time = Allowance::half_of_time_out();
     loop {
         let now = clock::now();
         let had = grants.len();
@@ -242,6 +244,9 @@ pub(super) fn attempt(
         total.moved |= claim(request, actions, now, left_out, grants);
         in_vain += usize::from(grants.len() == had);
         if grants.len() >= request.max_tasks || !upkeep.more || in_vain >= MOST_IN_VAIN {
+            break;
+        }
+        if time.is_some_and(|time| time.is_used_up()) {
             break;
         }
         first_grant = first_grant.or((!grants.is_empty()).then_some(now));

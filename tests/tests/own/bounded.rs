@@ -36,6 +36,37 @@ fn a_backlog_of_elapsed_leases_of_others_is_worked_off_in_small_parts() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
+/// What ends with a try may take long: here each aborts its task, and with that two more. How many can be ended in a hundredth
+/// of a second is up to the machine; these cannot. On wrong code a call ends 2,000 of them whatever that takes, and where
+/// others are at the same, longer than any of them has: all are cut off, for ever.
+#[test]
+fn tries_are_ended_for_a_hundredth_of_a_second_and_not_for_as_long_as_it_takes() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_tasks((
+                SELECT jsonb_agg(jsonb_build_object('id', 'try ' || n, 'action', 'x', 'max_tries', 1, 'group_id', 'g'))
+                       || jsonb_agg(jsonb_build_object('id', 'then ' || n, 'action', 'y', 'depends_on', jsonb_build_array('try ' || n)))
+                       || jsonb_agg(jsonb_build_object('id', 'last ' || n, 'action', 'z', 'depends_on', jsonb_build_array('then ' || n)))
+                  FROM generate_series(1, 9000) AS n))",
+    );
+    for _ in 0..9 {
+        assert_eq!(session.own_with("w", 1000, &["x"], "max_duration => '1 hour'").unwrap().len(), 1000);
+    }
+    session.set_now(Some("2100-01-01 00:00:00Z"));
+    let mut left = held(&mut session);
+    assert_eq!(left, 9000);
+    while left > 0 {
+        assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
+        let ended = left - held(&mut session);
+        // Five looks of which nothing comes, each a part.
+        assert!((1..6_000).contains(&ended), "{ended} of {left} tries are ended by one call");
+        left -= ended;
+    }
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 27_000);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
 /// Tasks that are due and may not run: they have to be moved before that is known of each.
 #[test]
 fn a_backlog_of_due_tasks_that_may_not_run_is_worked_off_in_small_parts() {
