@@ -35,7 +35,7 @@ function _is_narrowed_worker() -> boolean
 function _is_operator() -> boolean
 function _is_producer() -> boolean
 function _is_worker() -> boolean
-function _key_hash(group_id text, key text) -> bigint
+function _key_hash(action text, group_id text, key text) -> bigint
 function _lane(group_id text) -> bigint
 function _leased() -> TABLE(task_no bigint, action_no integer, deadline timestamp with time zone, actor_id text, whole boolean)
 function _left_behind(actions text[], action_nos integer[]) -> SETOF integer

@@ -749,12 +749,13 @@ CREATE FUNCTION taskq._lane(group_id text)
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
 -- Inlined where it is used. Two keys with the same number are told apart by whoever finds entries by it.
-CREATE FUNCTION taskq._key_hash(group_id text, key text)
+CREATE FUNCTION taskq._key_hash(action text, group_id text, key text)
     RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN pg_catalog.hashtextextended(key COLLATE pg_catalog."C",
-                                       pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C", 0));
-COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for a group and a merge key in taskq.run';
+                                       pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C",
+                                                                   pg_catalog.hashtextextended(action COLLATE pg_catalog."C", 0)));
+COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for an action, a group and a merge key in taskq.run';
 
 CREATE FUNCTION taskq._body_json(body text)
     RETURNS jsonb

@@ -170,7 +170,7 @@ CREATE TABLE taskq.run (
     dependencies integer NOT NULL,              -- dependencies in all
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
     max_duration interval,
-    key_hash bigint,                            -- stands for its group and merge key; NULL: no merge key
+    key_hash bigint,                            -- stands for its action, group and merge key; NULL: no merge key
     aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
     tries integer NOT NULL,
     nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid

@@ -858,7 +858,8 @@ CREATE FUNCTION taskq.check()
         SELECT 'wrong number of a merge key', t.id, t.merge_key
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
-         WHERE r.key_hash IS DISTINCT FROM taskq._key_hash(t.group_id, t.merge_key)
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE r.key_hash IS DISTINCT FROM taskq._key_hash(a.name, t.group_id, t.merge_key)
         UNION ALL
         SELECT 'merge key that has no row', t.id, t.merge_key
           FROM taskq.task AS t

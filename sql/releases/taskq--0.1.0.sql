@@ -171,7 +171,7 @@ CREATE TABLE taskq.run (
     dependencies integer NOT NULL,              -- dependencies in all
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
     max_duration interval,
-    key_hash bigint,                            -- stands for its group and merge key; NULL: no merge key
+    key_hash bigint,                            -- stands for its action, group and merge key; NULL: no merge key
     aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
     tries integer NOT NULL,
     nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
@@ -1219,12 +1219,13 @@ CREATE FUNCTION taskq._lane(group_id text)
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
 -- Inlined where it is used. Two keys with the same number are told apart by whoever finds entries by it.
-CREATE FUNCTION taskq._key_hash(group_id text, key text)
+CREATE FUNCTION taskq._key_hash(action text, group_id text, key text)
     RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN pg_catalog.hashtextextended(key COLLATE pg_catalog."C",
-                                       pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C", 0));
-COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for a group and a merge key in taskq.run';
+                                       pg_catalog.hashtextextended(COALESCE(group_id, '') COLLATE pg_catalog."C",
+                                                                   pg_catalog.hashtextextended(action COLLATE pg_catalog."C", 0)));
+COMMENT ON FUNCTION taskq._key_hash IS 'internal: what stands for an action, a group and a merge key in taskq.run';
 
 CREATE FUNCTION taskq._body_json(body text)
     RETURNS jsonb
@@ -2719,7 +2720,8 @@ CREATE FUNCTION taskq.check()
         SELECT 'wrong number of a merge key', t.id, t.merge_key
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
-         WHERE r.key_hash IS DISTINCT FROM taskq._key_hash(t.group_id, t.merge_key)
+          JOIN taskq.action AS a ON a.action_no = t.action_no
+         WHERE r.key_hash IS DISTINCT FROM taskq._key_hash(a.name, t.group_id, t.merge_key)
         UNION ALL
         SELECT 'merge key that has no row', t.id, t.merge_key
           FROM taskq.task AS t

@@ -52,6 +52,13 @@ pub(crate) fn has_transaction_id() -> bool {
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
 }
 
+/// Whether the innermost subtransaction, or the transaction if there is none, has an id: it has changed something, or a part of
+/// it has. Holds for one that is being rolled back until others have been told of that.
+pub(crate) fn has_part_an_id() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::GetCurrentTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
 /// Whether this server replays what another one has written.
 pub(crate) fn in_recovery() -> bool {
     // SAFETY: reads shared memory.

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use super::{before_commit, touched};
+use crate::pg::session;
 use crate::pg::transaction::{self, Before, End, Listener};
 
 thread_local! {
@@ -14,7 +15,7 @@ thread_local! {
 }
 
 /// A number that stays as it is for as long as everything that the transaction has done is its own, and not undone: until it
-/// ends, or a savepoint of it is rolled back.
+/// ends, or a savepoint of it is rolled back behind which something was changed.
 /// Counted from the first [`listen`] on.
 pub(crate) fn ends() -> u64 {
     ENDS.get()
@@ -36,7 +37,14 @@ fn before(end: Before) {
 }
 
 fn ended(end: End) {
-    if !matches!(end, End::CommitSub(_)) {
+    let undone_or_over = match end {
+        End::Commit | End::Prepare | End::Abort => true,
+        // Whatever has changed something has an id, and gives one to all that it is within. (Looks of the queue's own are
+        // rolled back for the sake of their locks, many a time in each call that waits.)
+        End::AbortSub(_) => session::has_part_an_id(),
+        End::CommitSub(_) => false,
+    };
+    if undone_or_over {
         ENDS.set(ENDS.get() + 1);
     }
     match end {

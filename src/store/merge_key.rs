@@ -130,7 +130,7 @@ static RELEASE: Statement<&[TaskNo], MergeKey> = Statement::new(
 static WAITING: Statement<Keys, i32> = Statement::new(
     c"SELECT DISTINCT r.action_no FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
-                            WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
+                            WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
 );
 
 /// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the

@@ -153,15 +153,15 @@ static UNPARK_RIDERS: Statement<TaskNo, (i32, Position, Freed)> = Statement::new
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
 
-static LOCK_GROUP: Statement<&str> = Statement::new(
-    c"SELECT FROM taskq.parked p WHERE p.kind = 'g' AND p.kind <> 'm' AND p.name = $1 ORDER BY p.task_no FOR UPDATE",
+static OF_GROUP: Statement<&str, TaskNo> = Statement::new(
+    c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'g' AND p.kind <> 'm' AND p.name = $1",
 );
 
 /// Locks what is parked under a group, in the order of numbers, as those do who name such tasks. The caller has locked the row of
 /// the group: nothing is added meanwhile.
 pub(crate) fn lock_group(group: &str) {
     assign_transaction_id();
-    LOCK_GROUP.execute(group);
+    LOCK.execute(OF_GROUP.query(group));
 }
 
 /// Takes out what is parked under a reason, in the order in which it stood. The caller has locked the row

@@ -60,7 +60,11 @@ pub(crate) fn make_ready(freed: &[Freed]) {
             dependencies: freed.dependencies,
             gated: task.gated,
             max_duration: task.max_duration,
-            key_hash: key_hash(task.group.as_deref(), task.merge_key.as_deref()),
+            key_hash: task.merge_key.as_deref().map(|key| {
+                let action = known_actions::of_number(task.action_no)
+                    .unwrap_or_else(|| pgrx::error!("the action of a task is gone"));
+                key_hash(&action.name, task.group.as_deref(), key)
+            }),
         }));
         tasks.iter().map(|task| task.action_no).collect()
     });
@@ -100,7 +104,7 @@ pub(crate) fn insert_new<'a>(tasks: impl Iterator<Item = New<'a>>) {
                 dependencies: task.dependencies,
                 gated: task.spec.is_gated(),
                 max_duration: task.spec.max_duration,
-                key_hash: key_hash(group, task.spec.merge_key.as_deref()),
+                key_hash: task.spec.merge_key.as_deref().map(|key| key_hash(&task.spec.action, group, key)),
             }
         }));
     });
@@ -143,8 +147,8 @@ fn lane(group: &str) -> Lane {
 }
 
 /// As `taskq._key_hash`.
-fn key_hash(group: Option<&str>, key: Option<&str>) -> Option<i64> {
-    key.map(|key| hash(key, hash(group.unwrap_or_default(), 0)))
+fn key_hash(action: &str, group: Option<&str>, key: &str) -> i64 {
+    hash(key, hash(group.unwrap_or_default(), hash(action, 0)))
 }
 
 /// Has waiters for tasks of these actions woken at commit, one for each, and listeners notified.

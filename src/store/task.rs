@@ -65,6 +65,17 @@ pub(super) fn numbers(look: &Look, ids: &[&str]) -> HashMap<String, TaskNo> {
     })
 }
 
+/// Sorted afterwards: what is to come in the order of another index is looked for in that, through the whole table.
+static OF_GROUP: Statement<&str, TaskNo> =
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1");
+
+/// The tasks of a group, in the order of their insertion.
+pub(crate) fn of_group(group: &str) -> Vec<TaskNo> {
+    let mut task_nos = OF_GROUP.query(group);
+    task_nos.sort_unstable();
+    task_nos
+}
+
 /// Whether each of the tasks is there, and has this id.
 pub(crate) fn have_ids(look: &Look, tasks: &[(TaskNo, &str)]) -> Vec<bool> {
     let has_id = each(look, tasks.iter().map(|(task_no, _)| *task_no), |at, row| row.get(ID) == tasks[at].1);

@@ -21,8 +21,8 @@ use crate::store::live::{self, Live, LockStrength};
 use crate::store::order::restartable;
 use crate::store::progress;
 use crate::store::ready_now;
-use crate::store::task_group;
 use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
+use crate::store::{task, task_group};
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -95,11 +95,9 @@ fn members_of_interest(group: &str) -> impl Iterator<Item = TaskNo> {
     std::iter::once_with(|| members(group)).flatten()
 }
 
-static MEMBERS: Statement<&str, TaskNo> =
-    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
-
+/// The tasks of a group, in the order of their insertion.
 fn members(group: &str) -> Vec<TaskNo> {
-    MEMBERS.query(group)
+    task::of_group(group)
 }
 
 fn set_paused(group: &str, paused: bool) -> bool {
@@ -170,7 +168,7 @@ fn delete(group: &str) -> Result<i64> {
 }
 
 static SEEDS: Statement<&str, TaskNo> =
-    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed ORDER BY t.task_no");
+    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed");
 
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
@@ -180,7 +178,8 @@ static SEEDS: Statement<&str, TaskNo> =
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);
-    let seeds: Vec<TaskNo> = SEEDS.query(group);
+    let mut seeds: Vec<TaskNo> = SEEDS.query(group);
+    seeds.sort_unstable();
     let stay: Vec<TaskNo> = if seeds.is_empty() { all.clone() } else { seeds };
     let staying: HashSet<TaskNo> = stay.iter().copied().collect();
     let go: Vec<TaskNo> = all.iter().copied().filter(|n| !staying.contains(n)).collect();

@@ -62,7 +62,7 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo]),
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
          CROSS JOIN LATERAL (
                SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
-                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
+                WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
                          FROM taskq.task t, taskq.action a
                         WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
@@ -78,7 +78,7 @@ pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[Task
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
          CROSS JOIN LATERAL (
                SELECT r.task_no FROM taskq.run r
-                WHERE r.key_hash = taskq._key_hash(u.group_id, u.key) AND r.grantable
+                WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
                          FROM taskq.task t, taskq.action a
                         WHERE t.task_no = r.task_no AND a.action_no = t.action_no)

@@ -76,7 +76,9 @@ fn under(taken: &[Elapsed], now: Time) -> bool {
     end_tries(locked, now) | freed
 }
 
-/// How many tries are ended at once by a call that is to be short.
+/// How many tries are ended at once by a call that is to be short. Few at first: what depends on one that aborts is a part of
+/// its end, however much that is.
+const FIRST_PIECE: usize = 10;
 const PIECE: usize = 200;
 
 /// Ends the tries of up to `bound` tasks, of these actions or of any, and looks again at as many that were set aside; what others
@@ -96,10 +98,10 @@ pub(super) fn some(
     let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));
     let mut done = Done::default();
     let mut ours: HashSet<TaskNo> = HashSet::new();
-    for piece in held.chunks(PIECE) {
-        if done.left {
-            break;
-        }
+    let (mut rest, mut size) = (held.as_slice(), FIRST_PIECE);
+    while !rest.is_empty() && !done.left {
+        let (piece, behind) = rest.split_at(size.min(rest.len()));
+        (rest, size) = (behind, (4 * size).min(PIECE));
         let locked = lock(piece, bound - ours.len(), now);
         ours.extend(locked.iter().map(|live| live.task_no));
         done.ended |= end_tries(locked, now);

@@ -141,13 +141,14 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     }
     looked.busy = overdue && !looked.ended;
     let room = caller.others.min(bound - count);
-    if room > 0 {
+    let time = ending.unwrap_or_else(|| Allowance::of(ENDING));
+    if room > 0 && !time.is_used_up() {
         // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
         looked.more &= looked.goes_on();
         if passed_by > start {
             others = leases::windows(start, now).next().map(|window| window.leases);
         }
-        looked.ended |= end::some(&others.unwrap_or_default(), None, room, &Allowance::of(ENDING), now).ended;
+        looked.ended |= end::some(&others.unwrap_or_default(), None, room, &time, now).ended;
     }
     looked
 }

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use pgrx::prelude::*;
 
 use super::page::layers;
-use super::walk::{Link, Node, Way, links, most, most_of, nodes, of_group, reach};
+use super::walk::{Link, Node, Way, links, most, most_of, nodes, reach};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::number::TaskNo;
-use crate::store::numbers;
+use crate::store::{numbers, task};
 use crate::words::word;
 
 /// `taskq.graph(name, format, max_tasks, skip) -> text`
@@ -50,7 +50,7 @@ impl Picture {
     pub(super) fn of(name: &str, most: usize, skip: usize) -> Result<Self> {
         let all = match numbers::by_id(&[name]).get(name) {
             Some(number) => surroundings(*number, most.saturating_add(skip).saturating_add(COUNTED)),
-            None => of_group(name),
+            None => task::of_group(name),
         };
         if all.is_empty() {
             return Err(Refusal::no_such_task(name));

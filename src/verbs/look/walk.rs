@@ -119,14 +119,6 @@ pub(super) fn number(task_id: Option<&str>) -> Result<TaskNo> {
     numbers::by_id(&[id]).get(id).copied().ok_or_else(|| Refusal::no_such_task(id))
 }
 
-static OF_GROUP: Statement<&str, TaskNo> =
-    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 ORDER BY t.task_no");
-
-/// The tasks of a group, in the order of their insertion.
-pub(super) fn of_group(group_id: &str) -> Vec<TaskNo> {
-    OF_GROUP.query(group_id)
-}
-
 type Relatives = Rows<(String, String, String, i32)>;
 
 /// `taskq.ancestors(task_id, max_tasks) -> TABLE (task_id, action, state, depth)`

@@ -67,6 +67,30 @@ fn tries_are_ended_for_a_hundredth_of_a_second_and_not_for_as_long_as_it_takes()
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
+/// What depends on a task that aborts ends with it, however much that is. So the first tries that a call ends are few.
+#[test]
+fn tries_whose_end_is_a_large_one_are_ended_a_few_at_a_time() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[100]), ids => ARRAY(SELECT 'try ' || n FROM generate_series(1, 100) AS n), max_tries => 1)",
+    );
+    session.run(
+        "SELECT count(*) FROM generate_series(1, 100) AS n,
+                LATERAL taskq.insert_many('y', array_fill('b'::text, ARRAY[300]), depends_on => ARRAY['try ' || n])",
+    );
+    assert_eq!(session.own_with("w", 100, &["x"], "max_duration => '1 hour'").unwrap().len(), 100);
+    session.set_now(Some("2100-01-01 00:00:00Z"));
+    assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
+    let left = held(&mut session);
+    assert!((1..100).contains(&left), "{left} of 100 are left by one call");
+    while held(&mut session) > 0 {
+        session.own("w", 1, &["x"]).unwrap();
+    }
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 30_100);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
 /// Tasks that are due and may not run: they have to be moved before that is known of each.
 #[test]
 fn a_backlog_of_due_tasks_that_may_not_run_is_worked_off_in_small_parts() {

@@ -60,6 +60,7 @@ fn what_the_own_transaction_has_done_is_not_walked_over_again() {
     // Alone: no end of another transaction shows a snapshot that the own id is the only one that runs.
     let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "marks-alone", &["autovacuum=off"]);
     let mut session = cluster.connect();
+    session.insert(json!([{"id": "waited for", "action": "y"}])).unwrap();
     for part in ["", "SAVEPOINT a", "SAVEPOINT b"] {
         session.insert(tasks(4_000)).unwrap();
         session.run("BEGIN");
@@ -69,6 +70,15 @@ fn what_the_own_transaction_has_done_is_not_walked_over_again() {
             perform(&mut session, 1);
             (session.pages(CLAIM) < 100).then_some(())
         });
+        // A savepoint behind which nothing was changed undoes nothing, and so do looks of the queue's own.
+        for nothing in [
+            "SAVEPOINT c; SELECT 1; ROLLBACK TO SAVEPOINT c",
+            "SELECT taskq.wait_for_task('waited for', '0')",
+        ] {
+            session.run(nothing);
+            let read = session.pages(CLAIM);
+            assert!(read < 100, "{read} pages after {nothing}");
+        }
         session.run("COMMIT");
     }
 }

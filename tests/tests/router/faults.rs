@@ -170,7 +170,10 @@ fn a_shard_that_hangs_is_closed_and_those_that_it_held_go_on() {
             rig.shard(shard).run("SELECT taskq.insert_many('x', '{a,b}')");
         }
         for worker in workers {
-            assert_eq!(worker.join().1, (Some("57P01".to_owned()), 1));
+            // It may be gone before its last words have come through.
+            let (state, granted) = worker.join().1;
+            assert!(state.as_deref().is_none_or(|state| state == "57P01"), "{state:?}");
+            assert_eq!(granted, 1);
         }
     }));
     send(postmaster, "CONT");

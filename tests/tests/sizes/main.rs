@@ -3,5 +3,6 @@
 
 mod batches;
 mod levels;
+mod neighbours;
 mod one_sided;
 mod stale;
