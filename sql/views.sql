@@ -620,7 +620,8 @@ BEGIN
                  WHERE me.task_no = number
                  LIMIT 1000) AS ahead;
         -- Whoever has changed or locked a row has his id in xmax, and holds a lock on that id, unless it is that of a savepoint
-        -- that has been released. (Where several have locked the row, it is another number, of nothing that is in progress.)
+        -- that has been released. (Where several have locked the row, it is another number, which as a rule is of nothing that is in progress.) Who only
+        -- makes another task depend on it has locked it, too.
         FOR d IN SELECT l.pid
                    FROM (SELECT r.xmax::text::bigint AS id FROM taskq.run AS r WHERE r.task_no = number
                          UNION ALL
@@ -634,7 +635,7 @@ BEGIN
                              THEN pg_xact_status((n.latest - b.behind)::text::xid8) = 'in progress'
                              ELSE b.behind > -1000000 END
         LOOP
-            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or somebody is changing it',
+            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or somebody is changing it, or has another task depend on it',
                                COALESCE(' (pid ' || d.pid || ')', ''));
         END LOOP;
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
