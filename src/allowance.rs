@@ -1,9 +1,12 @@
-//! How long a call does what can be put off, beside what it is for.
+//! How long a call that may be cut off does what can be put off, beside what it is for.
 //!
 //! A call that is cut off by its caller's time-out has done nothing, and the next one begins anew. Where each of them is cut
 //! off, by work that none of them has asked for, nobody is ever granted anything again, however many call. How long that work
 //! takes is not known before: it depends on who else is at it, and on what else the server has to do. So it is done in
 //! small parts, and the clock is asked between them.
+//!
+//! Who has no time-out does as much as numbers allow. One that waits undoes what has come to nothing, and begins anew with its
+//! next look: it has to get through in one go.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +15,33 @@ use crate::pg::session::statement_time_left;
 /// What a call has left of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    until: Instant,
+    /// `None`: as long as it takes.
+    until: Option<Instant>,
 }
 
 impl Allowance {
-    /// From now on, so long; and a quarter of what is left of the caller's time-out at most.
-    pub(crate) fn of(time: Duration) -> Self {
-        let time = statement_time_left().map_or(time, |left| time.min(left / 4));
-        Allowance { until: Instant::now() + time }
+    /// From now on, a quarter of what is left of the caller's time-out.
+    pub(crate) fn quarter_of_time_out() -> Self {
+        Allowance { until: statement_time_left().map(|left| Instant::now() + left / 4) }
     }
 
-    /// From now on, half of what is left of the caller's time-out, if it has one.
-    pub(crate) fn half_of_time_out() -> Option<Self> {
-        statement_time_left().map(|left| Allowance { until: Instant::now() + left / 2 })
+    /// Half of it.
+    pub(crate) fn half_of_time_out() -> Self {
+        Allowance { until: statement_time_left().map(|left| Instant::now() + left / 2) }
+    }
+
+    /// The same, but no longer than this.
+    pub(crate) fn at_most(self, time: Duration) -> Self {
+        let most = Instant::now() + time;
+        Allowance { until: Some(self.until.map_or(most, |until| until.min(most))) }
     }
 
     pub(crate) fn is_used_up(&self) -> bool {
-        Instant::now() >= self.until
+        !self.has_room_for(Duration::ZERO)
+    }
+
+    /// Whether so much is left of it.
+    pub(crate) fn has_room_for(&self, time: Duration) -> bool {
+        self.until.is_none_or(|until| Instant::now() + time < until)
     }
 }

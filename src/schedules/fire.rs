@@ -94,7 +94,7 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
 
 fn fire_some(bound: i32, now: Time) -> bool {
     let due = DUE.query((now, bound));
-    let allowance = Allowance::of(LONGEST);
+    let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
     let mut fired = false;
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
     for schedule in due {

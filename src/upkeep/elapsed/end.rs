@@ -1,7 +1,7 @@
 //! The end of tries whose time has come.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::ItemPointerData;
 
@@ -101,12 +101,14 @@ pub(super) fn some(
     let (mut rest, mut size) = (held.as_slice(), FIRST_PIECE);
     while !rest.is_empty() && !done.left {
         let (piece, behind) = rest.split_at(size.min(rest.len()));
-        (rest, size) = (behind, (4 * size).min(PIECE));
+        (rest, size) = (behind, (2 * size).min(PIECE));
+        let since = Instant::now();
         let locked = lock(piece, bound - ours.len(), now);
         ours.extend(locked.iter().map(|live| live.task_no));
         done.ended |= end_tries(locked, now);
-        // What others have locked may be all that there is: who finds nothing goes on.
-        done.left = ours.len() >= bound || !ours.is_empty() && time.is_used_up();
+        // The next piece takes twice as long as this one. What others have locked may be all that there is: who finds nothing
+        // goes on.
+        done.left = ours.len() >= bound || !ours.is_empty() && !time.has_room_for(2 * since.elapsed());
     }
     let room = if done.left { 0 } else { bound - ours.len() };
     let (looked_at, later) = aside.split_at(aside.len().min(room));

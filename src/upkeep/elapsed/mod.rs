@@ -14,8 +14,6 @@ mod passed_by;
 use end::Done;
 use leases::Elapsed;
 
-use std::time::Duration;
-
 use crate::allowance::Allowance;
 use crate::pg::clock::Time;
 use crate::store::lease::tidy;
@@ -96,17 +94,13 @@ pub(crate) struct Caller<'a> {
 /// So many windows are looked at each time by a call that has no use for what is in them.
 const FEW_WINDOWS: usize = 2;
 
-/// For how long a call looks at leases at most, and for how long it ends tries.
-const LOOKING: Duration = Duration::from_millis(500);
-const ENDING: Duration = Duration::from_millis(10);
-
 /// The same for a call: first after what it can use, from the deadline `start` on.
 ///
 /// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
 /// the next one begins anew.
 pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let &Caller { action_nos, bound, tidies, .. } = caller;
-    let looking = Allowance::of(LOOKING);
+    let looking = Allowance::quarter_of_time_out();
     let mut ending = None;
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
@@ -124,7 +118,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         }
         let done = match overdue {
             true => {
-                let time = ending.get_or_insert_with(|| Allowance::of(ENDING));
+                let time = ending.get_or_insert_with(Allowance::quarter_of_time_out);
                 end::some(&passed, Some(action_nos), bound - count, time, now)
             }
             false => Done::default(),
@@ -141,7 +135,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     }
     looked.busy = overdue && !looked.ended;
     let room = caller.others.min(bound - count);
-    let time = ending.unwrap_or_else(|| Allowance::of(ENDING));
+    let time = ending.unwrap_or_else(Allowance::quarter_of_time_out);
     if room > 0 && !time.is_used_up() {
         // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
         looked.more &= looked.goes_on();

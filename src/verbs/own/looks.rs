@@ -246,7 +246,7 @@ pub(super) fn attempt(
         if grants.len() >= request.max_tasks || !upkeep.more || in_vain >= MOST_IN_VAIN {
             break;
         }
-        if time.is_some_and(|time| time.is_used_up()) {
+        if time.is_used_up() {
             break;
         }
         first_grant = first_grant.or((!grants.is_empty()).then_some(now));

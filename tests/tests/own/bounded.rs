@@ -3,6 +3,8 @@
 //! On wrong code a call works off all that there is, in one transaction. With a time-out it is cut off then, nothing of it
 //! stays, the next one begins anew, and nobody gets anything however often he calls.
 
+use std::time::Instant;
+
 use serde_json::json;
 use taskq_tests::{Db, Session};
 
@@ -36,59 +38,71 @@ fn a_backlog_of_elapsed_leases_of_others_is_worked_off_in_small_parts() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// What ends with a try may take long: here each aborts its task, and with that two more. How many can be ended in a hundredth
-/// of a second is up to the machine; these cannot. On wrong code a call ends 2,000 of them whatever that takes, and where
-/// others are at the same, longer than any of them has: all are cut off, for ever.
+/// Tries that have elapsed, each the last of its task; so many other tasks abort with each.
+fn last_tries(session: &mut Session, action: &str, tries: usize, dependents: usize) {
+    session.run(&format!(
+        "SELECT count(*) FROM taskq.insert_many('{action}', array_fill('b'::text, ARRAY[{tries}]),
+                    ids => ARRAY(SELECT '{action}' || n FROM generate_series(1, {tries}) AS n), max_tries => 1)"
+    ));
+    session.run(&format!(
+        "SELECT count(*) FROM generate_series(1, {tries}) AS n,
+                LATERAL taskq.insert_many('behind', array_fill('b'::text, ARRAY[{dependents}]), depends_on => ARRAY['{action}' || n])"
+    ));
+    let mut held = 0;
+    while held < tries {
+        held += session.own_with("dead", 1000, &[action], "max_duration => '1 hour'").unwrap().len();
+    }
+}
+
+/// What depends on a task that aborts ends with it, however much that is. On wrong code a call ends a number of tries, whatever that
+/// takes: where its time-out is shorter it is cut off, and so is the next one, for ever.
 #[test]
-fn tries_are_ended_for_a_hundredth_of_a_second_and_not_for_as_long_as_it_takes() {
+fn callers_with_time_outs_get_on_however_long_the_end_of_the_dead_takes() {
     let db = Db::new();
     let mut session = db.connect();
-    session.run(
-        "SELECT count(*) FROM taskq.insert_tasks((
-                SELECT jsonb_agg(jsonb_build_object('id', 'try ' || n, 'action', 'x', 'max_tries', 1, 'group_id', 'g'))
-                       || jsonb_agg(jsonb_build_object('id', 'then ' || n, 'action', 'y', 'depends_on', jsonb_build_array('try ' || n)))
-                       || jsonb_agg(jsonb_build_object('id', 'last ' || n, 'action', 'z', 'depends_on', jsonb_build_array('then ' || n)))
-                  FROM generate_series(1, 9000) AS n))",
-    );
-    for _ in 0..9 {
-        assert_eq!(session.own_with("w", 1000, &["x"], "max_duration => '1 hour'").unwrap().len(), 1000);
-    }
+    last_tries(&mut session, "measured", 200, 300);
     session.set_now(Some("2100-01-01 00:00:00Z"));
-    let mut left = held(&mut session);
-    assert_eq!(left, 9000);
-    while left > 0 {
-        assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
-        let ended = left - held(&mut session);
-        // Five looks of which nothing comes, each a part.
-        assert!((1..6_000).contains(&ended), "{ended} of {left} tries are ended by one call");
-        left -= ended;
+    // How long it takes to end them all at once, on this machine.
+    let since = Instant::now();
+    assert!(session.own("w", 1, &["measured"]).unwrap().is_empty());
+    let whole = since.elapsed();
+    last_tries(&mut session, "x", 200, 300);
+    session.run("SELECT taskq.insert_task('alive', 'x')");
+    session.set_now(Some("2100-01-01 02:00:00Z"));
+    session.run(&format!("SET statement_timeout = {}", (whole.as_millis() * 6 / 10).max(10)));
+    let (mut granted, mut cut_off) = (0, 0);
+    for _ in 0..200 {
+        match session.own("w", 1, &["x"]) {
+            Ok(grants) => granted += grants.len(),
+            Err(_) => cut_off += 1,
+        }
     }
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 27_000);
+    session.run("SET statement_timeout = 0");
+    assert_eq!(granted, 1, "what is ready; {cut_off} calls of 200 were cut off, after {whole:?} for all");
+    assert_eq!(
+        held(&mut session),
+        1,
+        "tries that have elapsed and were not ended; {cut_off} calls of 200 were cut off"
+    );
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 2 * 200 * 301);
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// What depends on a task that aborts ends with it, however much that is. So the first tries that a call ends are few.
+/// A call that waits undoes what has come to nothing, so as not to sleep on it. On wrong code it ends a part of what is before
+/// its task, finds nothing, and begins anew, for as long as it waits.
 #[test]
-fn tries_whose_end_is_a_large_one_are_ended_a_few_at_a_time() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run(
-        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[100]), ids => ARRAY(SELECT 'try ' || n FROM generate_series(1, 100) AS n), max_tries => 1)",
-    );
-    session.run(
-        "SELECT count(*) FROM generate_series(1, 100) AS n,
-                LATERAL taskq.insert_many('y', array_fill('b'::text, ARRAY[300]), depends_on => ARRAY['try ' || n])",
-    );
-    assert_eq!(session.own_with("w", 100, &["x"], "max_duration => '1 hour'").unwrap().len(), 100);
-    session.set_now(Some("2100-01-01 00:00:00Z"));
-    assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
-    let left = held(&mut session);
-    assert!((1..100).contains(&left), "{left} of 100 are left by one call");
-    while held(&mut session) > 0 {
-        session.own("w", 1, &["x"]).unwrap();
+fn one_that_waits_gets_through_to_what_is_behind_the_dead() {
+    for (tries, dependents) in [(9_000, 0), (300, 300)] {
+        let db = Db::new();
+        let mut session = db.connect();
+        last_tries(&mut session, "x", tries, dependents);
+        session.run("SELECT taskq.insert_task('again', 'x')");
+        session.own_with("dead", 1, &["x"], "max_duration => '2 hours'").unwrap();
+        session.set_now(Some("2100-01-01 00:00:00Z"));
+        let granted = session.own_with("w", 1, &["x"], "wait => '10 s'").unwrap();
+        assert_eq!(granted.len(), 1, "behind {tries} with {dependents} dependents each");
+        assert_eq!(granted[0].task_id, "again");
     }
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 30_100);
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 /// Tasks that are due and may not run: they have to be moved before that is known of each.
