@@ -99,3 +99,19 @@ fn an_action_named_twice_counts_once() {
     session.insert(tasks("x", 3)).unwrap();
     assert_eq!(owned(&mut session, 5, &["x", "x"]), ["x1"]);
 }
+
+#[test]
+fn what_is_in_no_group_comes_by_its_priority_beside_groups_with_limits() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "set_group('g', max_concurrency => 9)");
+    session
+        .insert(json!([
+            {"id": "low", "action": "x", "priority": 1}, {"id": "of g", "action": "x", "priority": 3, "group_id": "g"},
+            {"id": "mid", "action": "x", "priority": 5}, {"id": "high", "action": "x", "priority": 9},
+        ]))
+        .unwrap();
+    for id in ["high", "mid", "of g", "low"] {
+        assert_eq!(owned(&mut session, 1, &["x"]), [id]);
+    }
+}

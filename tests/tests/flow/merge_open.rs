@@ -296,6 +296,18 @@ fn a_claim_that_stays_open_keeps_a_key_busy_in_its_action_only() {
     open.run("COMMIT");
 }
 
+#[test]
+fn a_claim_that_stays_open_keeps_a_key_busy_in_its_group_only() {
+    let db = Db::new();
+    let (mut open, mut main) = (db.connect(), db.connect());
+    let task = |id: &str, group: &str| json!({"id": id, "action": "x", "group_id": group, "merge_key": "k"});
+    main.insert(json!([task("a", "g"), task("b", "h")])).unwrap();
+    open.run("BEGIN");
+    assert_eq!(owned(&mut open, 1, &["x"]), ["a"]);
+    assert_eq!(owned(&mut main, 1, &["x"]), ["b"]);
+    open.run("COMMIT");
+}
+
 /// The first entry of a group that is paused has the claim look ahead for others.
 #[test]
 fn a_claim_that_moves_a_backlog_does_not_wait_for_who_cancels_some_of_it() {
