@@ -92,12 +92,14 @@ impl Return {
         children: Option<Children>,
     ) -> Result<Self> {
         check_interval("retry_after", retry_after)?;
-        if near(code, &STATUS_CODES) == Some("in-progress") {
-            return Err(Refusal::no_end());
-        }
-        let outcome = match word("status_code", Some(code), &STATUS_CODES)? {
+        // What is probably meant is looked for in what has been refused only: it takes as long as all the rest.
+        let code = word("status_code", Some(code), &STATUS_CODES).or_else(|refused| {
+            near(code, &STATUS_CODES).filter(|meant| *meant == "in-progress").ok_or(refused)
+        });
+        let outcome = match code? {
             "completed" => Outcome::Completed,
             "aborted" => Outcome::Aborted,
+            "in-progress" => return Err(Refusal::no_end()),
             "pending" if children.is_some() => {
                 return Err(Refusal::argument(
                     "status_code \"pending\" goes with neither children nor a delay for dependents",
