@@ -2,7 +2,8 @@
 --
 -- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
 -- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
--- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The SET clauses make that safe (search_path).
+-- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by
+-- the SET clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none.
 -- What the planner may do is not said here: it belongs to the plans, see src/pg/statement.rs.
 
 CREATE FUNCTION taskq.insert_task(
@@ -31,7 +32,6 @@ CREATE FUNCTION taskq.insert_task(
         retention_aborted interval = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, text, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
@@ -65,7 +65,6 @@ CREATE FUNCTION taskq.insert_task(
         retention_aborted interval = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
@@ -99,7 +98,6 @@ CREATE FUNCTION taskq.insert_many(
         bodies_json jsonb = NULL)
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
 COMMENT ON FUNCTION taskq.insert_many IS
     'insert tasks that are alike but for id and body, all or none; returns the inserted ids in the order given';
@@ -107,7 +105,6 @@ COMMENT ON FUNCTION taskq.insert_many IS
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks IS
     'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
@@ -115,7 +112,6 @@ COMMENT ON FUNCTION taskq.insert_tasks IS
 CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS TABLE (task_id text, outcome text, existing_id text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_report_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks_report IS
     'insert a JSON array of tasks, all or none; tells of each element what became of it, in the order given';
@@ -123,7 +119,6 @@ COMMENT ON FUNCTION taskq.insert_tasks_report IS
 CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_replace_tasks_wrapper';
 COMMENT ON FUNCTION taskq.replace_tasks IS
     'insert tasks in place of those with the same ids, which end as aborted';
@@ -139,7 +134,6 @@ CREATE FUNCTION taskq.update_tasks(
         metadata jsonb = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
 COMMENT ON FUNCTION taskq.update_tasks IS
     'change tasks that have yet to begin, in place; NULL leaves as it is; returns how many they are';
@@ -165,7 +159,6 @@ CREATE FUNCTION taskq.own_tasks(
         metadata jsonb,
         body_json jsonb)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
     'grant up to max_tasks ready tasks of these actions to an actor; with wait, sleep until there are some';
@@ -177,7 +170,6 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
         max_duration interval)
     RETURNS TABLE (task_id text, owned boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
     'move the deadlines of tasks still held to now + max_duration; tells which are held';
@@ -195,7 +187,6 @@ CREATE FUNCTION taskq.return_task(
         delay_workgroup interval = NULL)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
 COMMENT ON FUNCTION taskq.return_task IS
     'end a performance: completed, aborted, or pending for another try; returns the code the task really got';
@@ -210,7 +201,6 @@ CREATE FUNCTION taskq.return_tasks(
         delay_workgroup interval = NULL)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
 COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval) IS
     'end many performances alike; a bad token spoils only its own row';
@@ -218,7 +208,6 @@ COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interv
 CREATE FUNCTION taskq.return_tasks(returns jsonb)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_json_wrapper';
 COMMENT ON FUNCTION taskq.return_tasks(jsonb) IS
     'end many performances, each in its own way; a bad token spoils only its own row';
@@ -245,7 +234,6 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         body_json jsonb,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_json_wrapper';
 COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean) IS
     'return_tasks, then own_tasks without a wait, in one call; a row for each return that was refused comes first';
@@ -273,7 +261,6 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         body_json jsonb,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean) IS
     'the same for tasks that have all completed';
@@ -286,7 +273,6 @@ CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds
         result jsonb,
         settled_at timestamptz)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 1
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_wait_for_task_wrapper';
 COMMENT ON FUNCTION taskq.wait_for_task IS
     'sleep until the task is settled and tell how it ended; no row on time-out';
@@ -308,7 +294,6 @@ COMMENT ON PROCEDURE taskq.wait_for_work IS
 CREATE FUNCTION taskq._task_channels(task_ids text[])
     RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_task_channels_wrapper';
 COMMENT ON FUNCTION taskq._task_channels IS
     'internal: the look of wait_for_tasks';
@@ -316,7 +301,6 @@ COMMENT ON FUNCTION taskq._task_channels IS
 CREATE FUNCTION taskq._action_channels(actions text[])
     RETURNS SETOF integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_action_channels_wrapper';
 COMMENT ON FUNCTION taskq._action_channels IS
     'internal: the look of wait_for_work';
@@ -324,7 +308,6 @@ COMMENT ON FUNCTION taskq._action_channels IS
 CREATE FUNCTION taskq._num_settled(task_nos bigint[], task_ids text[])
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_num_settled_wrapper';
 COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
@@ -332,7 +315,6 @@ COMMENT ON FUNCTION taskq._num_settled IS
 CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_nos integer[])
     RETURNS integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
 COMMENT ON FUNCTION taskq._look_for_work IS
     'internal: the look of wait_for_work';
@@ -340,7 +322,6 @@ COMMENT ON FUNCTION taskq._look_for_work IS
 CREATE FUNCTION taskq._left_behind(actions text[], action_nos integer[])
     RETURNS SETOF integer
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
 COMMENT ON FUNCTION taskq._left_behind IS
     'internal: what wait_for_work leaves to other waiters';
@@ -348,7 +329,6 @@ COMMENT ON FUNCTION taskq._left_behind IS
 CREATE FUNCTION taskq._next_due(actions text[])
     RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
 COMMENT ON FUNCTION taskq._next_due IS
     'internal: the look of wait_for_work';
@@ -362,7 +342,6 @@ CREATE FUNCTION taskq.add_dependencies(
         if_missing text = 'error')
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_json_wrapper';
 COMMENT ON FUNCTION taskq.add_dependencies(jsonb, anyenum, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
@@ -374,7 +353,6 @@ CREATE FUNCTION taskq.add_dependencies(
         if_missing text = 'error')
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_add_dependencies_wrapper';
 COMMENT ON FUNCTION taskq.add_dependencies(text[], text[], text, text) IS
     'make stored tasks wait for others; returns how many of the dependencies block now';
@@ -388,7 +366,6 @@ CREATE FUNCTION taskq.cancel_tasks(
         max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
 COMMENT ON FUNCTION taskq.cancel_tasks IS
     'abort those of the tasks that meet all the filters and are not settled, in progress or not; returns how many';
@@ -404,7 +381,6 @@ CREATE FUNCTION taskq.delete_tasks(
         max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
 COMMENT ON FUNCTION taskq.delete_tasks IS
     'remove tasks that meet all the filters, and what is left with nothing to wait for; returns how many went';
@@ -417,7 +393,6 @@ CREATE FUNCTION taskq.report_status(
         checkpoint jsonb = NULL)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_report_status_wrapper';
 COMMENT ON FUNCTION taskq.report_status IS
     'say how a performance is getting on, and save a checkpoint for a next try; NULL keeps what was said before';
@@ -425,7 +400,6 @@ COMMENT ON FUNCTION taskq.report_status IS
 CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status text = NULL)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
     'complete by hand a task that nothing blocks and nobody owns';
@@ -484,7 +458,6 @@ CREATE FUNCTION taskq.retry_tasks(
         max_tasks integer = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
 COMMENT ON FUNCTION taskq.retry_tasks IS
     'give aborted tasks that meet all the filters new tries, and bring back what aborted because of them; returns how many came back';
@@ -602,7 +575,6 @@ COMMENT ON FUNCTION taskq.set_group IS
 CREATE FUNCTION taskq.pause_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_pause_group_wrapper';
 COMMENT ON FUNCTION taskq.pause_group IS
     'let no more tasks of a group be owned; returns how many are held back';
@@ -610,7 +582,6 @@ COMMENT ON FUNCTION taskq.pause_group IS
 CREATE FUNCTION taskq.resume_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_resume_group_wrapper';
 COMMENT ON FUNCTION taskq.resume_group IS
     'let tasks of a group be owned again; returns how many were held back';
@@ -618,7 +589,6 @@ COMMENT ON FUNCTION taskq.resume_group IS
 CREATE FUNCTION taskq.cancel_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_cancel_group_wrapper';
 COMMENT ON FUNCTION taskq.cancel_group IS
     'abort the tasks of a group that are not settled; returns how many';
@@ -626,7 +596,6 @@ COMMENT ON FUNCTION taskq.cancel_group IS
 CREATE FUNCTION taskq.delete_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_delete_group_wrapper';
 COMMENT ON FUNCTION taskq.delete_group IS
     'delete the tasks of a group; returns how many tasks went';
@@ -634,7 +603,6 @@ COMMENT ON FUNCTION taskq.delete_group IS
 CREATE FUNCTION taskq.retry_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_retry_group_wrapper';
 COMMENT ON FUNCTION taskq.retry_group IS
     'give the aborted tasks of a group new tries; returns how many came back';
@@ -642,7 +610,6 @@ COMMENT ON FUNCTION taskq.retry_group IS
 CREATE FUNCTION taskq.reset_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_reset_group_wrapper';
 COMMENT ON FUNCTION taskq.reset_group IS
     'put a group back to its start, or to its seed tasks; returns how many tasks it had';
@@ -665,7 +632,6 @@ CREATE FUNCTION taskq.schedule(
         max_backfill integer = NULL)
     RETURNS timestamptz
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_schedule_wrapper';
 COMMENT ON FUNCTION taskq.schedule IS
     'insert a task whenever a cron expression says so; returns when that is next';
@@ -673,7 +639,6 @@ COMMENT ON FUNCTION taskq.schedule IS
 CREATE FUNCTION taskq.unschedule(name text)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_unschedule_wrapper';
 COMMENT ON FUNCTION taskq.unschedule IS
     'end a schedule; tasks that it has inserted stay';
@@ -681,7 +646,6 @@ COMMENT ON FUNCTION taskq.unschedule IS
 CREATE FUNCTION taskq.pause_schedule(name text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_pause_schedule_wrapper';
 COMMENT ON FUNCTION taskq.pause_schedule IS
     'insert no more runs of a schedule; tells whether that changed anything';
@@ -689,7 +653,6 @@ COMMENT ON FUNCTION taskq.pause_schedule IS
 CREATE FUNCTION taskq.resume_schedule(name text)
     RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_resume_schedule_wrapper';
 COMMENT ON FUNCTION taskq.resume_schedule IS
     'insert runs of a schedule again, missed ones as its backfill policy says; tells whether that changed anything';
@@ -697,7 +660,6 @@ COMMENT ON FUNCTION taskq.resume_schedule IS
 CREATE FUNCTION taskq.run_schedule(name text)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
-    SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_run_schedule_wrapper';
 COMMENT ON FUNCTION taskq.run_schedule IS
     'insert a run of a schedule now, paused or not, whatever the run before does; returns its id';

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use crate::error::{Refusal, Result, or_throw};
 use crate::number::TaskNo;
 use crate::pg::caller::{AsOwner, Role, rights_version};
+use crate::pg::search_path;
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction::keeping_no_locks;
 use crate::store::numbers;
@@ -78,6 +79,7 @@ thread_local! {
 
 /// Does what the caller asks for, with the owner's rights and within the caller's.
 pub(crate) fn for_caller<R>(work: impl FnOnce() -> Result<R>) -> R {
+    let _path = search_path::Call::begin();
     let owner = AsOwner::begin();
     let _before = Before(CURRENT.replace(Rc::new(access(owner.caller()))));
     or_throw(work())

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use pgrx::pg_sys;
 
 use super::planner::{self, Settings};
+use super::search_path::Pinned;
 use super::{fit, session};
 use columns::{Checked, Header};
 pub(crate) use columns::{Column, FromRow, Record};
@@ -148,6 +149,7 @@ impl Prepared {
     ) -> Done<T> {
         assert_eq!(given.len(), self.types.len());
         fit::check();
+        let _path = Pinned::begin();
         let mut values = [pg_sys::Datum::from(0usize); params::MOST];
         let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
         for (i, value) in given.iter().enumerate() {

@@ -7,6 +7,7 @@ mod forbidden;
 mod install;
 mod narrowed;
 mod roles;
+mod search_path;
 mod untold;
 
 use std::process;

@@ -1,0 +1,129 @@
+//! Functions that switch to the owner themselves have no SET clause: the first statement that a call runs pins the search path
+//! (src/pg/search_path.rs), and the end of the call puts the caller's back, however it ends and wherever it was made.
+
+use taskq_tests::{Db, Session, sqlstate};
+
+/// Everybody's, and one that none of our statements could run with: whoever compares two texts or two numbers with it hears of it.
+const HOSTILE: &str = "CREATE SCHEMA hostile;
+    CREATE FUNCTION hostile.spy(anyelement, anyelement) RETURNS boolean LANGUAGE plpgsql AS
+        'BEGIN RAISE EXCEPTION ''ran as %'', current_user; END';
+    CREATE OPERATOR hostile.= (LEFTARG = anyelement, RIGHTARG = anyelement, FUNCTION = hostile.spy);
+    CREATE FUNCTION hostile.spy(text, text) RETURNS boolean LANGUAGE plpgsql AS
+        'BEGIN RAISE EXCEPTION ''ran as %'', current_user; END';
+    CREATE OPERATOR hostile.= (LEFTARG = text, RIGHTARG = text, FUNCTION = hostile.spy);
+    CREATE FUNCTION hostile.spy(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS
+        'BEGIN RAISE EXCEPTION ''ran as %'', current_user; END';
+    CREATE OPERATOR hostile.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = hostile.spy);
+    SET search_path = hostile, pg_catalog";
+
+/// Calls that run statements, none, some within subtransactions of their own, or refuse after they have run some.
+const CALLS: &[&str] = &[
+    "SELECT taskq.complete_task('p')",
+    "SELECT taskq.insert_task('a' || nextval('hostile.n'), 'x', group_id => 'g', merge_key => 'k', workgroup => 'w')",
+    "SELECT taskq.insert_tasks('[{\"id\": \"p\", \"action\": \"x\"}, {\"id\": \"q\", \"action\": \"x\", \"depends_on\": [\"p\"]}]', \
+        on_conflict => 'skip')",
+    "SELECT taskq.insert_tasks('[{\"action\": \"x\", \"unique_by\": {\"key\": \"u\", \"period\": \"1 hour\"}}]', \
+        on_conflict => 'skip')",
+    "SELECT count(*) FROM taskq.own_tasks('w', 2, '{x}')",
+    "SELECT count(*) FROM taskq.own_tasks('w', 1, '{none}', wait => '10 ms')",
+    "SELECT count(*) FROM taskq.return_and_own_tasks('w', '[]', 1, '{x}')",
+    "SELECT taskq.set_group('g', max_concurrency => 1)",
+    "SELECT taskq.pause_group('g')",
+    "SELECT taskq.resume_group('g')",
+    "SELECT taskq.retry_tasks('{p,q}')",
+    "SELECT taskq.cancel_tasks('{q}')",
+    "SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}', 'UTC')",
+    "SELECT taskq.run_schedule('s')",
+    "SELECT count(*) FROM taskq.wait_for_task('p', '0')",
+];
+
+/// Calls that are refused.
+const REFUSED: &[&str] = &[
+    "SELECT taskq.insert_task('p', 'x')",
+    "SELECT taskq.insert_task('r', 'x', depends_on => '{nobody}')",
+    "SELECT taskq.return_task('p', '00000000-0000-0000-0000-000000000000')",
+    "SELECT taskq.add_dependencies('{p}', '{nobody}')",
+    "SELECT taskq.run_schedule('nobody')",
+    "SELECT taskq.insert_task('r', 'x', unique_by => '{\"wrong\": 1}')",
+];
+
+const PATH: &str = "SELECT pg_catalog.current_setting('search_path')";
+
+fn hostile(db: &Db) -> Session {
+    let mut session = db.connect();
+    session.run(HOSTILE);
+    session.run("CREATE SEQUENCE hostile.n");
+    session.run("SELECT taskq.insert_task('p', 'x'), taskq.insert_task('q', 'x', depends_on => '{p}', group_id => 'g')");
+    session.run("SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}', 'UTC')");
+    session
+}
+
+#[test]
+fn the_callers_path_is_neither_used_nor_changed_by_any_call() {
+    let db = Db::new();
+    let mut session = hostile(&db);
+    let path: String = session.one(PATH);
+    for call in CALLS {
+        session.run(call);
+        assert_eq!(session.one::<String>(PATH), path, "{call}");
+    }
+    for call in REFUSED {
+        let error = session.batch_execute(call).expect_err(call);
+        assert!(sqlstate(&error).starts_with("TQ") || sqlstate(&error) == "22023", "{call}: {error:?}");
+        assert_eq!(session.one::<String>(PATH), path, "{call}");
+    }
+}
+
+#[test]
+fn a_path_that_was_pinned_below_a_savepoint_goes_with_it() {
+    let db = Db::new();
+    let mut session = hostile(&db);
+    for call in CALLS {
+        session.run("BEGIN; SET LOCAL search_path = pg_catalog, hostile; SAVEPOINT s");
+        session.run(call);
+        assert_eq!(session.one::<String>(PATH), "pg_catalog, hostile", "{call}");
+        session.run("ROLLBACK TO s");
+        assert_eq!(session.one::<String>(PATH), "pg_catalog, hostile", "{call}");
+        session.run(call);
+        session.run("RELEASE s");
+        assert_eq!(session.one::<String>(PATH), "pg_catalog, hostile", "{call}");
+        session.run("ROLLBACK");
+        assert_eq!(session.one::<String>(PATH), "hostile, pg_catalog", "{call}");
+    }
+    for call in REFUSED {
+        session.run("BEGIN; SET LOCAL search_path = pg_catalog, hostile; SAVEPOINT s");
+        session.batch_execute(call).expect_err(call);
+        session.run("ROLLBACK TO s");
+        assert_eq!(session.one::<String>(PATH), "pg_catalog, hostile", "{call}");
+        session.run("COMMIT");
+        assert_eq!(session.one::<String>(PATH), "hostile, pg_catalog", "{call}");
+    }
+}
+
+#[test]
+fn a_block_that_catches_a_refusal_has_its_path_again() {
+    let db = Db::new();
+    let mut session = hostile(&db);
+    session.run(
+        "CREATE FUNCTION hostile.tries(calls text[]) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, hostile AS $$
+         DECLARE call text; seen text;
+         BEGIN
+             FOR i IN 1..3 LOOP
+                 FOREACH call IN ARRAY calls LOOP
+                     BEGIN
+                         EXECUTE call;
+                     EXCEPTION WHEN OTHERS THEN
+                         IF SQLERRM LIKE 'ran as%' THEN RAISE; END IF;
+                     END;
+                     seen := current_setting('search_path');
+                     IF seen <> 'pg_catalog, hostile' THEN RETURN call || ': ' || seen; END IF;
+                 END LOOP;
+             END LOOP;
+             RETURN NULL;
+         END $$",
+    );
+    let calls: Vec<&str> = CALLS.iter().chain(REFUSED).copied().collect();
+    let row = session.query_one("SELECT hostile.tries($1)", &[&calls]).unwrap();
+    assert_eq!(row.get::<_, Option<String>>(0), None);
+    assert_eq!(session.one::<String>(PATH), "hostile, pg_catalog");
+}
