@@ -64,7 +64,7 @@ impl Worker {
             for grant in grants {
                 self.perform(session, grant, lease == "1 minute");
             }
-            if self.random.chance(3) {
+            if self.random.chance(8) {
                 self.cancel_something(session);
             }
             if self.random.chance(30) {
