@@ -145,10 +145,22 @@ fn known(name: Option<&str>) -> Result<&str> {
     }
 }
 
+/// That nothing was changed is said of a schedule that there still is: the call may have waited for whoever has dropped it.
+/// Each statement looks with a snapshot of its own.
+fn known_still(name: Option<&str>, changed: bool) -> Result<bool> {
+    if !changed {
+        known(name)?;
+    }
+    Ok(changed)
+}
+
 /// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
-    rights::for_caller(|| known(name).map(|name| schedule::PAUSE.execute(name) > 0))
+    rights::for_caller(|| {
+        let paused = schedule::PAUSE.execute(known(name)?) > 0;
+        known_still(name, paused)
+    })
 }
 
 /// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has
@@ -161,7 +173,7 @@ fn taskq_resume_schedule(name: Option<&str>) -> bool {
             wake::timer(next);
             wake::due(next);
         }
-        Ok(next.is_some())
+        known_still(name, next.is_some())
     })
 }
 

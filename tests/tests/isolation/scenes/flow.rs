@@ -1,6 +1,6 @@
 //! Flow control: slots of actions and groups, pauses, workgroups, schedules.
 
-use super::{Op, Rules, Scene, choosing, claim, op, returning};
+use super::{Op, Rules, Scene, choosing, claim, claiming, counting, op, returning};
 
 /// A limit of one, used up.
 const LIMIT: &[&str] = &[
@@ -64,7 +64,7 @@ const GROUP: &[&str] = &[
 
 fn group() -> Vec<Op> {
     vec![
-        op("pause g", "SELECT taskq.pause_group('@g')"),
+        counting("pause g", "SELECT taskq.pause_group('@g')"),
         op("resume g", "SELECT taskq.resume_group('@g')"),
         choosing("cancel g", "SELECT taskq.cancel_group('@g')"),
         choosing("delete g", "SELECT taskq.delete_group('@g')"),
@@ -115,7 +115,7 @@ const PAUSED: &[&str] = &[
 fn paused() -> Vec<Op> {
     vec![
         op("resume g", "SELECT taskq.resume_group('@g')"),
-        op("pause g", "SELECT taskq.pause_group('@g')"),
+        counting("pause g", "SELECT taskq.pause_group('@g')"),
         choosing("cancel g", "SELECT taskq.cancel_group('@g')"),
         choosing("reset g", "SELECT taskq.reset_group('@g')"),
         op("cancel q", "SELECT taskq.cancel_tasks('{@q}')"),
@@ -149,9 +149,16 @@ fn workgroup() -> Vec<Op> {
         ),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("insert n", "SELECT taskq.insert_task('@n', '@x', workgroup => '@w')"),
-        claim(
+        claiming(
             "own q",
             "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}')",
+            // Or what comes behind it.
+            &[
+                "",
+                "DO $$BEGIN PERFORM taskq.update_tasks('{@q}', priority => -1); END$$; \
+                 SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}'); \
+                 DO $$BEGIN PERFORM taskq.update_tasks('{@q}', priority => 0); END$$",
+            ],
         ),
         op("cancel q", "SELECT taskq.cancel_tasks('{@q}')"),
         op("update q", "SELECT taskq.update_tasks('{@q}', delay => '0')"),

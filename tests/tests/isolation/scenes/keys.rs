@@ -1,6 +1,6 @@
 //! Keys: tasks that are unique by one, and tasks that are merged by one.
 
-use super::{Op, Rules, Scene, choosing, claim, ignoring, op};
+use super::{Op, Rules, Scene, choosing, claim, counting, ignoring, op};
 
 /// A key whose task waits.
 const UNIQUE: &[&str] = &[r#"SELECT taskq.insert_tasks('[
@@ -127,7 +127,7 @@ fn merge() -> Vec<Op> {
         op("update r", "SELECT taskq.update_tasks('{@r}', priority => 4)"),
         op("r after n", "SELECT taskq.add_dependencies('{@z}', '{@r}', if_missing => 'ignore')"),
         op("complete r by hand", "SELECT taskq.complete_task('@r')"),
-        op("pause g", "SELECT taskq.pause_group('@g')"),
+        counting("pause g", "SELECT taskq.pause_group('@g')"),
         op("resume g", "SELECT taskq.resume_group('@g')"),
         choosing("reset g", "SELECT taskq.reset_group('@g')"),
         choosing("cancel g", "SELECT taskq.cancel_group('@g')"),

@@ -29,6 +29,9 @@ pub enum Kind {
     /// Chooses tasks by a filter, once: by what was committed when it began. What others bring in meanwhile it misses, as an
     /// UPDATE with a condition would; so beside others no serial order need give the same.
     Chooses,
+    /// Answers how many there were, by what was committed when it looked: what others have in hand is among them, or is not.
+    /// What it does is that of a serial order.
+    Counts,
 }
 
 /// A small queue, and what is done to it.
@@ -43,7 +46,9 @@ pub struct Scene {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Rules {
     Serial,
-    /// There is something that upkeep has to do, whoever's call does it: it is done before the state is compared.
+    /// There is something that upkeep has to do, whoever's call does it: it is done before the state is compared. How much of
+    /// it a claim does before it looks is bounded, and what others have locked it passes over for what comes next: so beside
+    /// others it may have done more of it than alone, whether it gets anything or not.
     Upkeep,
     /// What rides on a task that is granted depends on what others have locked at that moment: where somebody was beside a
     /// claim no serial order need give the same.
@@ -66,6 +71,15 @@ const fn claim(name: &'static str, sql: &'static str) -> Op {
 /// A return, which waits, and then a claim; and the return alone.
 const fn returning(name: &'static str, sql: &'static str, alone: &'static [&'static str]) -> Op {
     Op { name, sql, kind: Kind::Claims, passing_over: alone }
+}
+
+const fn counting(name: &'static str, sql: &'static str) -> Op {
+    Op { name, sql, kind: Kind::Counts, passing_over: &[] }
+}
+
+/// A claim, and what it may do instead of that beside others, doing nothing being one of it.
+const fn claiming(name: &'static str, sql: &'static str, instead: &'static [&'static str]) -> Op {
+    Op { name, sql, kind: Kind::Claims, passing_over: instead }
 }
 
 const fn choosing(name: &'static str, sql: &'static str) -> Op {
