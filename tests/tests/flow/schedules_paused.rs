@@ -5,7 +5,7 @@
 //! hand is left out because one is under way.
 
 use serde_json::json;
-use taskq_tests::{Db, Progress, refused};
+use taskq_tests::{Db, Progress, refused, sqlstate};
 
 use crate::schedules::{hourly, look_at, runs};
 use crate::{call, owned};
@@ -148,4 +148,22 @@ fn a_pause_waits_for_a_run_that_is_being_inserted() {
     assert_eq!(pause.settle_down(&mut watcher), Progress::Blocked);
     open.run("COMMIT");
     assert!(pause.join().1);
+}
+
+/// "It was so already" would be a lie: there is none any more.
+#[test]
+fn one_that_is_dropped_while_the_call_waits_is_refused() {
+    for verb in ["pause", "resume"] {
+        let db = Db::new();
+        let mut session = hourly(&db, "overlap => 'skip'");
+        if verb == "resume" {
+            call(&mut session, "pause_schedule('s')");
+        }
+        session.run("BEGIN; SELECT taskq.unschedule('s')");
+        let waiting =
+            db.connect().background(move |s| s.batch_execute(&format!("SELECT taskq.{verb}_schedule('s')")));
+        assert_eq!(waiting.settle_down(&mut db.connect()), Progress::Blocked);
+        session.run("COMMIT");
+        assert_eq!(sqlstate(&waiting.join().1.unwrap_err()), "TQ007");
+    }
 }
