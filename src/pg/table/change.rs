@@ -8,8 +8,8 @@ use pgrx::pg_sys::{LockTupleMode, LockWaitPolicy, TM_Result};
 
 use super::columns::Set;
 use super::indexes::add_index_entries;
-use super::routine;
 use super::scan::{Access, Row, Scan};
+use super::{routine, steps};
 use crate::pg::descriptor::attribute;
 use crate::pg::{session, throw};
 
@@ -290,7 +290,7 @@ impl Row<'_> {
             let descriptor = (*self.slot).tts_tupleDescriptor;
             let columns = (*descriptor).natts as usize;
             let slot = slot_in(&self.scan.changed, || virtual_slot(descriptor));
-            clear(slot);
+            steps::clear(&[slot]);
             if ((*self.slot).tts_nvalid as usize) < columns {
                 pg_sys::slot_getsomeattrs_int(self.slot, columns as i32);
             }
@@ -318,17 +318,6 @@ fn slot_in(
 pub(super) unsafe fn virtual_slot(descriptor: pg_sys::TupleDesc) -> *mut pg_sys::TupleTableSlot {
     // SAFETY: as the caller says; the callbacks are a constant of the server's.
     unsafe { pg_sys::MakeSingleTupleTableSlot(descriptor, &pg_sys::TTSOpsVirtual) }
-}
-
-/// # Safety
-/// `slot` is a slot.
-pub(super) unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: as the macro of the same purpose does.
-    unsafe {
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            pg_guard_ffi_boundary(|| clear(slot));
-        }
-    }
 }
 
 /// Puts values into a slot, each of its column's type, and a NULL only where one may be.

