@@ -1,6 +1,7 @@
 //! The index entries of rows.
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::{Table, steps};
 use crate::pg::named::Named;
@@ -183,13 +184,8 @@ impl Indexes {
 
     /// What the conditions of partial indexes have allocated for a row goes.
     pub(super) fn forget_row(&self) {
-        // SAFETY: the executor state has an expression context once it was asked for one.
-        unsafe {
-            let context = (*self.state).es_per_tuple_exprcontext;
-            if !context.is_null() {
-                pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
-            }
-        }
+        // SAFETY: behind a guard.
+        unsafe { pg_guard_ffi_boundary(|| steps::forget_row(self.state)) }
     }
 }
 

@@ -404,7 +404,7 @@ pub(super) unsafe fn add_entries(
 ///
 /// # Safety
 /// To be called behind a guard.
-unsafe fn forget_row(state: *mut pg_sys::EState) {
+pub(super) unsafe fn forget_row(state: *mut pg_sys::EState) {
     // SAFETY: the executor state has an expression context once it was asked for one.
     unsafe {
         let context = (*state).es_per_tuple_exprcontext;
