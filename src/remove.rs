@@ -1,6 +1,6 @@
 //! Tasks go, with their dependencies, and with what has nothing left to wait for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::insert::{Waits, lock_for_change};
 use crate::number::TaskNo;
@@ -15,13 +15,24 @@ use crate::wake;
 
 /// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how
 /// many that were. What is left behind is tidied up once for all waves: a chain has as many as tasks.
-pub(crate) fn delete_locked(mut wave: Vec<TaskNo>, mut rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
+pub(crate) fn delete_locked(wave: Vec<TaskNo>, rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
+    delete_beside(&HashSet::new(), wave, rows, now)
+}
+
+/// The same beside some that stay, whatever they have waited for. They lose their dependencies on what goes, and nothing
+/// else: the caller places them anew.
+pub(crate) fn delete_beside(
+    staying: &HashSet<TaskNo>,
+    mut wave: Vec<TaskNo>,
+    mut rows: HashMap<TaskNo, Live>,
+    now: Time,
+) -> i64 {
     let mut traces = Traces::default();
     while !wave.is_empty() {
         check_for_interrupts();
         let outcomes = live::outcomes(&wave);
         remove(&wave, &rows, &mut traces);
-        let left = edges_gone(&wave, &outcomes, now);
+        let left = edges_gone(&wave, &outcomes, staying, now);
         rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
         wave = left.iter().map(|row| row.task_no).collect();
     }
@@ -49,9 +60,17 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
 /// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
-fn edges_gone(wave: &[TaskNo], outcomes: &HashMap<TaskNo, Outcome>, now: Time) -> Vec<Live> {
+fn edges_gone(
+    wave: &[TaskNo],
+    outcomes: &HashMap<TaskNo, Outcome>,
+    staying: &HashSet<TaskNo>,
+    now: Time,
+) -> Vec<Live> {
     let mut losses: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     for (after, run) in dependency::REMOVE_AFTER.query(wave) {
+        if staying.contains(&run) {
+            continue;
+        }
         let loss = losses.entry(run).or_default();
         loss.all += 1;
         match outcomes.get(&after) {

@@ -11,7 +11,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::remove::delete_locked;
+use crate::remove::{delete_beside, delete_locked};
 use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
@@ -170,6 +170,18 @@ fn delete(group: &str) -> Result<i64> {
 static SEEDS: Statement<&str, TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed");
 
+static DEPENDENCIES: Statement<&[TaskNo], TaskNo> =
+    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+
+/// How many tasks that are there each of these depends on.
+fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
+    let mut number: HashMap<TaskNo, i32> = HashMap::new();
+    for run in DEPENDENCIES.query(task_nos) {
+        *number.entry(run).or_default() += 1;
+    }
+    number
+}
+
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
 ///
@@ -188,17 +200,21 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     fold::of(&all, now);
     let mut rows = lock_for_change(&all);
     let leaving: HashMap<TaskNo, Live> = go.iter().filter_map(|n| Some((*n, rows.remove(n)?))).collect();
+    let before = dependencies_of(&stay);
     if !go.is_empty() {
-        delete_locked(go, leaving, now);
-        // Seeds that waited for what has gone may have moved.
+        delete_beside(&staying, go, leaving, now);
+        // What goes may have let others complete that seeds waited for.
         rows = lock_for_change(&stay);
     }
+    let after = dependencies_of(&stay);
+    let gone = |n: &TaskNo| before.get(n).unwrap_or(&0) - after.get(n).unwrap_or(&0);
     uncount(&stay, &staying, now);
     let holders: Vec<TaskNo> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
     merge_key::given_back(&holders);
     progress::forget(&stay);
-    place(&stay, &rows.values().map(|r| (r.task_no, r.dependencies)).collect(), now);
+    let totals = rows.values().map(|r| (r.task_no, r.dependencies - gone(&r.task_no)));
+    place(&stay, &totals.collect(), now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(all.len() as i64)

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::schedules::{Calendar, run_now};
@@ -145,22 +146,30 @@ fn known(name: Option<&str>) -> Result<&str> {
     }
 }
 
-/// That nothing was changed is said of a schedule that there still is: the call may have waited for whoever has dropped it.
-/// Each statement looks with a snapshot of its own.
-fn known_still(name: Option<&str>, changed: bool) -> Result<bool> {
-    if !changed {
-        known(name)?;
+static IS_PAUSED: Statement<&str, bool> =
+    Statement::new(c"SELECT s.paused_next_at IS NOT NULL FROM taskq.schedule s WHERE s.name = $1");
+
+/// Pauses or resumes a schedule by `change`, which tells whether it found one to change. If it has not, there is one that was so
+/// already, or the call has waited for whoever dropped it, and perhaps set it anew: each statement looks with a snapshot of its own.
+fn change(name: Option<&str>, paused: bool, mut change: impl FnMut(&str) -> bool) -> Result<bool> {
+    loop {
+        check_for_interrupts();
+        let name = known(name)?;
+        if change(name) {
+            return Ok(true);
+        }
+        match IS_PAUSED.first(name) {
+            Some(is_paused) if is_paused == paused => return Ok(false),
+            Some(_) => {}
+            None => return Err(Refusal::no_such("schedule", name)),
+        }
     }
-    Ok(changed)
 }
 
 /// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
-    rights::for_caller(|| {
-        let paused = schedule::PAUSE.execute(known(name)?) > 0;
-        known_still(name, paused)
-    })
+    rights::for_caller(|| change(name, true, |name| schedule::PAUSE.execute(name) > 0))
 }
 
 /// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has
@@ -168,12 +177,14 @@ fn taskq_pause_schedule(name: Option<&str>) -> bool {
 #[pg_extern(sql = "")]
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {
-        let next = schedule::RESUME.first(known(name)?);
-        if let Some(next) = next {
-            wake::timer(next);
-            wake::due(next);
-        }
-        known_still(name, next.is_some())
+        change(name, false, |name| {
+            let next = schedule::RESUME.first(name);
+            if let Some(next) = next {
+                wake::timer(next);
+                wake::due(next);
+            }
+            next.is_some()
+        })
     })
 }
 

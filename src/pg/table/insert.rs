@@ -125,8 +125,8 @@ impl Insertion {
     fn next<const N: usize>(&mut self, values: impl FnOnce() -> [Set; N]) -> *mut pg_sys::TupleTableSlot {
         self.level.check();
         // SAFETY: the slots are of the table's shape, with room for all columns. The values live in the memory of the rows
-        // that wait, which is reset once they are written; a slot whose row has been written is empty. If making them ends in an error, whoever catches that puts the
-        // memory context back.
+        // that wait, which is reset once they are written; a slot whose row has been written is empty. If making them ends
+        // in an error, whoever catches that puts the memory context back.
         unsafe {
             let table = (*self.relation).rd_att;
             if self.slots.len() == self.waiting {

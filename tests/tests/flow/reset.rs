@@ -167,3 +167,44 @@ fn a_reset_is_one_transaction() {
     session.complete(&grant);
     refused(&mut session, "TQ007", "h", "SELECT taskq.reset_group('h')", &[]);
 }
+
+/// A task that loses its last dependency by a deletion is deleted as a rule. A seed stays, by whatever it has waited for what goes.
+#[test]
+fn a_seed_that_waits_for_what_goes_stays() {
+    for condition in ["completed", "settled", "aborted"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([
+                {"id": "goes", "action": "g", "group_id": "g"}, {"id": "other", "action": "o"},
+                {"id": "out", "action": "o", "depends_on": [{"id": "goes", "condition": condition}]},
+                {"id": "seed", "action": "s", "group_id": "g", "seed": true, "depends_on": [{"id": "goes", "condition": condition}]},
+                {"id": "last", "action": "s", "group_id": "g", "seed": true, "depends_on": ["out"]},
+                {"id": "mile", "action": "s", "group_id": "g", "seed": true, "spontaneous": true, "depends_on": ["goes", "seed"]},
+                {"id": "waits", "action": "s", "group_id": "g", "seed": true, "depends_on": ["goes", "other"]},
+                {"id": "rides", "action": "s", "group_id": "g", "seed": true, "merge_key": "k"},
+                {"id": "along", "action": "s", "group_id": "g", "merge_key": "k"},
+            ]))
+            .unwrap();
+        assert_eq!(count(&mut session, "reset_group('g')"), 7);
+        assert_eq!(session.broken(), Vec::<String>::new());
+        for (id, state, dependencies) in [
+            ("goes", "gone", 0),
+            ("out", "gone", 0),
+            ("along", "gone", 0),
+            ("seed", "ready", 0),
+            ("last", "ready", 0),
+            ("mile", "blocked", 1),
+            ("waits", "blocked", 1),
+            ("rides", "ready", 0),
+        ] {
+            assert_eq!(session.state(id), state, "{id}, {condition}");
+            if let Some(task) = session.task(id) {
+                assert_eq!((task.total_dependencies, task.num_signals), (dependencies, 0), "{id}");
+            }
+        }
+        let mut free = owned(&mut session, 9, &["s"]);
+        free.sort();
+        assert_eq!(free, ["last", "rides", "seed"]);
+    }
+}

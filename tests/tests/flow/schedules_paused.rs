@@ -167,3 +167,17 @@ fn one_that_is_dropped_while_the_call_waits_is_refused() {
         assert_eq!(sqlstate(&waiting.join().1.unwrap_err()), "TQ007");
     }
 }
+
+/// The new one is not paused: "it was so already" would be a lie, too.
+#[test]
+fn one_that_is_dropped_and_set_anew_while_the_call_waits_is_paused() {
+    let db = Db::new();
+    let mut session = hourly(&db, "overlap => 'skip'");
+    session.run("BEGIN; SELECT taskq.unschedule('s')");
+    call(&mut session, "schedule('s', '0 * * * *', '{\"action\": \"x\"}')");
+    let waiting = db.connect().background(|s| s.one::<bool>("SELECT taskq.pause_schedule('s')"));
+    assert_eq!(waiting.settle_down(&mut db.connect()), Progress::Blocked);
+    session.run("COMMIT");
+    assert!(waiting.join().1);
+    assert!(session.one::<bool>("SELECT paused FROM taskq.schedules"));
+}
