@@ -124,10 +124,10 @@ measure() {
 
 # --- claiming and completing -------------------------------------------------------------------------------------
 
-# backlog PEER: SIZE ready tasks, made new when a tenth has gone; or several times as many, if a file of the peer says so.
+# backlog PEER [FILE]: SIZE ready tasks, made new when a tenth has gone; or several times as many, if that file of the peer says so.
 backlog() {
-    local n size=$size
-    ! [ -e "$benches/peers/$1/backlogs" ] || size=$((size * $(cat "$benches/peers/$1/backlogs")))
+    local n size=$size times=$benches/peers/$1/${2:-backlogs}
+    ! [ -e "$times" ] || size=$((size * $(cat "$times")))
     if [ "$(sql postgres -c "SELECT count(*) FROM pg_database WHERE datname = '$1_work'")" = 0 ]; then
         new_database "$1_work" "$1"
     fi
@@ -206,7 +206,7 @@ held() {
     backlogs one
     for peer in "${present[@]}"; do
         has "$peer" one || continue
-        backlog "$peer" || { fail "$peer could not be filled"; continue; }
+        backlog "$peer" held_backlogs || { fail "$peer could not be filled"; continue; }
         sql "${peer}_work" -c 'VACUUM (ANALYZE, INDEX_CLEANUP ON)'
         settings "$peer" "${peer}_work"
         log=$out/$peer/held.log
