@@ -14,6 +14,7 @@
 mod call;
 mod candidates;
 mod gates;
+mod jumps;
 mod lane_marks;
 pub(crate) mod lanes;
 pub(crate) mod left_out;

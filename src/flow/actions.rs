@@ -109,7 +109,9 @@ pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
                     lanes.start(&[Key::eq(1, action_no), Key::at_least(4, from)]);
                     lanes.next().is_some()
                 };
-                let laned = !bare && entered() || known_lanes::has_excepted(action_no);
+                // A look last: the lanes that are excepted may be long, and it would pass all of them.
+                let laned =
+                    named.setting.gives_lanes() || known_lanes::has_excepted(action_no) || !bare && entered();
                 Action::new(named, action_no, laned)
             };
             numbers.map(of).collect()

@@ -25,6 +25,9 @@ pub(crate) struct Known {
     lanes: Vec<Lane>,
     /// Where they begin.
     starts: Vec<Position>,
+    /// How many pages it takes to find that out anew, and how many claims have read in vain since.
+    cost: u64,
+    wasted: u64,
 }
 
 thread_local! {
@@ -53,13 +56,29 @@ pub(crate) fn has_excepted(action_no: i32) -> bool {
     KNOWN.with_borrow(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
 }
 
-/// Everything up to a bound is decided, and these are the first entries of the lanes, by priority and lane.
-pub(crate) fn remember(action_no: i32, bound: Position, firsts: BTreeMap<(Reverse<i32>, Lane), Position>) {
+/// A claim has read so many pages in vain. Tells whether all claims since the last look together have wasted as many as that
+/// has read, so that another one is worth it.
+pub(crate) fn is_worth_a_look(action_no: i32, pages: u64) -> bool {
+    KNOWN.with_borrow_mut(|known| {
+        let Some(known) = known.get_mut(&action_no) else { return true };
+        known.wasted = known.wasted.saturating_add(pages);
+        known.wasted >= known.cost
+    })
+}
+
+/// Everything up to a bound is decided, and these are the first entries of the lanes, by priority and lane. So many pages
+/// were read to find that out.
+pub(crate) fn remember(
+    action_no: i32,
+    bound: Position,
+    firsts: BTreeMap<(Reverse<i32>, Lane), Position>,
+    cost: u64,
+) {
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= MOST_ACTIONS {
             known.clear();
         }
-        known.insert(action_no, Known::up_to(bound, firsts));
+        known.insert(action_no, Known { cost, ..Known::up_to(bound, firsts) });
     });
 }
 
@@ -69,9 +88,10 @@ pub(crate) fn forget() {
 }
 
 impl Known {
-    /// The common position, and for `unnest(…) AS k(priority, lane, start)`.
-    pub(crate) fn columns(&self) -> (Position, &[i32], &[Lane], &[Position]) {
-        (self.rest, &self.priorities, &self.lanes, &self.starts)
+    /// The excepted lanes below a priority, in the order of priorities and lanes: their priorities, they, and where they begin.
+    pub(crate) fn below(&self, priority: i64) -> (&[i32], &[Lane], &[Position]) {
+        let from = self.priorities.partition_point(|of| i64::from(*of) >= priority);
+        (&self.priorities[from..], &self.lanes[from..], &self.starts[from..])
     }
 
     /// The excepted lanes of a priority from one to another, and where they begin.

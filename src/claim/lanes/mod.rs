@@ -13,52 +13,35 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use super::candidates::{Candidate, Source};
+use super::jumps::{ABOVE_ALL, lanes_in_order};
 use super::lane_marks;
 use super::turns;
 use crate::flow::actions::Action;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Looked, Statement};
+use crate::pg::statement::{Looked, Statement, sql};
 use crate::store::known_lanes::{self, Known};
 use crate::store::run::changes;
 use crate::store::slot::full_lanes;
 use crate::wake;
 use level::Level;
 
-/// Jumps from lane to lane, and from the last of a priority to the first of the next lower one. $1 action, $2 lanes
-/// that are full, $3 the priorities below which to begin, $4 whether lane 0 counts, $5 to $8 what is known
-/// ([`known_lanes`]).
-static TOP: Statement<(i32, &[Lane], i64, bool, Position, &[i32], &[Lane], &[Position]), Option<i32>> =
-    Statement::new(
-        c"WITH RECURSIVE lanes(priority, lane) AS (
-        (SELECT r.priority, r.lane FROM taskq.run r
-          WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < $3 AND r.position >= $5
-          ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
-        UNION ALL
-        SELECT n.priority, n.lane FROM lanes
-         CROSS JOIN LATERAL (
-               (SELECT r.priority, r.lane FROM taskq.run r
-                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority = lanes.priority
-                   AND r.lane > lanes.lane AND r.position >= $5
-                 ORDER BY r.lane, r.position LIMIT 1)
-               UNION ALL
-               (SELECT r.priority, r.lane FROM taskq.run r
-                 WHERE r.action_no = $1 AND r.lane <> 0 AND r.grantable AND r.priority < lanes.priority
-                   AND r.position >= $5
-                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 1)
-               LIMIT 1) AS n)
-      SELECT GREATEST(
-             (SELECT l.priority FROM lanes AS l WHERE l.lane <> ALL ($2) LIMIT 1),
-             (SELECT k.priority FROM unnest($6, $7, $8) AS k(priority, lane, start)
-               WHERE k.priority < $3 AND k.lane <> ALL ($2)
+/// The highest priority that has an entry in a lane that is not full, or without a lane. $1 to $6 see
+/// [`lanes_in_order`], $7 lanes that are full, $8 whether lane 0 counts.
+static TOP: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position], &[Lane], bool), Option<i32>> =
+    Statement::new(sql!(
+        lanes_in_order!(),
+        "SELECT GREATEST(
+             (SELECT l.priority FROM lanes AS l
+               WHERE l.lane <> ALL ($7)
                  AND EXISTS (SELECT FROM taskq.run r
-                              WHERE r.action_no = $1 AND r.priority = k.priority AND r.lane = k.lane
-                                AND r.lane <> 0 AND r.grantable AND r.position >= k.start OFFSET 0)
+                              WHERE r.action_no = $1 AND r.priority = l.priority AND r.lane = l.lane
+                                AND r.lane <> 0 AND r.grantable AND r.position >= l.start OFFSET 0)
                LIMIT 1),
              (SELECT r.priority FROM taskq.run r
-               WHERE $4 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $3
-               ORDER BY r.priority DESC, r.position LIMIT 1))",
-    );
+               WHERE $8 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $2
+               ORDER BY r.priority DESC, r.position LIMIT 1))::integer"
+    ));
 
 /// The next candidates of an action that has lanes: `wanted` of them, if there are so many that are not in `passed`.
 /// Higher priorities first; within one of them in the order of positions or, if the action is fair, by turns.
@@ -70,7 +53,7 @@ pub(super) fn next(
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut turn = turns::current(source.action.action_no);
-    let mut below = i64::from(i32::MAX) + 1;
+    let mut below = ABOVE_ALL;
     let action_no = source.action.action_no;
     let known = known_lanes::known(action_no);
     let cost = Cost::default();
@@ -93,8 +76,8 @@ pub(super) fn next(
 
 /// The highest priority below another one that has an entry in a lane that is not full.
 fn top(action_no: i32, known: &Known, full: Vec<Lane>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
-    let (rest, priorities, lanes, starts) = known.columns();
-    let (rows, looked) = TOP.look((action_no, full, below, lane_zero, rest, priorities, lanes, starts));
+    let (priorities, lanes, starts) = known.below(below);
+    let (rows, looked) = TOP.look((action_no, below, known.rest, priorities, lanes, starts, full, lane_zero));
     (rows.into_iter().next().flatten(), looked)
 }
 
@@ -143,10 +126,9 @@ pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec
         return Vec::new();
     }
     let full = full_lanes(laned.iter().map(|a| a.name.clone()));
-    let below = i64::from(i32::MAX) + 1;
     let has_entry = |action: &Action| {
         let known = known_lanes::known(action.action_no);
-        top(action.action_no, &known, full_in(action, &full), below, false).0.is_some()
+        top(action.action_no, &known, full_in(action, &full), ABOVE_ALL, false).0.is_some()
     };
     laned.into_iter().filter(|a| has_entry(a)).map(|a| a.action_no).collect()
 }
