@@ -6,6 +6,7 @@ mod direct;
 mod exclusive;
 mod exhaustion;
 mod hostages;
+mod lanes;
 mod lately;
 mod lease;
 mod lease_rows;
