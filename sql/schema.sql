@@ -9,6 +9,9 @@
 -- (`schema = pg_catalog` in the control file has the same effect; this one also holds where the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
+-- The library goes by heap tables (src/pg/table), whatever new tables are by default.
+SELECT pg_catalog.set_config('default_table_access_method', 'heap', true);
+
 -- Texts go to and from Rust as they are stored, which is UTF-8 there.
 DO $$
 BEGIN
@@ -266,6 +269,7 @@ CREATE TABLE taskq.group_tally (
     last_at timestamptz NOT NULL                -- last end; -infinity: none
 );
 CREATE INDEX group_tally_idx ON taskq.group_tally (folded, group_id);            -- of a group; what is to be folded
+ALTER TABLE taskq.group_tally REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.group_tally IS 'numbers of tasks of groups, to be summed up';
 
 CREATE TABLE taskq.workgroup (
@@ -338,6 +342,7 @@ CREATE TABLE taskq.end_tally (
     ended bigint NOT NULL                       -- that settled in this span, kept or not
 );
 CREATE INDEX end_tally_span_idx ON taskq.end_tally (span);                        -- of a span
+ALTER TABLE taskq.end_tally REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.end_tally IS 'numbers of settled tasks, to be summed up';
 
 -- One row: up to when what has settled is summed up in `end_tally`, and up to when it will be, once all transactions
@@ -349,6 +354,7 @@ CREATE TABLE taskq.seal (
     CONSTRAINT seal_mark_check CHECK ((mark_at IS NULL) = (mark_xid IS NULL))
 ) WITH (fillfactor = 10);
 INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
+ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
 -- "run_no runs after after_no". Kept until one of the two is deleted.
@@ -372,6 +378,7 @@ CREATE TABLE taskq.signal (
     lost_status text                            -- why the task aborts, where lost > 0
 );
 CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
+ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
 -- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
@@ -384,6 +391,7 @@ CREATE TABLE taskq.lease (
     others bigint[]                             -- the others; NULL: none
 );
 CREATE INDEX lease_deadline_idx ON taskq.lease (deadline, keeper_no);             -- which are over; a task's
+ALTER TABLE taskq.lease REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.lease IS 'deadlines to look after';
 
 -- When which task is to be inserted.
@@ -422,6 +430,7 @@ CREATE TABLE taskq.attempt (
     CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
+ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.attempt IS 'tries that did not settle their task';
 
 -- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
@@ -441,7 +450,12 @@ CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL
 ) WITH (fillfactor = 10);
 INSERT INTO taskq.graph_guard VALUES (0);
+ALTER TABLE taskq.graph_guard REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.graph_guard IS 'serialises calls that could close a cycle';
+
+-- (REPLICA IDENTITY FULL stands above with each table that has no primary key. Without it a publication of all tables, as tools
+-- for change data capture and upgrades make them, would have PostgreSQL refuse every UPDATE and DELETE of them. It costs nothing
+-- unless wal_level is logical.)
 
 -- Rows of an extension's tables are dumped only if registered; so are the values of its sequences.
 SELECT pg_catalog.pg_extension_config_dump('taskq.position_seq', '');

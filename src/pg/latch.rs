@@ -120,7 +120,31 @@ pub(crate) fn check_client() {
     }
 }
 
-/// Wakes up to `limit` backends that are registered under the channel, those first that fell asleep last: what they
+/// How many of those who are registered under a channel are to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HowMany {
+    UpTo(usize),
+    All,
+}
+
+impl HowMany {
+    pub(crate) fn and(self, more: HowMany) -> HowMany {
+        match (self, more) {
+            (HowMany::UpTo(some), HowMany::UpTo(more)) => HowMany::UpTo(some.saturating_add(more)),
+            _ => HowMany::All,
+        }
+    }
+
+    /// How many are left to be woken. More may have been than were wanted: somebody was woken, left, and came back.
+    pub(crate) fn less(self, woken: usize) -> HowMany {
+        match self {
+            HowMany::UpTo(limit) => HowMany::UpTo(limit.saturating_sub(woken)),
+            HowMany::All => HowMany::All,
+        }
+    }
+}
+
+/// Wakes so many of the backends that are registered under the channel, those first that fell asleep last: what they
 /// need is still in the processor's caches, and what they know of the queue is the most recent. Returns how many.
 ///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
@@ -130,8 +154,8 @@ pub(crate) fn check_client() {
 /// Whom we wake may be about to leave just then: it may have asked for the state of its latch between our list
 /// and our wake-up. So the list is made again: who is still in it will find its latch set, and in the place of
 /// one who is not in it any more we wake another.
-pub(crate) fn wake(channel: Channel, limit: usize) -> usize {
-    wake_among(limit, || {
+pub(crate) fn wake(channel: Channel, how_many: HowMany) -> usize {
+    wake_among(how_many, || {
         let mut holders = holders(channel);
         holders.reverse();
         holders
@@ -139,14 +163,14 @@ pub(crate) fn wake(channel: Channel, limit: usize) -> usize {
 }
 
 /// The same in the order of the backends' numbers, from the highest on.
-pub(crate) fn wake_highest(channel: Channel, limit: usize) -> usize {
-    wake_among(limit, || in_order_of_number(holders(channel)))
+pub(crate) fn wake_highest(channel: Channel, how_many: HowMany) -> usize {
+    wake_among(how_many, || in_order_of_number(holders(channel)))
 }
 
 /// Wakes the one of those registered under the channel whose number comes next below that of this backend.
 pub(crate) fn wake_next_lower(channel: Channel) -> usize {
     let me = my_number();
-    wake_among(1, || {
+    wake_among(HowMany::UpTo(1), || {
         let mut holders = in_order_of_number(holders(channel));
         holders.retain(|holder| number(holder) < me);
         holders
@@ -158,8 +182,16 @@ fn in_order_of_number(mut holders: Vec<pg_sys::VirtualTransactionId>) -> Vec<pg_
     holders
 }
 
-/// Wakes up to `limit` of those whom `list` gives, the first ones first. See [`wake`].
-fn wake_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>) -> usize {
+/// Wakes so many of those whom `list` gives, the first ones first. See [`wake`].
+fn wake_among(how_many: HowMany, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>) -> usize {
+    match how_many {
+        HowMany::UpTo(limit) => wake_some_among(limit, list),
+        // Whether they are awake or not: who is about to fall asleep is not to.
+        HowMany::All => list().into_iter().filter(|holder| set_latch(*holder, true)).count(),
+    }
+}
+
+fn wake_some_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>) -> usize {
     if limit == 0 {
         return 0;
     }
@@ -169,15 +201,12 @@ fn wake_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>
         let there = woken.iter().filter(|w| holders.iter().any(|h| same(h, w))).count();
         let before = woken.len();
         for holder in &holders {
-            if limit != usize::MAX && there + woken.len() - before >= limit {
+            if there + woken.len() - before >= limit {
                 break;
             }
-            if !woken.iter().any(|w| same(holder, w)) && set_latch(*holder, limit == usize::MAX) {
+            if !woken.iter().any(|w| same(holder, w)) && set_latch(*holder, false) {
                 woken.push(*holder);
             }
-        }
-        if limit == usize::MAX {
-            return woken.len();
         }
         // Enough are still there, or nobody is left to take the place of one who is not.
         if woken.len() == before {

@@ -108,7 +108,8 @@ pub(crate) fn has_room() -> bool {
     room
 }
 
-/// Gives up a lock that was taken once, in this mode, since the current statement or look began.
+/// Gives up a lock that was taken in this mode by the same part of the transaction: the same subtransaction, or statement's portal,
+/// which is what Postgres books it on.
 pub(crate) fn unlock(key: Key, mode: Mode) {
     let tag = key.tag();
     // SAFETY: Postgres looks for the lock among those of this backend; one that is not there makes a warning.

@@ -192,7 +192,8 @@ pub(crate) fn transaction<T>(activity: &std::ffi::CStr, work: impl FnOnce() -> T
     let work = AssertUnwindSafe(work);
     // SAFETY: begun, given a snapshot and committed as any command of a client. After an error the abort
     // cleans up all that the transaction held, snapshot and SPI included, as the main loop of a backend does
-    // it; the error itself was taken off Postgres' stack when it became a Rust value.
+    // it. The error itself stays on Postgres' stack of errors meanwhile, from which `execute` takes it when the handler is
+    // through.
     unsafe {
         PgTryBuilder::new(|| {
             let work = work;

@@ -1,44 +1,43 @@
 //! The queue's sequences.
 
-use pgrx::{FromDatum, IntoDatum, direct_function_call, pg_sys};
+use pgrx::{IntoDatum, direct_function_call, pg_sys};
 
 use super::named::Named;
 
-/// The last value that was taken, or one less than the first if none was. Reads the sequence as a query would: under the
-/// lock of a reader, which goes with the subtransaction. (What Postgres' own functions take stays until the transaction
-/// ends, and a call that sleeps is not to have it.)
+/// The last value that was taken, or one less than the first if none was.
+///
+/// Read as whoever takes a value reads it: behind the lock on the page. While `nextval` writes its WAL record the row says a
+/// value that is up to 32 ahead, and then again what was taken; a query, which has let go of the page when it takes the row
+/// apart, may see that. The relation is locked as by a reader, and only as long as the subtransaction lasts. (What Postgres' own
+/// functions take stays until the transaction ends, and a call that sleeps is not to have it.)
 pub(crate) fn last_value(sequence: &Named) -> i64 {
-    // SAFETY: the sequence is opened and closed here, and so is the scan of its one row, which every snapshot shows. The
-    // row is (last_value bigint, log_cnt bigint, is_called boolean), for which there is room; values are copied.
-    unsafe {
+    // SAFETY: the sequence is opened and closed here, and so is its page, behind a lock that whoever changes it has
+    // exclusively; nothing in between raises an error. Every sequence has one page with one row, a
+    // FormData_pg_sequence_data without NULLs, from its creation on; its fields are copied. A reader whom an error stops
+    // in ReadBuffer holds nothing that does not go with the (sub)transaction.
+    let data = unsafe {
         let relation = pg_sys::relation_open(sequence.oid(), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-        assert!(
-            (*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE
-                && (*(*relation).rd_att).natts == 3
-        );
-        let mut any =
-            pg_sys::SnapshotData { snapshot_type: pg_sys::SnapshotType::SNAPSHOT_ANY, ..Default::default() };
-        let scan = pg_sys::systable_beginscan(
-            relation,
-            pg_sys::InvalidOid,
-            false,
-            &mut any,
-            0,
-            std::ptr::null_mut(),
-        );
-        let row = pg_sys::systable_getnext(scan);
-        if row.is_null() {
-            pgrx::error!("sequence {sequence} is empty");
-        }
-        let mut values = [pg_sys::Datum::from(0usize); 3];
-        let mut nulls = [true; 3];
-        pg_sys::heap_deform_tuple(row, (*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
-        let last = i64::from_datum(values[0], nulls[0]).unwrap_or_default();
-        let called = bool::from_datum(values[2], nulls[2]).unwrap_or_default();
-        pg_sys::systable_endscan(scan);
+        assert!((*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE);
+        let buffer = pg_sys::ReadBuffer(relation, 0);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as std::ffi::c_int);
+        let page = pg_sys::BufferGetPage(buffer);
+        let row = pg_sys::PageGetItem(page, pg_sys::PageGetItemId(page, pg_sys::FirstOffsetNumber));
+        let header = row.cast::<pg_sys::HeapTupleHeaderData>();
+        let data = row.add(usize::from((*header).t_hoff)).cast::<SequenceData>().read();
+        pg_sys::UnlockReleaseBuffer(buffer);
         pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
-        last - i64::from(!called)
-    }
+        data
+    };
+    data.last_value - i64::from(data.is_called == 0)
+}
+
+/// `FormData_pg_sequence_data`, of which there are no bindings.
+#[repr(C)]
+struct SequenceData {
+    last_value: i64,
+    log_cnt: i64,
+    /// A C bool.
+    is_called: u8,
 }
 
 /// Its file: another one after RESTART.

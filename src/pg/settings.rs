@@ -96,8 +96,13 @@ unsafe extern "C-unwind" fn check_not_zero(
     if unsafe { *value } != 0 {
         return true;
     }
-    explain("0 tries are none.", "Give an integer from 1 up, or -1 for no limit.");
-    false
+    // SAFETY: as above.
+    unsafe {
+        pg_sys::panic::pgrx_extern_c_guard(|| {
+            explain("0 tries are none.", "Give an integer from 1 up, or -1 for no limit.");
+            false
+        })
+    }
 }
 
 /// The DETAIL and the HINT of the error that Postgres raises when the hook refuses.

@@ -1,6 +1,7 @@
 //! Work in a subtransaction, which can be undone.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys;
@@ -8,7 +9,7 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::PgSqlErrorCode;
 
 use super::block;
-use super::session::transaction_began;
+use super::session::{is_read_committed, transaction_began};
 
 /// How many of the subtransactions that a call could do without ([`may_nest`]) one transaction begins at most: with more
 /// than 64 ids of subtransactions a backend's list of them overflows, and every snapshot taken anywhere has to look them up on
@@ -94,7 +95,7 @@ pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Resul
 /// Reads something, and gives up at once the locks on tables that reading takes. A transaction keeps them to its end
 /// otherwise, and whoever wants a table for himself waits for it; so does everybody who comes after him.
 pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
-    match all_or_nothing(|| Err::<std::convert::Infallible, T>(read())) {
+    match all_or_nothing(|| Err::<Infallible, T>(read())) {
         Err(result) => result,
         Ok(never) => match never {},
     }
@@ -124,9 +125,26 @@ pub(crate) fn within_lock_timeout<T, E>(
     };
     match catch_unwind(AssertUnwindSafe(|| all_or_nothing(work))) {
         Ok(result) => Some(result),
-        Err(payload) if is_lock_timeout(payload.as_ref()) => {
+        Err(payload) if is(payload.as_ref(), PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE) => {
             forget_error();
             None
+        }
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Runs `work` that can be put off. At the higher levels of isolation it may fail with `40001` for rows that others have changed
+/// since its statements' snapshots, which is no reason to fail for what the transaction is about: what `work` did is undone then, and
+/// nothing else.
+pub(crate) fn unless_others_were_faster(work: impl FnOnce()) {
+    if is_read_committed() {
+        return work();
+    }
+    let done = catch_unwind(AssertUnwindSafe(|| all_or_nothing(|| Ok::<(), Infallible>(work()))));
+    match done {
+        Ok(Ok(())) => {}
+        Err(payload) if is(payload.as_ref(), PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE) => {
+            forget_error()
         }
         Err(payload) => resume_unwind(payload),
     }
@@ -143,11 +161,11 @@ pub(super) fn forget_error() {
     }
 }
 
-/// Whether this is an error of Postgres' about a lock that was not to be had in time.
-fn is_lock_timeout(payload: &(dyn std::any::Any + Send)) -> bool {
+/// Whether this is an error of Postgres' with that code.
+fn is(payload: &(dyn std::any::Any + Send), code: PgSqlErrorCode) -> bool {
     let report = match payload.downcast_ref::<CaughtError>() {
         Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => report,
         _ => return false,
     };
-    report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+    report.sql_error_code() == code
 }

@@ -58,19 +58,21 @@ impl Table {
                     snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
                     ..Default::default()
                 };
+                // The scan keeps it, and writes through it: from here on it is this pointer's alone.
+                let dirty = &raw mut dirty;
                 let mut condition = quiet::scan_key(
                     1,
                     pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
                     pg_sys::F_INT8EQ,
                     key.into_datum().unwrap_or(pg_sys::Datum::from(0usize)),
                 );
-                let scan = pg_sys::systable_beginscan(relation, index, true, &mut dirty, 1, &mut condition);
+                let scan = pg_sys::systable_beginscan(relation, index, true, dirty, 1, &mut condition);
                 loop {
                     let tuple = pg_sys::systable_getnext(scan);
                     if tuple.is_null() {
                         break;
                     }
-                    let doomed = dirty.xmax != pg_sys::InvalidTransactionId;
+                    let doomed = (*dirty).xmax != pg_sys::InvalidTransactionId;
                     pg_sys::heap_deform_tuple(
                         tuple,
                         (*relation).rd_att,

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use pgrx::pg_sys::Oid;
+
 use super::{decided, run, task};
 use crate::error::{Refusal, Result};
 use crate::number::{Position, TaskNo};
@@ -37,11 +39,21 @@ pub(crate) fn shard() -> i32 {
 /// Numbers of tasks and positions come from here.
 pub(super) static POSITIONS: Named = Named::new(c"position_seq");
 
+/// The last position that was taken, by whomever.
+pub(super) fn last_position() -> Position {
+    Position(sequence::last_value(&POSITIONS))
+}
+
+/// The file of the sequence of positions.
+pub(super) fn file_of_positions() -> Oid {
+    sequence::file_of(&POSITIONS)
+}
+
 /// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
 pub(crate) fn look(look: &Look) -> decided::Look {
     decided::Look {
-        last_position: Position(sequence::last_value(&POSITIONS)),
-        files: (table::file_of(&run::TABLE), sequence::file_of(&POSITIONS)),
+        last_position: last_position(),
+        files: (table::file_of(&run::TABLE), file_of_positions()),
         xmin: look.xmin(),
         at: clock::wall(),
     }

@@ -96,7 +96,9 @@ pub(crate) fn before_claim(
         upkeep.left = looked.left;
     }
     if due {
-        upkeep.add(due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now));
+        let released = due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now);
+        upkeep.changed |= released.done;
+        upkeep.more |= released.more;
     }
     if signal {
         upkeep.changed |= match (waiting, hostage) {
@@ -278,8 +280,18 @@ pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> 
 }
 
 impl Upkeep {
-    fn add(&mut self, other: Upkeep) {
-        self.changed |= other.changed;
-        self.more |= other.more;
+    /// Adds what the next round of the same look did. How far it got, and whether there is more, is as that one has left it.
+    pub(crate) fn go_on_with(&mut self, next: Upkeep) {
+        let Upkeep { changed, more, expired, tried, moved, busy, signals, stale, left, looked_at } = next;
+        self.changed |= changed;
+        self.more = more;
+        self.expired |= expired;
+        self.tried |= tried;
+        self.moved |= moved;
+        self.busy |= busy;
+        self.signals |= signals;
+        self.stale |= stale;
+        self.left |= left;
+        self.looked_at = looked_at;
     }
 }

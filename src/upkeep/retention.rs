@@ -10,6 +10,7 @@ use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::pg::subtransaction::unless_others_were_faster;
 use crate::state::Outcome;
 use crate::store::dependency;
 use crate::store::settled;
@@ -29,7 +30,9 @@ pub(crate) fn keep_up(granted: usize) {
     if in_transaction_block() {
         before_commit::sweep(bound);
     } else {
-        sweep_from_low_end(bound, clock::now());
+        unless_others_were_faster(|| {
+            sweep_from_low_end(bound, clock::now());
+        });
     }
 }
 

@@ -51,8 +51,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
             if action_nos.is_empty() {
                 return Ok(until_done(false));
             }
-            let released = due::release(&action_nos, vec![Time::BEGINNING; action_nos.len()], STEP, now);
-            Step { done: released.changed, more: released.more }
+            due::release(&action_nos, vec![Time::BEGINNING; action_nos.len()], STEP, now)
         }
         "signals" => until_done(fold::first(STEP, now)),
         "retention" => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::number::TaskNo;
-use crate::pg::latch::{self, Channel};
+use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::lock::Key;
 use crate::pg::session;
 
@@ -77,15 +77,15 @@ pub(crate) fn channels_for_work(names: &[String], action_nos: &[i32]) -> Vec<Cha
     }
 }
 
-/// Wakes up to `limit` waiters of the channel; tasks that become ready are news for those, too, who wait for any.
+/// Wakes so many waiters of the channel; tasks that become ready are news for those, too, who wait for any.
 /// Returns how many.
-pub(super) fn wake(channel: Channel, limit: usize) -> usize {
+pub(super) fn wake(channel: Channel, how_many: HowMany) -> usize {
     match channel.kind {
         READY => {
-            let woken = latch::wake(channel, limit);
-            woken + latch::wake_highest(ANY_READY_CHANNEL, limit - woken)
+            let woken = latch::wake(channel, how_many);
+            woken + latch::wake_highest(ANY_READY_CHANNEL, how_many.less(woken))
         }
-        READY_ANY | TIMER => latch::wake_highest(channel, limit),
-        _ => latch::wake(channel, limit),
+        READY_ANY | TIMER => latch::wake_highest(channel, how_many),
+        _ => latch::wake(channel, how_many),
     }
 }

@@ -18,18 +18,18 @@ use crate::clock;
 use crate::number::TaskNo;
 use crate::pg::board;
 use crate::pg::clock::{Time, wall};
-use crate::pg::latch::{self, Channel};
+use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::transaction::{self, End, Levels, Listener};
 
 thread_local! {
     /// How many waiters of each channel this transaction's commit has to wake.
-    static NOTES: RefCell<BTreeMap<Channel, usize>> = const { RefCell::new(BTreeMap::new()) };
+    static NOTES: RefCell<BTreeMap<Channel, HowMany>> = const { RefCell::new(BTreeMap::new()) };
     /// What this transaction brings that is due by itself, the earliest of it.
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
     /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
     static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
     /// Whom to wake as soon as the locks of the (sub)transaction that has ended are gone.
-    static OWED: RefCell<Vec<(Channel, usize)>> = const { RefCell::new(Vec::new()) };
+    static OWED: RefCell<Vec<(Channel, HowMany)>> = const { RefCell::new(Vec::new()) };
     /// How many waiters for each action this transaction's rollback has to wake.
     static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
     /// Ready tasks that this transaction has locked, and their actions.
@@ -43,22 +43,22 @@ thread_local! {
 /// A task of this action is ready, or there may be one that nobody can have before this transaction ends: one waiter looks
 /// at its commit.
 pub(crate) fn ready(action_no: i32) {
-    note(ready_channel(action_no), 1);
+    note(ready_channel(action_no), HowMany::UpTo(1));
 }
 
 /// What held tasks of this action back has changed: all who wait for them look again.
 pub(crate) fn ready_for_all(action_no: i32) {
-    note(ready_channel(action_no), usize::MAX);
+    note(ready_channel(action_no), HowMany::All);
 }
 
 /// This task has ended: all who wait for it are woken.
 pub(crate) fn settled(task_no: TaskNo) {
-    note(settled_channel(task_no), usize::MAX);
+    note(settled_channel(task_no), HowMany::All);
 }
 
 /// A new number stands for an action's name.
 pub(crate) fn new_number(name: &str) {
-    note(name_channel(name), usize::MAX);
+    note(name_channel(name), HowMany::All);
 }
 
 /// A deadline was added, or a schedule. One waiter is enough: it looks in time and frees what the deadline held.
@@ -92,7 +92,7 @@ fn wake_for(channel: Channel, due: Instant) {
     let in_time =
         ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
     if !in_time {
-        owe(channel, 1);
+        owe(channel, HowMany::UpTo(1));
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn due(time: Time) {
 pub(crate) fn somebody_to_look() {
     transaction::listen(&LISTENER);
     board::tell(wall());
-    owe(TIMER_CHANNEL, 1);
+    owe(TIMER_CHANNEL, HowMany::UpTo(1));
 }
 
 /// A ready task of each of these actions was taken: granted, moved, or made to ride on another. If that is rolled back,
@@ -137,11 +137,10 @@ pub(crate) fn gone(task_no: TaskNo) {
     GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
 }
 
-fn note(channel: Channel, count: usize) {
+fn note(channel: Channel, how_many: HowMany) {
     transaction::listen(&LISTENER);
     NOTES.with_borrow_mut(|notes| {
-        let noted = notes.entry(channel).or_insert(0);
-        *noted = noted.saturating_add(count);
+        notes.entry(channel).and_modify(|noted| *noted = noted.and(how_many)).or_insert(how_many);
     });
 }
 
@@ -159,8 +158,8 @@ fn on_end(end: End) {
                     wake_for(channel, due);
                 }
             }
-            for (channel, count) in notes {
-                owe(channel, count);
+            for (channel, how_many) in notes {
+                owe(channel, how_many);
             }
             let gone: HashSet<TaskNo> = GONE.with_borrow_mut(|gone| gone.take().collect());
             wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
@@ -203,7 +202,7 @@ fn forget() {
 
 fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {
     for (action_no, count) in taken {
-        owe(ready_channel(action_no), count);
+        owe(ready_channel(action_no), HowMany::UpTo(count));
     }
 }
 
@@ -214,21 +213,21 @@ fn wake_for_held(held: impl Iterator<Item = (TaskNo, i32)>) {
         tasks.entry(action_no).or_default().insert(task_no);
     }
     for (action_no, tasks) in tasks {
-        owe(ready_channel(action_no), tasks.len());
+        owe(ready_channel(action_no), HowMany::UpTo(tasks.len()));
     }
 }
 
 /// Has so many waiters woken when the locks of what has just ended are gone: who is woken before finds them held.
-pub(super) fn owe(channel: Channel, count: usize) {
-    OWED.with_borrow_mut(|owed| owed.push((channel, count)));
+pub(super) fn owe(channel: Channel, how_many: HowMany) {
+    OWED.with_borrow_mut(|owed| owed.push((channel, how_many)));
 }
 
 fn pay() {
     if OWED.with_borrow(Vec::is_empty) {
         return;
     }
-    for (channel, count) in OWED.take() {
-        wake(channel, count);
+    for (channel, how_many) in OWED.take() {
+        wake(channel, how_many);
     }
 }
 

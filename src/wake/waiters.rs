@@ -7,7 +7,7 @@ use super::channels::{
     ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, ready_channel, wake,
 };
 use super::notes::{LISTENER, owe};
-use crate::pg::latch::{self, Channel};
+use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::transaction;
 
 thread_local! {
@@ -118,7 +118,7 @@ pub(super) fn give_up(level: i32) {
         latch::unregister(*channel);
     }
     for channel in channels.into_iter().filter(|c| [READY, READY_ANY, TIMER].contains(&c.kind)) {
-        owe(channel, 1);
+        owe(channel, HowMany::UpTo(1));
     }
 }
 
@@ -132,18 +132,19 @@ pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> V
     let mut channels = action_nos.iter().map(|n| ready_channel(*n)).chain([TIMER_CHANNEL]);
     if waited && latch::is_set() {
         for channel in channels {
-            latch::wake(channel, 1);
+            latch::wake(channel, HowMany::UpTo(1));
         }
-        latch::wake_highest(ANY_READY_CHANNEL, 1);
+        latch::wake_highest(ANY_READY_CHANNEL, HowMany::UpTo(1));
     } else if channels.any(latch::anybody_asleep) || latch::anybody_asleep(ANY_READY_CHANNEL) {
         let mut left = left();
         left.sort_unstable();
         left.dedup();
         let any = left.first() == Some(&0);
-        let woken: usize = left.iter().filter(|n| **n != 0).map(|n| wake(ready_channel(*n), 1)).sum();
+        let one = HowMany::UpTo(1);
+        let woken: usize = left.iter().filter(|n| **n != 0).map(|n| wake(ready_channel(*n), one)).sum();
         // Whoever looks knows of all deadlines.
         if any && woken == 0 {
-            wake(TIMER_CHANNEL, 1);
+            wake(TIMER_CHANNEL, one);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::pg::clock::wall;
 use crate::pg::session::{assign_transaction_id, has_transaction_id};
 use crate::pg::statement::{Statement, record};
 use crate::store::decided::Look;
+use crate::store::numbers;
 use crate::wake;
 
 /// How many slots of a limit a call wants.
@@ -41,9 +42,8 @@ record! {
         free: Option<Position>,
         /// That of the first free one in the snapshot, locked or not.
         first: Option<Position>,
-        last_position: Position,
+        /// The file of the rows.
         rows: Oid,
-        sequence: Oid,
     }
 }
 
@@ -53,14 +53,11 @@ record! {
 /// Those above are counted in the order of their numbers, so that the primary key finds them, and not a walk over all
 /// that is held. The free ones are in `slot_free_idx`, from the marks on ($5). One row for each slot, or one for a
 /// limit of which none is to be had, with what moves the marks: the first that is free in the snapshot, locked or
-/// not, and how far positions go.
+/// not.
 static FREE: Statement<(&[&str], &[&str], &[i32], &[i32], &[Position]), Found> = Statement::new(
-    c"SELECT u.n::integer, u.above, f.position, u.first, p.last_position, p.rows, p.sequence
-        FROM (SELECT p.last_value - (NOT p.is_called)::integer AS last_position,
-                     pg_catalog.pg_relation_filenode('taskq.slot'::pg_catalog.regclass) AS rows,
-                     pg_catalog.pg_relation_filenode('taskq.position_seq'::pg_catalog.regclass) AS sequence
-                FROM taskq.position_seq AS p OFFSET 0) AS p
-       CROSS JOIN (
+    c"SELECT u.n::integer, u.above, f.position, u.first,
+             pg_catalog.pg_relation_filenode('taskq.slot'::pg_catalog.regclass)
+        FROM (
              SELECT u.n, u.group_id, u.name, u.most, u.wanted, u.start,
                     (SELECT s.position FROM taskq.slot s
                       WHERE s.group_id = u.group_id AND s.name = u.name AND s.task_no IS NULL
@@ -213,8 +210,8 @@ fn free(asks: &[&Ask]) -> Vec<Vec<Position>> {
         firsts[ask] = row.first;
     }
     if let Some(row) = rows.first() {
-        let (last_position, files) = (row.last_position, (row.rows, row.sequence));
-        let look = Look { last_position, files, xmin: looked.xmin, at: wall() };
+        let files = (row.rows, numbers::file_of_positions());
+        let look = Look { last_position: numbers::last_position(), files, xmin: looked.xmin, at: wall() };
         known::advance(asks, &firsts, &look, looked.pages, had_id);
     }
     for ((slots, above), ask) in slots.iter_mut().zip(above).zip(asks) {

@@ -231,13 +231,7 @@ pub(super) fn attempt(
         let room = request.max_tasks - had;
         let due = first_grant.map_or(now, |at| at - Duration::from_micros(1));
         let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), due);
-        total.changed |= upkeep.changed;
-        total.expired |= upkeep.expired;
-        total.busy |= upkeep.busy;
-        total.stale |= upkeep.stale;
-        total.left |= upkeep.left;
-        total.signals |= upkeep.signals;
-        total.looked_at = upkeep.looked_at;
+        total.go_on_with(upkeep);
         if upkeep.changed {
             look_anew(actions);
         }

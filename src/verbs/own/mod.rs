@@ -18,6 +18,7 @@ use crate::flow::actions;
 use crate::pg::block;
 use crate::pg::rows::Rows;
 use crate::pg::session;
+use crate::pg::subtransaction::unless_others_were_faster;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::seal;
@@ -93,7 +94,9 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
         seal::keep_up();
     }
     if upkeep.stale {
-        elapsed::remove_stale(clock::now());
+        unless_others_were_faster(|| {
+            elapsed::remove_stale(clock::now());
+        });
     }
     if waits && upkeep.signals {
         upkeep::fold(clock::now());

@@ -76,6 +76,23 @@ fn nothing_of_the_extension_depends_on_anything_outside_of_it_and_pg_catalog() {
     assert_eq!(operators, 0);
 }
 
+/// The library reads and writes heap tables. On wrong code CREATE EXTENSION makes others, and each call fails later.
+#[test]
+fn the_tables_are_heap_tables_whatever_new_ones_are() {
+    let db = Db::empty();
+    let mut session = db.connect();
+    session.run("CREATE ACCESS METHOD another TYPE TABLE HANDLER heap_tableam_handler");
+    session.run("SET default_table_access_method = another; CREATE EXTENSION taskq");
+    let methods: Vec<String> = session.all(
+        "SELECT DISTINCT a.amname::text FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+          WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r'",
+    );
+    assert_eq!(methods, ["heap"]);
+    assert_eq!(session.one::<String>("SHOW default_table_access_method"), "another", "the caller's setting");
+    session.run("SELECT taskq.insert_task('a', 'x')");
+    session.own_one("x");
+}
+
 /// `DROP SCHEMA public CASCADE` is how many reset their application's database.
 #[test]
 fn the_extension_belongs_to_no_schema_that_an_application_drops() {
