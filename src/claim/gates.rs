@@ -3,10 +3,10 @@
 //! costs later claims nothing, and comes back, at a new position, when the reason ends. One that belongs into
 //! the lane of its group goes there, and is never granted without the slots that its limits ask for.
 //!
-//! **Nothing is stranded.** An entry is parked only under a lock on the row that holds the reason (its group, its key).
-//! The call that resumes the group, and the transaction that settles or gives back the key's holder, change that row
-//! first: either they wait for the claim and then see what it has parked, or the claim finds the row locked or changed.
-//! If it is locked the claim does not wait: the entry is held back for a second.
+//! **Nothing is stranded.** An entry is moved only under a lock on the row that holds the reason (its group, its workgroup,
+//! its key). The call that resumes the group or brings the workgroup forward, and the transaction that settles or gives back
+//! the key's holder, change that row first: either they wait for the claim and then see what it has moved, or the claim finds
+//! the row locked or changed. If it is locked the claim does not wait: the entry is held back for a second.
 //!
 //! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
 //! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
@@ -41,7 +41,7 @@ enum Way {
     Schedule(ReasonNo, Time),
 }
 
-/// For how long entries are held back whose group somebody is changing.
+/// For how long entries are held back whose group or workgroup somebody is changing.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is set for groups: whether they are paused, and have limits of their own.
@@ -55,6 +55,11 @@ static STILL_PAUSED: Statement<&[&str], String> = Statement::new(
 );
 static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
+);
+/// Beside those who delay a workgroup for longer, which strands nothing, and not beside one who brings it forward.
+static STILL_HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
+    c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2
+       ORDER BY w.name FOR KEY SHARE SKIP LOCKED",
 );
 static LOCK: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
@@ -81,12 +86,7 @@ pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitt
     };
     let groups = names(|g| g.group_id.as_ref());
     let Groups { paused, changing, limited } = Groups::look(groups);
-    let workgroups = names(|g| g.workgroup.as_ref());
-    let held_back: HashMap<String, Time> = if workgroups.is_empty() {
-        HashMap::new()
-    } else {
-        HELD_BACK.query((workgroups, call.now)).into_iter().collect()
-    };
+    let held_back = held_back(names(|g| g.workgroup.as_ref()), call.now);
     let soon = call.now + AGAIN;
 
     let (mut admitted, mut turned_away) = (Vec::with_capacity(taken.len()), Vec::new());
@@ -155,6 +155,27 @@ impl Groups {
         let limited = set.into_iter().filter(|(_, _, limited)| *limited).map(|(g, ..)| g).collect();
         Groups { paused, changing, limited }
     }
+}
+
+/// Those of the workgroups that are held back, and until when, with their rows locked against whoever brings them forward. Where
+/// somebody is doing that: until soon.
+fn held_back(workgroups: Vec<String>, now: Time) -> HashMap<String, Time> {
+    let read = |names: &[String]| -> HashMap<String, Time> {
+        if names.is_empty() {
+            return HashMap::new();
+        }
+        HELD_BACK.query((names.to_vec(), now)).into_iter().collect()
+    };
+    let seen: Vec<String> = read(&workgroups).into_keys().collect();
+    if seen.is_empty() {
+        return HashMap::new();
+    }
+    let mut held_back: HashMap<String, Time> =
+        STILL_HELD_BACK.query((seen.clone(), now)).into_iter().collect();
+    // Some may have been brought forward in between.
+    let others: Vec<String> = seen.into_iter().filter(|name| !held_back.contains_key(name)).collect();
+    held_back.extend(read(&others).into_keys().map(|name| (name, now + AGAIN)));
+    held_back
 }
 
 /// Whether an entry was taken as if nothing were asked of its group, and something is.

@@ -37,7 +37,7 @@ pub(super) struct Found {
     pub(super) paused: HashSet<String>,
     /// Groups that are paused and whose rows somebody is changing, and when to look again.
     pub(super) changing: HashMap<String, Time>,
-    /// Workgroups that are held back, and until when.
+    /// Workgroups that are held back, and until when; where somebody is changing that, when to look again.
     pub(super) held_back: HashMap<String, Time>,
     /// Keys that other tasks have, with their rows locked.
     pub(super) busy: HashSet<MergeKey>,

@@ -32,9 +32,12 @@ fn taskq_delay_workgroup(
 }
 
 static BEFORE: Statement<&str, Time> =
-    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
-/// Tasks set aside because of the workgroup until later than that, locked by number as by everybody who locks several:
-/// see `store::order`.
+    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR NO KEY UPDATE");
+/// Waits for the claims that have moved entries because of it (`claim::gates`).
+static WAIT_FOR_CLAIMS: Statement<&str> =
+    Statement::new(c"SELECT FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
+/// Tasks set aside because of the workgroup until later than that, also by the claims that were waited for: this statement sees
+/// what they have done. Locked by number, as by everybody who locks several: see `store::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
@@ -45,9 +48,12 @@ static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
 /// until then are brought forward.
 fn set(name: &str, until: Time) {
-    let before: Option<Time> = BEFORE.first(name);
+    let forward = BEFORE.first(name).is_some_and(|before| before > until);
+    if forward {
+        WAIT_FOR_CLAIMS.execute(name);
+    }
     workgroup::SET.execute((name, until));
-    if before.is_some_and(|before| before > until) {
+    if forward {
         let task_nos: Vec<TaskNo> = SET_ASIDE.query((name, until));
         for action_no in scheduled::BRING_FORWARD.query((task_nos, until)) {
             wake::ready(action_no);

@@ -4,7 +4,7 @@
 //! On wrong code a task comes before its time, or stays away after it.
 
 use serde_json::json;
-use taskq_tests::{Db, Session, refused};
+use taskq_tests::{Db, Progress, Session, refused};
 
 use crate::{at, call, owned, wait_for_one};
 
@@ -211,6 +211,63 @@ fn a_delay_that_was_lengthened_and_then_shortened_ends_when_it_said_last() {
     call(&mut session, "delay_workgroup('api', '1 minute')");
     at(&mut session, 61.0);
     assert_eq!(owned(&mut session, 9, &ACTIONS).len(), 3);
+}
+
+/// A claim has set tasks aside and not committed when the delay ends: whoever ends it waits for that, and brings them forward.
+/// Without that they stayed away for the whole of the old delay.
+#[test]
+fn a_claim_open_while_a_delay_is_made_shorter_leaves_nothing_behind() {
+    let db = Db::new();
+    let (mut claim, mut operator) = (api(&db), db.connect());
+    at(&mut operator, 0.0);
+    call(&mut operator, "delay_workgroup('api', '1 hour')");
+    claim.run("BEGIN");
+    assert_eq!(owned(&mut claim, 9, &ACTIONS), ["other"]);
+    let ending = operator.background(|s| call(s, "delay_workgroup('api', '0')"));
+    let progress = ending.settle_down(&mut db.connect());
+    claim.run("COMMIT");
+    let (mut operator, ()) = ending.join();
+    assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3, "{progress:?}");
+}
+
+/// The other way round: the delay is about to be made shorter when a claim meets the tasks. It waits for nobody, and looks again
+/// in a second.
+#[test]
+fn a_claim_beside_a_delay_that_is_being_made_shorter_leaves_nothing_behind() {
+    let db = Db::new();
+    let (mut claim, mut operator) = (api(&db), db.connect());
+    at(&mut operator, 0.0);
+    call(&mut operator, "delay_workgroup('api', '1 hour')");
+    for end in ["ROLLBACK", "COMMIT"] {
+        operator.run("BEGIN");
+        call(&mut operator, "delay_workgroup('api', '0')");
+        let claiming = claim.background(|s| owned(s, 9, &ACTIONS));
+        assert_eq!(claiming.settle_down(&mut db.connect()), Progress::Done);
+        (claim, _) = claiming.join();
+        operator.run(end);
+        at(&mut claim, 1.1);
+        let found = owned(&mut claim, 9, &ACTIONS).len();
+        assert_eq!(found, if end == "COMMIT" { 3 } else { 0 }, "{end}");
+        at(&mut claim, 0.0);
+    }
+}
+
+#[test]
+fn a_longer_delay_waits_for_no_open_claim() {
+    let db = Db::new();
+    let (mut claim, mut operator) = (api(&db), db.connect());
+    at(&mut operator, 0.0);
+    call(&mut operator, "delay_workgroup('api', '1 hour')");
+    claim.run("BEGIN");
+    assert_eq!(owned(&mut claim, 9, &ACTIONS), ["other"]);
+    let delaying = operator.background(|s| call(s, "delay_workgroup('api', '2 hours')"));
+    assert_eq!(delaying.settle_down(&mut db.connect()), Progress::Done);
+    claim.run("COMMIT");
+    let (mut operator, ()) = delaying.join();
+    at(&mut operator, 3601.0);
+    assert!(owned(&mut operator, 9, &ACTIONS).is_empty(), "back to where they were");
+    at(&mut operator, 7201.0);
+    assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3);
 }
 
 #[test]
