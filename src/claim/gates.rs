@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::call::{Call, Grant};
 use super::merge;
-use super::sweep::{Found, Stretch};
+use super::way::{Found, Stretch, Way};
 use crate::flow::actions::Action;
 use crate::number::{Lane, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
@@ -32,14 +32,6 @@ use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
 use crate::store::run::changes;
 use crate::store::slot::Limit;
-
-/// Where an entry goes that may not run now.
-enum Way {
-    Lane,
-    Park(Reason),
-    /// With the number of the reason, see [`aside`].
-    Schedule(ReasonNo, Time),
-}
 
 /// For how long entries are held back whose group or workgroup somebody is changing.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -88,19 +80,14 @@ pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitt
     let Groups { paused, changing, limited } = Groups::look(groups);
     let held_back = held_back(names(|g| g.workgroup.as_ref()), call.now);
     let soon = call.now + AGAIN;
+    let changing = changing.into_iter().map(|group| (group, soon)).collect();
+    let mut found = Found { paused, changing, held_back, ..Found::default() };
 
     let (mut admitted, mut turned_away) = (Vec::with_capacity(taken.len()), Vec::new());
     for grant in taken {
         let group = grant.group_id.as_ref();
-        if let Some(group) = group.filter(|g| paused.contains(*g)) {
-            let reason = Reason::Group(group.clone());
-            turned_away.push((grant, Way::Park(reason)));
-        } else if let Some(group) = group.filter(|g| changing.contains(*g)) {
-            let reason = aside::group(group);
-            turned_away.push((grant, Way::Schedule(reason, soon)));
-        } else if let Some((name, due)) = grant.workgroup.as_ref().and_then(|w| held_back.get_key_value(w)) {
-            let reason = aside::workgroup(name);
-            turned_away.push((grant, Way::Schedule(reason, *due)));
+        if let Some(way) = found.way(group, grant.workgroup.as_ref()) {
+            turned_away.push((grant, way));
         } else if group.is_some_and(|g| belongs_into_lane(call, &grant, g, limited.contains(g), has_slot)) {
             turned_away.push((grant, Way::Lane));
         } else {
@@ -108,12 +95,6 @@ pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitt
         }
     }
     let grants = by_key(call, admitted, &mut turned_away);
-    let mut found = Found {
-        changing: changing.into_iter().map(|group| (group, soon)).collect(),
-        paused,
-        held_back,
-        ..Found::default()
-    };
     found.note(&turned_away);
     let moved = turned_away.len();
     Admitted { grants, moved, found, to_lanes: turn_away(turned_away, call.now) }
@@ -272,11 +253,7 @@ fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32)> {
 fn set_aside(staying: Vec<(Grant, Way)>) {
     let aside: Vec<(TaskNo, ReasonNo, Option<Time>)> = staying
         .into_iter()
-        .filter_map(|(grant, way)| match way {
-            Way::Park(reason) => Some((grant.task_no, reason.aside(), None)),
-            Way::Schedule(reason, due) => Some((grant.task_no, reason, Some(due))),
-            Way::Lane => None,
-        })
+        .filter_map(|(grant, way)| way.aside().map(|(reason, until)| (grant.task_no, reason, until)))
         .collect();
     aside::set_taken(&aside);
 }

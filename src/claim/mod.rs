@@ -26,6 +26,7 @@ mod sweep;
 mod take;
 mod turns;
 mod under_way;
+mod way;
 
 pub(crate) use call::{Grant, Request};
 

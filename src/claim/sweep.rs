@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::way::{Found, Stretch, Way};
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
@@ -21,29 +22,6 @@ use crate::store::run::changes;
 
 /// How many entries the first look ahead of a call sees; each later one twice as many.
 const FIRST: usize = 1_000;
-
-/// Where entries stand one behind the other: a priority of an action, in a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Stretch {
-    pub(super) action_no: i32,
-    pub(super) priority: i32,
-    pub(super) lane: Lane,
-}
-
-/// What keeps entries back, as far as a call has found out.
-#[derive(Default)]
-pub(super) struct Found {
-    /// Groups that are paused, with their rows locked.
-    pub(super) paused: HashSet<String>,
-    /// Groups that are paused and whose rows somebody is changing, and when to look again.
-    pub(super) changing: HashMap<String, Time>,
-    /// Workgroups that are held back, and until when; where somebody is changing that, when to look again.
-    pub(super) held_back: HashMap<String, Time>,
-    /// Keys that other tasks have, with their rows locked.
-    pub(super) busy: HashSet<MergeKey>,
-    /// Where such entries were met since the last look ahead.
-    pub(super) met: HashSet<Stretch>,
-}
 
 record! {
     /// An entry further on.
@@ -91,7 +69,7 @@ pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usiz
     let ahead = if stretch.lane == Lane::NONE { &AHEAD } else { &AHEAD_IN_LANE };
     let ways: HashMap<TaskNo, Way> = ahead
         .map((stretch.action_no, stretch.priority, stretch.lane, most as i32), |entry| {
-            Some((entry.task_no, found.way(&entry, action)?))
+            Some((entry.task_no, entry.way(found, action)?))
         })
         .into_iter()
         .flatten()
@@ -108,6 +86,8 @@ pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usiz
                 parked.push(Parked { freed, position, reason: reason.clone() });
             }
             Way::Schedule(_, due) => scheduled.push((freed, *due)),
+            // Nothing that stands in a stretch is sent there.
+            Way::Lane => {}
         }
         freed.task_no
     });
@@ -120,45 +100,18 @@ pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usiz
     let staying: Vec<(TaskNo, ReasonNo, Option<Time>)> = ways
         .into_iter()
         .filter(|(task_no, _)| !moved.contains(task_no))
-        .map(|(task_no, way)| match way {
-            Way::Park(reason) => (task_no, reason.aside(), None),
-            Way::Schedule(reason, due) => (task_no, reason, Some(due)),
-        })
+        .filter_map(|(task_no, way)| way.aside().map(|(reason, until)| (task_no, reason, until)))
         .collect();
     moved.len() + aside::set(&staying)
 }
 
-/// Where an entry goes.
-enum Way {
-    Park(Reason),
-    /// With the number of the reason.
-    Schedule(ReasonNo, Time),
-}
-
-impl Found {
-    /// Adds what was found since.
-    pub(super) fn add(&mut self, since: Found) {
-        self.paused.extend(since.paused);
-        self.changing.extend(since.changing);
-        self.held_back.extend(since.held_back);
-        self.busy.extend(since.busy);
-        self.met.extend(since.met);
-    }
-
-    /// What keeps an entry back, if one of the reasons found does; in the order in which the gates ask.
-    fn way(&self, entry: &Ahead, action: &str) -> Option<Way> {
-        let group = entry.group.as_ref();
-        if let Some(group) = group.filter(|g| self.paused.contains(*g)) {
-            return Some(Way::Park(Reason::Group(group.clone())));
-        }
-        if let Some((group, due)) = group.and_then(|g| self.changing.get_key_value(g)) {
-            return Some(Way::Schedule(aside::group(group), *due));
-        }
-        let workgroup = entry.workgroup.as_ref();
-        if let Some((name, due)) = workgroup.and_then(|w| self.held_back.get_key_value(w)) {
-            return Some(Way::Schedule(aside::workgroup(name), *due));
-        }
-        let key = MergeKey::of(action, group.map(String::as_str), entry.merge_key.as_deref())?;
-        self.busy.contains(&key).then_some(Way::Park(Reason::Key(key)))
+impl Ahead {
+    /// Where the entry goes, if one of the reasons found keeps it back; asked in the order in which the gates ask.
+    fn way(&self, found: &Found, action: &str) -> Option<Way> {
+        let group = self.group.as_ref();
+        found.way(group, self.workgroup.as_ref()).or_else(|| {
+            let key = MergeKey::of(action, group.map(String::as_str), self.merge_key.as_deref())?;
+            found.busy.contains(&key).then_some(Way::Park(Reason::Key(key)))
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::call::{Call, Grant};
 use super::gates::{Admitted, HasSlot};
-use super::sweep::Found;
+use super::way::Found;
 use super::{gates, lanes, merge, sweep};
 use crate::flow::actions::Action;
 use crate::number::TaskNo;

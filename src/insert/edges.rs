@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
+use crate::settle::fold;
 use crate::state::{Condition, Outcome, Signal};
 use crate::store::blocked;
 use crate::store::dependency;
@@ -123,7 +124,12 @@ impl Stored {
         let ids: Vec<String> = self.numbers.keys().cloned().collect();
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, idle, strength, of_settled)?;
+            let lock = || live::lock_any(&ids, idle, strength, of_settled);
+            (self.numbers, self.live, self.outcomes) = match strength {
+                // What they wait for is no matter to who only waits for them.
+                LockStrength::KeyShare => lock()?,
+                LockStrength::Update => fold::locked(lock, |(_, rows, _)| rows)?,
+            };
         }
         Ok(())
     }

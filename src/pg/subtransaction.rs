@@ -140,7 +140,12 @@ pub(crate) fn unless_others_were_faster(work: impl FnOnce()) {
     if is_read_committed() {
         return work();
     }
-    let done = catch_unwind(AssertUnwindSafe(|| all_or_nothing(|| Ok::<(), Infallible>(work()))));
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        all_or_nothing(|| {
+            work();
+            Ok::<(), Infallible>(())
+        })
+    }));
     match done {
         Ok(Ok(())) => {}
         Err(payload) if is(payload.as_ref(), PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE) => {

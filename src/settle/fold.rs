@@ -1,14 +1,17 @@
 //! Folding deferred signals into the counters they are for.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::signal::{Delta, Deltas, apply};
 use super::{propagate, store, unsent};
+use crate::clock;
+use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::store::live::{Live, Place};
 use crate::store::signal;
 use crate::store::touched::{self, Touch};
 
@@ -127,6 +130,25 @@ fn next(from: TaskNo, limit: i32) -> Vec<TaskNo> {
 pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
     let waiting: Vec<TaskNo> = OF.query(task_nos);
     fold(waiting, now)
+}
+
+/// Locks tasks that a call is about to end or to change, with the signals counted that were left for them while others, or an
+/// earlier call of this transaction, had their counters: what has ended for a task before the call has it is not undone by what
+/// the call does. `rows` are those that `lock` has locked; it is called again where counting has moved some of them.
+///
+/// Nobody can leave one more for a counter that is ours without waiting for our end to be counted.
+pub(crate) fn locked<T>(
+    lock: impl Fn() -> Result<T>,
+    rows: impl Fn(&T) -> &HashMap<TaskNo, Live>,
+) -> Result<T> {
+    loop {
+        let locked = lock()?;
+        let waiting = rows(&locked).values().filter(|row| matches!(row.place, Place::Blocked { .. }));
+        let waiting: Vec<TaskNo> = waiting.map(|row| row.task_no).collect();
+        if waiting.is_empty() || !signal::may_be_there() || !of(&waiting, clock::now()) {
+            return Ok(locked);
+        }
+    }
 }
 
 /// Removes the signals of tasks that do not wait and are about to begin anew: what is due to them is worked out

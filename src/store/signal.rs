@@ -2,7 +2,7 @@
 
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Index, Look, insert, table};
+use crate::pg::table::{Index, Look, insert, pages_of, table};
 
 table!(c"signal":
     RUN_NO: TaskNo,
@@ -14,6 +14,11 @@ table!(c"signal":
 
 /// By run_no.
 static BY_TASK: Index = Index::new(&TABLE, c"signal_run_idx");
+
+/// Whether there may be any, as can be told without a look: the table is empty as a rule.
+pub(crate) fn may_be_there() -> bool {
+    pages_of(&TABLE) > 0
+}
 
 /// Whether there are any.
 pub(crate) fn any(look: &Look) -> bool {

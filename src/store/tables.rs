@@ -22,8 +22,9 @@ static HOLD: Statement<()> = Statement::new(
       UNION ALL SELECT FROM taskq.task_group WHERE false",
 );
 
-/// Keeps others from locking the tables that waiters look at for themselves, until the transaction ends; waits for
-/// somebody who has (autovacuum has while it gives back the end of an empty table).
+/// Keeps others from locking for themselves the tables in which waiters look for what is ready or due, until the transaction
+/// ends; waits for somebody who has (autovacuum has while it gives back the end of an empty table). Those of workgroups and
+/// merge keys, which say what keeps an entry back, are not among them: a look that has to wait for these is made again, soon.
 ///
 /// To be called before a waiter registers. A look that had to wait for such a lock would miss what is committed
 /// meanwhile: its snapshot is older, and Postgres resets the latch while it waits.

@@ -3,10 +3,14 @@
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 
-pub(crate) static SET: Statement<(&str, Time)> = Statement::new(
+/// Makes the row, or locks the one that is there, and then does nothing else: whoever is just making it is waited for.
+pub(crate) static ADD: Statement<(&str, Time)> = Statement::new(
     c"INSERT INTO taskq.workgroup AS w (name, not_before) VALUES ($1, $2)
-      ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before",
+      ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before WHERE false",
 );
+
+pub(crate) static SET: Statement<(&str, Time)> =
+    Statement::new(c"UPDATE taskq.workgroup w SET not_before = $2 WHERE w.name = $1");
 
 pub(crate) static DELAY_FURTHER: Statement<(&[&str], &[Time])> = Statement::new(
     c"INSERT INTO taskq.workgroup AS w (name, not_before) SELECT * FROM unnest($1, $2)

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
-use crate::settle::cancel_locked;
+use crate::settle::{cancel_locked, fold};
 use crate::store::live::{self, LockStrength};
 use crate::store::order::restartable;
 
@@ -52,7 +52,8 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
         // Also of those that are settled, and before anybody is waited for.
         rights::check_named(Doing::Change, ids.iter().copied())?;
         return restartable(|| {
-            let (_, rows) = live::lock_by_id(&ids, LockStrength::Update);
+            let (_, rows) =
+                fold::locked(|| Ok(live::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
             rights::check_tasks(Doing::Change, rows.keys().copied())?;
             Ok(cancel_locked(&rows, status.clone()))
         });
@@ -61,5 +62,8 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     let Filter { task_ids, actions, groups, status_like, max_tasks, .. } = filter;
     let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
     rights::check_found(Doing::Change, task_nos.iter().copied())?;
-    restartable(|| Ok(cancel_locked(&live::lock(&task_nos, LockStrength::Update), status.clone())))
+    restartable(|| {
+        let rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
+        Ok(cancel_locked(&rows, status.clone()))
+    })
 }

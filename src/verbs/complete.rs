@@ -7,7 +7,7 @@ use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
-use crate::settle::{Ending, settle};
+use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, LockStrength, Place};
 use crate::store::numbers;
@@ -34,7 +34,8 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
     if live::in_progress(&[id]).is_some() {
         return in_progress();
     }
-    let (numbers, rows) = live::lock_by_id(&[id], LockStrength::Update);
+    let (numbers, rows) =
+        fold::locked(|| Ok(live::lock_by_id(&[id], LockStrength::Update)), |(_, rows)| rows)?;
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
     rights::check_tasks(Doing::Change, [number])?;
     let Some(row) = rows.get(&number) else {

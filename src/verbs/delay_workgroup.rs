@@ -32,7 +32,7 @@ fn taskq_delay_workgroup(
 }
 
 static BEFORE: Statement<&str, Time> =
-    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 FOR NO KEY UPDATE");
+    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
 /// Waits for the claims that have moved entries because of it (`claim::gates`).
 static WAIT_FOR_CLAIMS: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
@@ -48,6 +48,10 @@ static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
 /// until then are brought forward.
 fn set(name: &str, until: Time) {
+    if workgroup::ADD.execute((name, until)) > 0 {
+        return;
+    }
+    // As whoever had the row before has left it: it is locked, and this statement is a new one.
     let forward = BEFORE.first(name).is_some_and(|before| before > until);
     if forward {
         WAIT_FOR_CLAIMS.execute(name);

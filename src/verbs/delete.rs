@@ -13,6 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::remove::delete_locked;
 use crate::rights::{self, Doing};
+use crate::settle::fold;
 use crate::store::live::{self, Idle, LockStrength};
 use crate::store::numbers;
 use crate::store::order::restartable;
@@ -48,7 +49,7 @@ fn taskq_delete_tasks(
                 filter.check(Doing::Change)?;
                 let matching: Vec<(TaskNo, bool)> = MATCHING.query(filter.given());
                 rights::check_found(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
-                restartable(|| Ok(delete_matching(&matching, clock::now())))
+                restartable(|| delete_matching(&matching, clock::now()))
             }
         }
     })
@@ -72,9 +73,9 @@ static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_ti
 );
 
 /// Deletes what a filter has found, but for what has begun, or come back to life, since.
-fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> i64 {
+fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
-    let mut rows = live::lock(&task_nos, LockStrength::Update);
+    let mut rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
     let rest: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
     let ended = live::hold_outcomes(&rest, LockStrength::Update);
     // What was replaced has left its end behind, for those who wait for it, and is no task any more.
@@ -90,7 +91,7 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> i64 {
         .collect();
     let kept: HashSet<TaskNo> = going.iter().copied().collect();
     rows.retain(|task_no, _| kept.contains(task_no));
-    delete_locked(going, rows, now)
+    Ok(delete_locked(going, rows, now))
 }
 
 /// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency,
@@ -99,7 +100,9 @@ fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;
     idle.look()?;
-    let (tasks, rows, _) = live::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
+    let lock =
+        || live::lock_any(ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::Update);
+    let (tasks, rows, _) = fold::locked(lock, |(_, rows, _)| rows)?;
     rights::check_tasks(Doing::Change, tasks.values().copied())?;
     Ok(delete_locked(tasks.into_values().collect(), rows, now))
 }

@@ -15,7 +15,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
-use crate::settle::{Ending, settle};
+use crate::settle::{Ending, fold, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::{Cause, Condition};
 use crate::store::guard::guard;
@@ -102,8 +102,9 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     idle.look()?;
     guard();
     let now = clock::now();
-    let (numbers, rows, outcomes) =
-        live::lock_any(&ids, &[idle], LockStrength::Update, LockStrength::KeyShare)?;
+    let lock =
+        || live::lock_any(&ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::KeyShare);
+    let (numbers, rows, outcomes) = fold::locked(lock, |(_, rows, _)| rows)?;
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));

@@ -41,10 +41,7 @@ fn taskq_resume_group(group_id: Option<&str>) -> i64 {
 /// `taskq.cancel_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
-    rights::for_caller(|| {
-        known(group_id)
-            .and_then(|group| restartable(|| Ok(cancel_locked(&lock_for_change(&members(group)), None))))
-    })
+    rights::for_caller(|| known(group_id).and_then(|group| restartable(|| cancel_members(group))))
 }
 
 /// `taskq.delete_group(group_id) -> bigint`
@@ -133,6 +130,11 @@ fn resume(group: &str) -> i64 {
     pending(group)
 }
 
+fn cancel_members(group: &str) -> Result<i64> {
+    let task_nos = members(group);
+    Ok(cancel_locked(&fold::locked(|| Ok(lock_for_change(&task_nos)), |rows| rows)?, None))
+}
+
 static LOCK: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
@@ -153,7 +155,7 @@ fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
 }
 
 fn delete(group: &str) -> Result<i64> {
-    let (task_nos, rows) = hold(group);
+    let (task_nos, rows) = fold::locked(|| Ok(hold(group)), |(_, rows)| rows)?;
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
         let ids = numbers::ids(&[row.task_no]);
         return Err(live::held(

@@ -21,6 +21,7 @@ use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
+use crate::settle::fold;
 use crate::spec::check_interval;
 use crate::store::blocked;
 use crate::store::live::{self, Live, LockStrength, Place};
@@ -112,7 +113,7 @@ fn update(ids: &[&str], change: &Change, now: Time) -> Result<i64> {
     refuse_missing(ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
     refuse_begun(ids, &found)?;
-    let (found, rows) = live::lock_by_id(ids, LockStrength::Update);
+    let (found, rows) = fold::locked(|| Ok(live::lock_by_id(ids, LockStrength::Update)), |(_, rows)| rows)?;
     refuse_missing(ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
     if rows.len() < found.len() || rows.values().any(Live::in_progress) {

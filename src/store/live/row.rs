@@ -77,6 +77,14 @@ fn live((task_no, tries, failures, dependencies): Counted, place: Place) -> Live
     }
 }
 
+/// The columns of a row of `run`, named `r`, that [`InRun`] is read from.
+macro_rules! in_run {
+    () => {
+        "r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id, r.limited, r.keyed, r.deadline"
+    };
+}
+pub(crate) use in_run;
+
 /// A row of `run`: then nonce, granted_at, actor_id, limited, keyed, deadline.
 #[derive(Debug)]
 pub(crate) struct InRun(pub(crate) Live);

@@ -12,11 +12,11 @@ use crate::flow::actions::try_limits;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
 use crate::store::lease::{append, tidy};
-use crate::store::live::{InRun, Live};
+use crate::store::live::{InRun, Live, in_run};
 use crate::store::run::changes;
 use crate::store::slot;
 use crate::store::{aside, attempts, merge_key, ready};
@@ -127,18 +127,28 @@ fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
     !aside.is_empty() && aside::look_again(aside)
 }
 
+/// Whether the performance of a row of `run`, named `r`, is held, and its deadline has passed.
+macro_rules! overdue {
+    ($now:literal) => {
+        concat!("NOT r.grantable AND r.aside IS NULL AND r.deadline <= ", $now)
+    };
+}
+pub(super) use overdue;
+
 /// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
-static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> = Statement::new(
-    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
-             r.limited, r.keyed, r.deadline
-        FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND NOT r.keyed
-       LIMIT $4 FOR UPDATE SKIP LOCKED",
-);
-static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(
-    c"SELECT r.task_no FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $3 AND r.keyed",
-);
+static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> = Statement::new(sql!(
+    "SELECT ",
+    in_run!(),
+    " FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.keyed AND ",
+    overdue!("$3"),
+    " LIMIT $4 FOR UPDATE SKIP LOCKED"
+));
+static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(sql!(
+    "SELECT r.task_no FROM taskq.run r
+       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.keyed AND ",
+    overdue!("$3")
+));
 
 /// Locks those of the tasks that are still overdue and in nobody else's hands, `most` of them, with all that the end of their
 /// tries concerns.

@@ -7,20 +7,21 @@
 
 use std::collections::HashSet;
 
+use super::end::overdue;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 use crate::pg::subtransaction;
-use crate::store::live::{InRun, Live};
+use crate::store::live::{InRun, Live, in_run};
 use crate::store::merge_key::MergeKey;
 
-static RUN: Statement<(&[TaskNo], Time), InRun> = Statement::new(
-    c"SELECT r.task_no, r.tries, r.failures, r.dependencies, r.nonce, r.granted_at, r.actor_id,
-             r.limited, r.keyed, r.deadline
-        FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL AND r.deadline <= $2 AND r.keyed
-         FOR UPDATE SKIP LOCKED",
-);
+static RUN: Statement<(&[TaskNo], Time), InRun> = Statement::new(sql!(
+    "SELECT ",
+    in_run!(),
+    " FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.keyed AND ",
+    overdue!("$2"),
+    " FOR UPDATE SKIP LOCKED"
+));
 static KEYS: Statement<&[TaskNo], (TaskNo, MergeKey)> = Statement::new(
     c"SELECT m.holder_no, m.action, m.group_id, m.key FROM taskq.merge_key m WHERE m.holder_no = ANY ($1)
          FOR NO KEY UPDATE SKIP LOCKED",

@@ -252,6 +252,26 @@ fn a_claim_beside_a_delay_that_is_being_made_shorter_leaves_nothing_behind() {
     }
 }
 
+/// The row of the workgroup is just being made, by a transaction that has also set tasks aside, when somebody makes the delay
+/// shorter: what it has to bring forward he sees only when he has waited for the row.
+#[test]
+fn the_first_delay_made_shorter_before_it_is_committed_leaves_nothing_behind() {
+    let db = Db::new();
+    let (mut worker, mut operator) = (api(&db), db.connect());
+    at(&mut operator, 0.0);
+    worker.run("BEGIN");
+    call(&mut worker, "delay_workgroup('api', '1 hour')");
+    assert_eq!(owned(&mut worker, 9, &ACTIONS), ["other"]);
+    let shorter = operator.background(|s| call(s, "delay_workgroup('api', '1 minute')"));
+    assert_eq!(shorter.settle_down(&mut db.connect()), Progress::Blocked);
+    worker.run("COMMIT");
+    let (mut operator, ()) = shorter.join();
+    at(&mut operator, 59.0);
+    assert!(owned(&mut operator, 9, &ACTIONS).is_empty());
+    at(&mut operator, 61.0);
+    assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3);
+}
+
 #[test]
 fn a_longer_delay_waits_for_no_open_claim() {
     let db = Db::new();

@@ -18,7 +18,7 @@ use crate::trial::{Outcome, attempt};
 const WORKERS: usize = 2;
 
 /// Failures beyond these tell nothing new.
-const SHOWN: usize = 12;
+const SHOWN: usize = 300;
 
 /// A spec, and how many of its orders are tried, by chance; all if there are no more.
 pub struct Job<'a> {

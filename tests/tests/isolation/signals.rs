@@ -2,7 +2,8 @@
 //!
 //! A signal to a task that somebody has locked is counted later, by whoever looks next. So a task with two dependencies that end
 //! beside each other may be aborted by either, whichever call came first; and what the end of the other would have done to it,
-//! one more signal or one more task to wait for, it has or has not.
+//! one more signal or one more task to wait for, it has or has not. Whoever looks sees the one order at one of two such tasks, and
+//! the other order at the other, if somebody had locked only one of them.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,10 @@ pub fn without_their_order(state: &str) -> String {
         .collect();
     let kept = state.lines().zip(&lines).filter(|(_, (kind, row))| !waits_in_vain(kind, row, &aborted));
     let kept = kept.map(|(line, (kind, row))| match is_aborted(kind, row) {
-        true => format!("{kind} {}", without(row, &["status", "num_signals", "num_failures"])),
+        true => format!(
+            "{kind} {}",
+            without(row, &["status", "num_signals", "num_failures", "total_dependencies"])
+        ),
         false => line.to_owned(),
     });
     kept.collect::<Vec<_>>().join("\n")

@@ -5,6 +5,7 @@ mod cycles;
 mod edges;
 mod full_lock_table;
 mod last_parents;
+mod later_calls;
 mod milestones;
 mod prepared;
 mod prompt;

@@ -1,6 +1,6 @@
 //! Flow control: slots of actions and groups, pauses, workgroups, schedules.
 
-use super::{Op, Rules, Scene, choosing, claim, claiming, counting, op, returning};
+use super::{Op, Rules, Scene, choosing, claim, claiming, counting, op, returning, upkeep};
 
 /// A limit of one, used up.
 const LIMIT: &[&str] = &[
@@ -45,7 +45,7 @@ fn limit() -> Vec<Op> {
         op("pause x", "SELECT taskq.pause_action('@x')"),
         op("resume x", "SELECT taskq.resume_action('@x')"),
         op("insert n", "SELECT taskq.insert_task('@n', '@x')"),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
     ]
 }
 
@@ -99,7 +99,7 @@ fn group() -> Vec<Op> {
         op("replace q", r#"SELECT taskq.replace_tasks('[{"id": "@q", "action": "@x", "group_id": "@g"}]')"#),
         op("replace q, no group", r#"SELECT taskq.replace_tasks('[{"id": "@q", "action": "@x"}]')"#),
         op("e after q", "SELECT taskq.add_dependencies('{@q}', '{@e}')"),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
     ]
 }
 
@@ -176,7 +176,7 @@ fn schedule() -> Vec<Op> {
         op("resume s", "SELECT taskq.resume_schedule('@s')"),
         op("drop s", "SELECT taskq.unschedule('@s')"),
         op("set s anew", r#"SELECT 1 FROM taskq.schedule('@s', '0 0 2 1 *', '{"action": "@y"}')"#),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
         op("forget x", "SELECT taskq.forget_action('@x')"),
     ]
 }

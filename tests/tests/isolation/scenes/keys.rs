@@ -1,6 +1,6 @@
 //! Keys: tasks that are unique by one, and tasks that are merged by one.
 
-use super::{Op, Rules, Scene, choosing, claim, counting, ignoring, op};
+use super::{Op, Rules, Scene, choosing, claim, counting, ignoring, op, upkeep};
 
 /// A key whose task waits.
 const UNIQUE: &[&str] = &[r#"SELECT taskq.insert_tasks('[
@@ -132,7 +132,7 @@ fn merge() -> Vec<Op> {
         choosing("reset g", "SELECT taskq.reset_group('@g')"),
         choosing("cancel g", "SELECT taskq.cancel_group('@g')"),
         choosing("retry g", "SELECT taskq.retry_group('@g')"),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
     ]
 }
 

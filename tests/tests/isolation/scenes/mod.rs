@@ -77,6 +77,12 @@ const fn counting(name: &'static str, sql: &'static str) -> Op {
     Op { name, sql, kind: Kind::Counts, passing_over: &[] }
 }
 
+/// Upkeep, which answers the same whether it had something to do or not.
+const fn upkeep() -> Op {
+    let (name, sql) = ("maintain", "SELECT 1 FROM taskq.maintain()");
+    Op { name, sql, kind: Kind::Claims, passing_over: &["SELECT 1"] }
+}
+
 /// A claim, and what it may do instead of that beside others, doing nothing being one of it.
 const fn claiming(name: &'static str, sql: &'static str, instead: &'static [&'static str]) -> Op {
     Op { name, sql, kind: Kind::Claims, passing_over: instead }

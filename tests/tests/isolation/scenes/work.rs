@@ -1,6 +1,6 @@
 //! Performing: tasks that are held, ready, aborted or overdue, with whatever waits for them.
 
-use super::{Op, Rules, Scene, choosing, claim, ignoring, op, returning};
+use super::{Op, Rules, Scene, choosing, claim, ignoring, op, returning, upkeep};
 
 /// Two parents in progress; what waits for both, for one, and for an abort; and a milestone.
 const HELD: &[&str] = &[
@@ -73,7 +73,7 @@ fn held() -> Vec<Op> {
         op("z after p and q", "SELECT taskq.add_dependencies('{@p,@q}', '{@z,@z}', 'settled')"),
         op("z after c", "SELECT taskq.add_dependencies('{@c}', '{@z}')"),
         op("complete c by hand", "SELECT taskq.complete_task('@c')"),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
     ]
 }
 
@@ -211,7 +211,7 @@ fn ready() -> Vec<Op> {
         op("resume x", "SELECT taskq.resume_action('@x')"),
         op("forget x", "SELECT taskq.forget_action('@x')"),
         op("set x", "SELECT taskq.set_action('@x', max_concurrency => 1, max_duration => '1 hour')"),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
     ]
 }
 
@@ -257,7 +257,7 @@ fn aborted() -> Vec<Op> {
             "own s",
             "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@s}')",
         ),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
     ]
 }
 
@@ -286,7 +286,7 @@ fn late() -> Vec<Op> {
             "own s",
             "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@s}', '1 hour')",
         ),
-        claim("maintain", "SELECT 1 FROM taskq.maintain()"),
+        upkeep(),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
         op("complete q", "SELECT taskq.return_task('@q', #q)"),

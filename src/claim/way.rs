@@ -1,0 +1,74 @@
+//! What keeps entries back, and where one goes that may not run now.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::number::{Lane, ReasonNo};
+use crate::pg::clock::Time;
+use crate::store::aside;
+use crate::store::merge_key::MergeKey;
+use crate::store::parked::Reason;
+
+/// Where an entry goes that may not run now.
+pub(super) enum Way {
+    Lane,
+    Park(Reason),
+    /// With the number of the reason, see [`aside`].
+    Schedule(ReasonNo, Time),
+}
+
+impl Way {
+    /// The same for an entry that has to stay where it is: the number of the reason, and when that ends, if it is a time.
+    pub(super) fn aside(self) -> Option<(ReasonNo, Option<Time>)> {
+        match self {
+            Way::Park(reason) => Some((reason.aside(), None)),
+            Way::Schedule(reason, due) => Some((reason, Some(due))),
+            Way::Lane => None,
+        }
+    }
+}
+
+/// Where entries stand one behind the other: a priority of an action, in a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stretch {
+    pub(super) action_no: i32,
+    pub(super) priority: i32,
+    pub(super) lane: Lane,
+}
+
+/// What keeps entries back, as far as a call has found out.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Groups that are paused, with their rows locked.
+    pub(super) paused: HashSet<String>,
+    /// Groups that are paused and whose rows somebody is changing, and when to look again.
+    pub(super) changing: HashMap<String, Time>,
+    /// Workgroups that are held back, and until when; where somebody is changing that, when to look again.
+    pub(super) held_back: HashMap<String, Time>,
+    /// Keys that other tasks have, with their rows locked.
+    pub(super) busy: HashSet<MergeKey>,
+    /// Where such entries were met since the last look ahead.
+    pub(super) met: HashSet<Stretch>,
+}
+
+impl Found {
+    /// Adds what was found since.
+    pub(super) fn add(&mut self, since: Found) {
+        self.paused.extend(since.paused);
+        self.changing.extend(since.changing);
+        self.held_back.extend(since.held_back);
+        self.busy.extend(since.busy);
+        self.met.extend(since.met);
+    }
+
+    /// What keeps an entry of a group and a workgroup back, if anything does but for limits and its merge key.
+    pub(super) fn way(&self, group: Option<&String>, workgroup: Option<&String>) -> Option<Way> {
+        if let Some(group) = group.filter(|g| self.paused.contains(*g)) {
+            return Some(Way::Park(Reason::Group(group.clone())));
+        }
+        if let Some((group, due)) = group.and_then(|g| self.changing.get_key_value(g)) {
+            return Some(Way::Schedule(aside::group(group), *due));
+        }
+        let (name, due) = workgroup.and_then(|w| self.held_back.get_key_value(w))?;
+        Some(Way::Schedule(aside::workgroup(name), *due))
+    }
+}
