@@ -110,13 +110,17 @@ pub(super) fn lock_stored(
     } else {
         LockStrength::Update
     };
-    // What is replaced goes, also if it is settled.
-    stored.lock(
-        &idle,
-        strength,
-        if replaced.is_empty() { LockStrength::KeyShare } else { LockStrength::Update },
-    )?;
-    Ok(stored)
+    if replaced.is_empty() {
+        stored.lock(&idle, strength, LockStrength::KeyShare)?;
+        return Ok(stored);
+    }
+    // What is replaced goes, also if it is settled; and if all that it waits for has ended, it has ended before.
+    let lock = || {
+        stored.lock(&idle, strength, LockStrength::Update)?;
+        Ok(std::mem::take(&mut stored.live))
+    };
+    let live = fold::locked(lock, |live| live)?;
+    Ok(Stored { live, ..stored })
 }
 
 impl Stored {
@@ -124,12 +128,7 @@ impl Stored {
         let ids: Vec<String> = self.numbers.keys().cloned().collect();
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            let lock = || live::lock_any(&ids, idle, strength, of_settled);
-            (self.numbers, self.live, self.outcomes) = match strength {
-                // What they wait for is no matter to who only waits for them.
-                LockStrength::KeyShare => lock()?,
-                LockStrength::Update => fold::locked(lock, |(_, rows, _)| rows)?,
-            };
+            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, idle, strength, of_settled)?;
         }
         Ok(())
     }

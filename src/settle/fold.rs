@@ -138,7 +138,7 @@ pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
 ///
 /// Nobody can leave one more for a counter that is ours without waiting for our end to be counted.
 pub(crate) fn locked<T>(
-    lock: impl Fn() -> Result<T>,
+    mut lock: impl FnMut() -> Result<T>,
     rows: impl Fn(&T) -> &HashMap<TaskNo, Live>,
 ) -> Result<T> {
     loop {

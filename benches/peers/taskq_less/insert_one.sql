@@ -1,0 +1,1 @@
+SELECT taskq.insert_task(NULL, 'work', :body::text);
