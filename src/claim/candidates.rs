@@ -30,6 +30,8 @@ pub(super) struct Source<'a> {
     pub(super) laned: bool,
     /// Lanes that have nothing to give.
     pub(super) full: Vec<Lane>,
+    /// Whose turn it is in the action is remembered by this number: the first of those that stand for its name.
+    pub(super) turns: i32,
 }
 
 impl Source<'_> {
@@ -75,10 +77,22 @@ pub(super) fn next(
     if lane_zero {
         streams.push(without_lanes(sources, wanted, passed, Position::BEGINNING).into());
     }
-    for source in sources.iter().filter(|s| s.laned) {
-        streams.push(lanes::next(source, wanted, passed, lane_zero).into());
+    for numbers in by_name(sources.iter().filter(|s| s.laned)) {
+        streams.push(lanes::next(&numbers, wanted, passed, lane_zero).into());
     }
     merge(streams, wanted)
+}
+
+/// Those that stand for the same name together.
+fn by_name<'a>(sources: impl Iterator<Item = &'a Source<'a>>) -> Vec<Vec<&'a Source<'a>>> {
+    let mut names: Vec<Vec<&Source>> = Vec::new();
+    for source in sources {
+        match names.iter_mut().find(|name| name[0].turns == source.turns) {
+            Some(name) => name.push(source),
+            None => names.push(vec![source]),
+        }
+    }
+    names
 }
 
 /// The next entries, from a position on, of those actions that have no lanes: `wanted` of them, if there are so many that

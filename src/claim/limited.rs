@@ -1,9 +1,10 @@
 //! Claims that have to choose: of actions with limits, or with lanes.
 //!
-//! In rounds: a look at what is next, in the order of all actions together and without locks; the choice of
-//! as many entries as there is room for and their limits allow; their claim, which passes over those that
-//! another grant holds. An action or a lane whose limits are used up is out of the following rounds, so that
-//! its backlog costs the others nothing.
+//! In rounds: a look at what is next, in the order of all actions together and without locks; then one entry after the
+//! other is taken whose limits allow it, until there is no more room; those that another transaction has in hand are
+//! passed over. A round that gets nothing is followed by one that looks twice as far: of what others have in hand there
+//! may be much. An action or a lane whose limits are used up is out of the following rounds, so that its backlog costs
+//! the others nothing.
 //!
 //! An entry takes a slot of *each* limit that it is subject to: its action's, its group's in the action, its
 //! group's own. All are locked before it is taken, and none is waited for. Whether those were all, the gates ask
@@ -11,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::call::{Call, Grant};
+use super::call::Grant;
 use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
 use super::reservations::{Full, Reservations, Reserved};
@@ -53,19 +54,14 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
         if next.is_empty() {
             break;
         }
-        let round = choose(&claim.call, &next, room, &sources, &mut reservations);
-        let chosen = round.chosen.len();
         let before = grants.len();
-        let in_vain = take(claim, round.chosen, &sources, &mut reservations, grants);
-        if !in_vain.is_empty() {
+        let round = take(claim, next, room, &sources, &mut reservations, grants);
+        if !round.in_vain.is_empty() {
             wake::passed_over();
         }
-        passed.extend(in_vain);
+        passed.extend(round.in_vain);
         claim.sweep();
         close(&mut sources, &round.refused, &reservations);
-        if chosen == 0 && round.refused.is_empty() {
-            break;
-        }
         window = if grants.len() == before { (2 * wanted).min(MOST_IN_A_ROUND) } else { 0 };
         if move_into_lanes(claim, &mut sources, &mut passed, to_move) {
             to_move *= 2;
@@ -91,24 +87,88 @@ pub(super) fn sources<'a>(actions: &[&'a Action], laned: &HashSet<i32>) -> Vec<S
             action,
             laned: laned.contains(&action.action_no),
             full: lanes::full_in(action, &full),
+            turns: first_number(actions, &action.name).unwrap_or(action.action_no),
         })
         .collect()
 }
 
-/// What one round has chosen, with what is reserved for each; and what it has refused, with the reason.
+/// The actions come in the order of their numbers.
+fn first_number(actions: &[&Action], name: &str) -> Option<i32> {
+    actions.iter().find(|action| action.name == name).map(|action| action.action_no)
+}
+
+/// What a round has not got.
+#[derive(Default)]
 struct Round {
-    chosen: Vec<(Candidate, Reserved)>,
+    /// Entries that were not granted, with their lanes.
+    in_vain: Vec<(TaskNo, Lane)>,
+    /// Those that were not tried, since their limits do not allow it.
     refused: Vec<(Candidate, Full)>,
 }
 
-/// The first of the entries that their limits allow, up to `room`.
-fn choose(
-    call: &Call,
+/// Takes the first of the entries that their limits allow, up to `room`.
+fn take(
+    claim: &mut Claim,
+    next: Vec<Candidate>,
+    room: usize,
+    sources: &[Source],
+    reservations: &mut Reservations,
+    grants: &mut Vec<Grant>,
+) -> Round {
+    let limits = ask(&next, room, sources, reservations);
+    let mut round = Round::default();
+    let mut chosen: Vec<(Candidate, Reserved)> = Vec::with_capacity(room.min(next.len()));
+    let call = &claim.call;
+    let taken = take::chosen(call, |try_to_take| {
+        for (candidate, limits) in next.into_iter().zip(limits) {
+            if chosen.len() == room {
+                break;
+            }
+            let action = source(sources, &candidate).action;
+            match reservations.reserve(action, &limits, call) {
+                Err(full) => round.refused.push((candidate, full)),
+                Ok(reserved) if try_to_take(candidate.task_no, reserved.has_slots()) => {
+                    chosen.push((candidate, reserved));
+                }
+                Ok(reserved) => {
+                    reservations.give_back(action, reserved);
+                    round.in_vain.push((candidate.task_no, candidate.lane));
+                }
+            }
+        }
+    });
+    if !claim.call.request.trial {
+        for (candidate, _) in &chosen {
+            if let Some(turn) = candidate.turn {
+                turns::remember(source(sources, candidate).turns, turn);
+            }
+        }
+        wake::taken(taken.iter().map(|g| g.action_no));
+    }
+    let reserved: HashMap<TaskNo, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
+    let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
+    let granted: HashSet<TaskNo> = admitted.iter().map(|g| g.task_no).collect();
+    grants.extend(admitted);
+    for (candidate, reserved) in chosen {
+        let action = source(sources, &candidate).action;
+        if granted.contains(&candidate.task_no) {
+            reservations.keep(action, reserved, candidate.task_no);
+        } else {
+            reservations.give_back(action, reserved);
+            round.in_vain.push((candidate.task_no, candidate.lane));
+        }
+    }
+    reservations.occupy();
+    round
+}
+
+/// Locks slots of the limits that the entries are subject to, as many as there is room for; the limits of each.
+fn ask(
     next: &[Candidate],
     room: usize,
     sources: &[Source],
     reservations: &mut Reservations,
-) -> Round {
+) -> Vec<Vec<Limit>> {
     let groups: HashSet<&String> = next.iter().filter_map(|c| c.group.as_ref()).collect();
     let own = group_settings::limits(groups.into_iter().cloned().collect());
     let limits: Vec<Vec<(Limit, i32)>> =
@@ -119,18 +179,7 @@ fn choose(
         entry.1 = (entry.1 + 1).min(room);
     }
     reservations.ask(wanted);
-    let mut round = Round { chosen: Vec::with_capacity(room.min(next.len())), refused: Vec::new() };
-    for (candidate, limits) in next.iter().zip(limits) {
-        if round.chosen.len() == room {
-            break;
-        }
-        let limits: Vec<Limit> = limits.into_iter().map(|(limit, _)| limit).collect();
-        match reservations.reserve(source(sources, candidate).action, &limits, call) {
-            Ok(reserved) => round.chosen.push((candidate.clone(), reserved)),
-            Err(full) => round.refused.push((candidate.clone(), full)),
-        }
-    }
-    round
+    limits.into_iter().map(|of_one| of_one.into_iter().map(|(limit, _)| limit).collect()).collect()
 }
 
 /// The limits that an entry is subject to, and how many each allows.
@@ -154,51 +203,6 @@ fn source<'a, 'b>(sources: &'b [Source<'a>], candidate: &Candidate) -> &'b Sourc
     // The candidates are those of the sources.
     let at = sources.iter().position(|s| s.action.action_no == candidate.action_no);
     &sources[at.unwrap_or_default()]
-}
-
-/// Takes what was chosen; returns those that were not granted, with their lanes.
-fn take(
-    claim: &mut Claim,
-    chosen: Vec<(Candidate, Reserved)>,
-    sources: &[Source],
-    reservations: &mut Reservations,
-    grants: &mut Vec<Grant>,
-) -> Vec<(TaskNo, Lane)> {
-    if chosen.is_empty() {
-        return Vec::new();
-    }
-    for (candidate, _) in &chosen {
-        if let Some(turn) = candidate.turn.filter(|_| !claim.call.request.trial) {
-            turns::remember(candidate.action_no, turn);
-        }
-    }
-    let mut taken = Vec::new();
-    for with_slots in [false, true] {
-        let numbers: Vec<TaskNo> =
-            chosen.iter().filter(|(_, r)| r.has_slots() == with_slots).map(|(c, _)| c.task_no).collect();
-        if !numbers.is_empty() {
-            taken.extend(take::these(&claim.call, &numbers, with_slots));
-        }
-    }
-    if !claim.call.request.trial {
-        wake::taken(taken.iter().map(|g| g.action_no));
-    }
-    let reserved: HashMap<TaskNo, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
-    let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));
-    let granted: HashSet<TaskNo> = admitted.iter().map(|g| g.task_no).collect();
-    grants.extend(admitted);
-    let mut in_vain = Vec::new();
-    for (candidate, reserved) in chosen {
-        let action = source(sources, &candidate).action;
-        if granted.contains(&candidate.task_no) {
-            reservations.keep(action, reserved, candidate.task_no);
-        } else {
-            reservations.give_back(action, reserved);
-            in_vain.push((candidate.task_no, candidate.lane));
-        }
-    }
-    reservations.occupy();
-    in_vain
 }
 
 /// Takes actions and lanes out of the following rounds of which there is nothing left.

@@ -46,17 +46,21 @@ pub(super) fn in_order(call: &Call, ranges: &Ranges, room: usize, depth: usize) 
     Taken { grants: grants(call, held), more }
 }
 
-/// Takes those of the entries with these numbers that nobody else holds. `with_slots` if they take slots.
-pub(super) fn these(call: &Call, task_nos: &[TaskNo], with_slots: bool) -> Vec<Grant> {
+/// Takes entries by their numbers, as `choose` goes through them: it is given what tries to take one, which takes slots or
+/// does not, and tells whether it did. One that somebody else has in hand it does not take.
+pub(super) fn chosen(call: &Call, choose: impl FnOnce(&mut dyn FnMut(TaskNo, bool) -> bool)) -> Vec<Grant> {
     let mut held = Vec::new();
     look(|look| {
         look.changing(&run::BY_NUMBER, |entries| {
-            for task_no in task_nos {
-                entries.start(&[Key::eq(1, *task_no)]);
+            choose(&mut |task_no, with_slots| {
+                check_for_interrupts();
+                let before = held.len();
+                entries.start(&[Key::eq(1, task_no)]);
                 if let Some(entry) = entries.next() {
                     take(call, &entry, with_slots, &mut held);
                 }
-            }
+                held.len() > before
+            });
         });
     });
     grants(call, held)

@@ -146,22 +146,24 @@ fn known(name: Option<&str>) -> Result<&str> {
     }
 }
 
-static IS_PAUSED: Statement<&str, bool> =
-    Statement::new(c"SELECT s.paused_next_at IS NOT NULL FROM taskq.schedule s WHERE s.name = $1");
+/// Waits for whoever is changing the schedule, and tells what it is then.
+static IS_PAUSED: Statement<&str, bool> = Statement::new(
+    c"SELECT s.paused_next_at IS NOT NULL FROM taskq.schedule s WHERE s.name = $1 FOR NO KEY UPDATE",
+);
 
-/// Pauses or resumes a schedule by `change`, which tells whether it found one to change. If it has not, there is one that was so
-/// already, or the call has waited for whoever dropped it, and perhaps set it anew: each statement looks with a snapshot of its own.
-fn change(name: Option<&str>, paused: bool, mut change: impl FnMut(&str) -> bool) -> Result<bool> {
+/// Pauses or resumes a schedule by `change`; whether there was anything to change. One that is as it should be may be about to be
+/// changed back, so it is locked before that is said. One that somebody has dropped meanwhile, and perhaps set anew, is looked for again.
+fn change(name: Option<&str>, paused: bool, change: impl FnOnce(&str)) -> Result<bool> {
     loop {
         check_for_interrupts();
         let name = known(name)?;
-        if change(name) {
-            return Ok(true);
-        }
         match IS_PAUSED.first(name) {
             Some(is_paused) if is_paused == paused => return Ok(false),
-            Some(_) => {}
-            None => return Err(Refusal::no_such("schedule", name)),
+            Some(_) => {
+                change(name);
+                return Ok(true);
+            }
+            None => {}
         }
     }
 }
@@ -169,7 +171,11 @@ fn change(name: Option<&str>, paused: bool, mut change: impl FnMut(&str) -> bool
 /// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
-    rights::for_caller(|| change(name, true, |name| schedule::PAUSE.execute(name) > 0))
+    rights::for_caller(|| {
+        change(name, true, |name| {
+            schedule::PAUSE.execute(name);
+        })
+    })
 }
 
 /// `taskq.resume_schedule(name) -> boolean`. What was missed is due at once, and is inserted as the backfill policy has
@@ -178,12 +184,10 @@ fn taskq_pause_schedule(name: Option<&str>) -> bool {
 fn taskq_resume_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {
         change(name, false, |name| {
-            let next = schedule::RESUME.first(name);
-            if let Some(next) = next {
+            if let Some(next) = schedule::RESUME.first(name) {
                 wake::timer(next);
                 wake::due(next);
             }
-            next.is_some()
         })
     })
 }

@@ -1,14 +1,14 @@
 //! The entries of one priority of an action, from all its lanes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Cost, MOST, as_limit};
-use crate::claim::candidates::{Candidate, Source};
+use super::{MOST, Part, as_limit};
+use crate::claim::candidates::Candidate;
 use crate::claim::turns::{self, Queue, Turn};
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::session::random_62_bits;
 use crate::pg::statement::Statement;
-use crate::store::known_lanes::Known;
 
 type Ring =
     (i32, i32, &'static [Lane], Lane, Lane, i32, i32, i32, Position, &'static [Lane], &'static [Position]);
@@ -68,14 +68,13 @@ const FEW: i32 = 64;
 
 /// One priority of an action.
 pub(super) struct Level<'a> {
-    pub(super) source: &'a Source<'a>,
+    /// The numbers of the action that have entries of it.
+    pub(super) parts: &'a [&'a Part<'a>],
     pub(super) priority: i32,
     pub(super) wanted: usize,
     /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
     pub(super) passed: &'a HashMap<TaskNo, Lane>,
     pub(super) lane_zero: bool,
-    pub(super) known: &'a Known,
-    pub(super) cost: &'a Cost,
 }
 
 impl Level<'_> {
@@ -166,27 +165,44 @@ impl Level<'_> {
         rounds: i32,
         spare: i32,
     ) -> (Vec<Queue<Candidate>>, bool) {
-        let action_no = self.source.action.action_no;
-        let full = self.source.full_lanes();
+        let mut of_each: Vec<(Vec<Queue<Candidate>>, bool)> =
+            self.parts.iter().map(|part| self.stretch_of(part, from, to, (lanes, rounds, spare))).collect();
+        if of_each.len() == 1 {
+            return of_each.remove(0);
+        }
+        // Up to the last lane that the shortest of them has come to, each has shown all its lanes.
+        let cut = of_each.iter().any(|(_, cut)| *cut);
+        let mut joined: BTreeMap<Lane, Queue<Candidate>> = BTreeMap::new();
+        for queue in of_each.into_iter().flat_map(|(queues, _)| queues) {
+            match joined.entry(queue.lane) {
+                Entry::Vacant(lane) => drop(lane.insert(queue)),
+                Entry::Occupied(mut lane) => lane.get_mut().entries.extend(queue.entries),
+            }
+        }
+        let mut joined: Vec<Queue<Candidate>> = joined.into_values().take(lanes as usize).collect();
+        for queue in &mut joined {
+            queue.entries.make_contiguous().sort_unstable_by_key(|entry| entry.position);
+        }
+        (joined, cut)
+    }
+
+    fn stretch_of(
+        &self,
+        part: &Part,
+        from: Lane,
+        to: Lane,
+        (lanes, rounds, spare): (i32, i32, i32),
+    ) -> (Vec<Queue<Candidate>>, bool) {
+        let action_no = part.source.action.action_no;
+        let full = part.source.full_lanes();
         let mut found: Vec<Queue<Candidate>> = Vec::new();
         let mut rows = 0;
         let mut cut = false;
-        let (excepted, starts) = self.known.excepted(self.priority, from, to);
-        let ring = (
-            action_no,
-            self.priority,
-            full,
-            from,
-            to,
-            lanes,
-            rounds,
-            spare,
-            self.known.rest,
-            excepted,
-            starts,
-        );
+        let (excepted, starts) = part.known.excepted(self.priority, from, to);
+        let rest = part.known.rest;
+        let ring = (action_no, self.priority, full, from, to, lanes, rounds, spare, rest, excepted, starts);
         let looked = STRETCH.look_each(ring, |(lane, weight, task_no, position, group)| {
-            self.cost.met.set(self.cost.met.get() + 1);
+            part.cost.met.set(part.cost.met.get() + 1);
             if found.last().is_none_or(|last| last.lane != lane) {
                 found.push(Queue { lane, weight: weight as u32, entries: Default::default() });
                 rows = 0;
@@ -195,28 +211,39 @@ impl Level<'_> {
             let Some(last) = found.last_mut() else { return };
             cut |= rows >= i64::from(last.weight) * i64::from(rounds) + i64::from(spare);
             if !self.passed.contains_key(&task_no) {
-                last.entries.push_back(self.candidate(task_no, position, lane, group));
+                last.entries.push_back(self.candidate(action_no, task_no, position, lane, group));
             }
         });
-        self.cost.add(&looked);
+        part.cost.add(&looked);
         (found, cut)
     }
 
     fn without_lane(&self, most: usize) -> Vec<Candidate> {
-        let most = as_limit(most.saturating_add(self.most_passed()));
-        WITHOUT_LANE
-            .map((self.source.action.action_no, self.priority, most), |(task_no, position)| {
+        let depth = as_limit(most.saturating_add(self.most_passed()));
+        let mut found: Vec<Candidate> = Vec::new();
+        for part in self.parts {
+            let action_no = part.source.action.action_no;
+            let entries = WITHOUT_LANE.map((action_no, self.priority, depth), |(task_no, position)| {
                 (!self.passed.contains_key(&task_no))
-                    .then(|| self.candidate(task_no, position, Lane::NONE, None))
-            })
-            .into_iter()
-            .flatten()
-            .collect()
+                    .then(|| self.candidate(action_no, task_no, position, Lane::NONE, None))
+            });
+            found.extend(entries.into_iter().flatten());
+        }
+        if self.parts.len() > 1 {
+            found.sort_unstable_by_key(|entry| entry.position);
+        }
+        found
     }
 
-    fn candidate(&self, task_no: TaskNo, position: Position, lane: Lane, group: Option<String>) -> Candidate {
-        let (action_no, priority) = (self.source.action.action_no, self.priority);
-        Candidate { task_no, action_no, priority, position, lane, group, turn: None }
+    fn candidate(
+        &self,
+        action_no: i32,
+        task_no: TaskNo,
+        position: Position,
+        lane: Lane,
+        group: Option<String>,
+    ) -> Candidate {
+        Candidate { task_no, action_no, priority: self.priority, position, lane, group, turn: None }
     }
 
     /// How many entries of one lane were tried, at most.

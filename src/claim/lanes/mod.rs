@@ -45,33 +45,58 @@ static TOP: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position], &[Lane]
 
 /// The next candidates of an action that has lanes: `wanted` of them, if there are so many that are not in `passed`.
 /// Higher priorities first; within one of them in the order of positions or, if the action is fair, by turns.
+///
+/// `numbers` are those that stand for its name: a group has the same lane under each of them, and one turn.
 pub(super) fn next(
-    source: &Source,
+    numbers: &[&Source],
     wanted: usize,
     passed: &HashMap<TaskNo, Lane>,
     lane_zero: bool,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let mut turn = turns::current(source.action.action_no);
+    let Some(first) = numbers.first() else { return found };
+    let mut turn = turns::current(first.turns);
     let mut below = ABOVE_ALL;
-    let action_no = source.action.action_no;
-    let known = known_lanes::known(action_no);
-    let cost = Cost::default();
+    let parts: Vec<Part> = numbers.iter().map(|source| Part::new(source)).collect();
     while found.len() < wanted {
-        let (priority, looked) = top(action_no, &known, source.full_lanes(), below, lane_zero);
-        cost.add(&looked);
-        let Some(priority) = priority else { break };
-        let wanted = wanted - found.len();
-        let level = Level { source, priority, wanted, passed, lane_zero, known: &known, cost: &cost };
-        if source.action.gives_lanes() {
+        let tops: Vec<Option<i32>> = parts.iter().map(|part| part.top(below, lane_zero)).collect();
+        let Some(priority) = tops.iter().copied().flatten().max() else { break };
+        let parts: Vec<&Part> =
+            parts.iter().zip(tops).filter(|(_, top)| *top == Some(priority)).map(|(part, _)| part).collect();
+        let level = Level { parts: &parts, priority, wanted: wanted - found.len(), passed, lane_zero };
+        if first.action.gives_lanes() {
             found.extend(level.by_turns(&mut turn));
         } else {
             found.extend(level.by_position());
         }
         below = i64::from(priority);
     }
-    cost.tell(action_no, source.full.len());
+    parts.iter().for_each(Part::tell_cost);
     found
+}
+
+/// The entries of one number of an action, what is known of their lanes, and what looking for them has cost.
+struct Part<'a> {
+    source: &'a Source<'a>,
+    known: Known,
+    cost: Cost,
+}
+
+impl<'a> Part<'a> {
+    fn new(source: &'a Source<'a>) -> Self {
+        Part { source, known: known_lanes::known(source.action.action_no), cost: Cost::default() }
+    }
+
+    fn top(&self, below: i64, lane_zero: bool) -> Option<i32> {
+        let full = self.source.full_lanes();
+        let (priority, looked) = top(self.source.action.action_no, &self.known, full, below, lane_zero);
+        self.cost.add(&looked);
+        priority
+    }
+
+    fn tell_cost(&self) {
+        self.cost.tell(self.source.action.action_no, self.source.full.len());
+    }
 }
 
 /// The highest priority below another one that has an entry in a lane that is not full.

@@ -223,3 +223,66 @@ fn a_lane_that_an_open_grant_holds_keeps_no_other_waiting() {
     open.run("ROLLBACK");
     assert_eq!(owned(&mut other, 100, &["x"]).len(), 6);
 }
+
+/// The first tasks of an action came from two transactions at once: two numbers stand for its name. A group has one turn all the same,
+/// and its own tasks keep their order.
+#[test]
+fn groups_take_turns_over_all_numbers_of_a_name() {
+    for room in [1, 30] {
+        let db = Db::new();
+        let (mut session, mut other) = (db.connect(), db.connect());
+        call(&mut session, "set_action('x', fair => true)");
+        other.run("BEGIN");
+        other.insert(of_group("big", 500, 0)).unwrap();
+        other.insert(of_group("both", 5, 0)).unwrap();
+        session.insert(of_group("small", 10, 0)).unwrap();
+        let later: Value =
+            (6..=10).map(|i| json!({"id": format!("both{i}"), "action": "x", "group_id": "both"})).collect();
+        session.insert(later).unwrap();
+        other.run("COMMIT");
+        let numbers: i64 = session.one("SELECT count(*) FROM taskq.action WHERE name = 'x'");
+        assert_eq!(numbers, 2, "the case that is meant");
+        let got = if room == 1 { one_by_one(&mut session, 30) } else { owned(&mut session, 30, &["x"]) };
+        let expected = ["big", "both", "small"].map(|group| (group.to_owned(), 10));
+        assert_eq!(shares(&got), HashMap::from(expected));
+        let both: Vec<String> = got.into_iter().filter(|id| id.starts_with("both")).collect();
+        assert_eq!(both, (1..=10).map(|i| format!("both{i}")).collect::<Vec<_>>());
+        assert_eq!(owned(&mut session, 1_000, &["x"]).len(), 490, "nothing is left lying");
+    }
+}
+
+/// What an open transaction has in hand a claim that has to choose passes over in a few strides, however much it is. It used to
+/// try one entry a round, and to look at all that it had tried before the next.
+#[test]
+fn what_others_have_in_hand_costs_a_claim_no_square_of_it() {
+    let granted = |n: i64| format!("SELECT count(*) FROM taskq.own_tasks('a', {n}, '{{x}}')");
+    let changed = |n: i64| {
+        format!(
+            "SELECT taskq.update_tasks(array_agg(id), body => 'new')
+               FROM (SELECT id FROM taskq.tasks ORDER BY substr(id, 2)::integer LIMIT {n}) AS t"
+        )
+    };
+    // (While somebody makes the slots of a group, as its first grant does, nobody else gets one.)
+    let cases: [(&str, &dyn Fn(i64) -> String); 5] = [
+        ("fair => true", &granted),
+        ("fair => true", &changed),
+        ("max_concurrency => 90000", &granted),
+        ("max_concurrency => 90000", &changed),
+        ("max_per_group => 90000", &changed),
+    ];
+    for (setting, take) in cases {
+        let pages = [300, 2_400].map(|n| {
+            let db = Db::new();
+            let (mut session, mut other) = (db.connect(), db.connect());
+            call(&mut session, &format!("set_action('x', {setting})"));
+            session.insert(of_group("g", n as usize + 10, 0)).unwrap();
+            session.run("VACUUM ANALYZE taskq.run, taskq.task, taskq.slot");
+            other.run(&format!("BEGIN; {}", take(n)));
+            let pages = session.pages_of_a_claim("x");
+            session.own_one("x");
+            pages
+        });
+        // Eight times as much in hand: sixty-four times as many pages, if each round looked at all of it.
+        assert!(pages[1] < 24 * pages[0].max(500), "{setting}: {pages:?}");
+    }
+}

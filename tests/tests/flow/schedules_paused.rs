@@ -27,6 +27,25 @@ fn a_paused_one_does_not_run_and_tells_so() {
     assert_eq!(runs(&mut session).last().map(String::as_str), Some("04:00"));
 }
 
+/// Somebody is about to resume it: a pause that said "it is paused" beside that would be lost without a word.
+#[test]
+fn a_pause_beside_an_open_resume_waits_and_holds() {
+    let db = Db::new();
+    for (end, changed) in [("ROLLBACK", false), ("COMMIT", true)] {
+        let (mut resumes, pauses) = (hourly(&db, "overlap => 'queue'"), db.connect());
+        call(&mut resumes, "pause_schedule('s')");
+        resumes.run("BEGIN");
+        call(&mut resumes, "resume_schedule('s')");
+        let pausing = pauses.background(|s| s.one::<bool>("SELECT taskq.pause_schedule('s')"));
+        assert_eq!(pausing.settle_down(&mut db.connect()), Progress::Blocked);
+        resumes.run(end);
+        assert_eq!(pausing.join().1, changed, "{end}");
+        look_at(&mut resumes, "03:00:00");
+        assert!(runs(&mut resumes).is_empty(), "{end}");
+        resumes.run("SELECT taskq.unschedule('s')");
+    }
+}
+
 #[test]
 fn what_was_missed_follows_the_policy() {
     for (policy, expected) in [
