@@ -304,7 +304,11 @@ impl Run<'_, '_> {
         let clean = again.is_empty()
             && self.spec.txs.iter().all(|tx| tx.end.counts() && tx.end != End::Prepare)
             && fates.iter().all(|fate| matches!(fate, Fate::Done(_)));
-        let tidied = !clean || self.spec.scene.rules == Rules::Upkeep;
+        // What a claim has met that somebody was just changing it has put off for a second.
+        let claimed_beside = self.spec.txs.iter().zip(&self.progress).any(|(tx, progress)| {
+            tx.calls.iter().zip(&progress.beside).any(|(op, &beside)| op.kind == Kind::Claims && beside)
+        });
+        let tidied = !clean || claimed_beside || self.spec.scene.rules == Rules::Upkeep;
         let seen = self.bench.sound().and_then(|()| look(self.bench, &mut self.names, tidied));
         let (state, last) = match seen {
             Ok(seen) => seen,
