@@ -86,8 +86,15 @@ impl Db {
 impl Drop for Db {
     /// Every test ends with a look at the invariants, unless it has failed anyway.
     fn drop(&mut self) {
-        let broken = if thread::panicking() { Vec::new() } else { invariants_broken(self.connect()) };
-        admin(&format!("DROP DATABASE \"{}\" WITH (FORCE)", self.name));
+        let statement = format!("DROP DATABASE \"{}\" WITH (FORCE)", self.name);
+        if thread::panicking() {
+            // It cannot be dropped with a prepared transaction in it. A second panic would end the whole program, and no test
+            // would be named.
+            try_admin(&statement).ok();
+            return;
+        }
+        let broken = invariants_broken(self.connect());
+        admin(&statement);
         assert!(broken.is_empty(), "taskq.check() at the end of the test: {broken:#?}");
     }
 }
@@ -114,8 +121,11 @@ pub fn config() -> Config {
 
 /// Runs one statement in the maintenance database.
 pub fn admin(statement: &str) {
-    let mut client = config().dbname("postgres").connect(NoTls).expect("a connection to the cluster");
-    client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    try_admin(statement).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+}
+
+fn try_admin(statement: &str) -> Result<(), postgres::Error> {
+    config().dbname("postgres").connect(NoTls)?.batch_execute(statement)
 }
 
 fn program() -> String {

@@ -5,7 +5,7 @@
 //! leader ends in a deadlock.
 
 use serde_json::json;
-use taskq_tests::{Db, Progress, until};
+use taskq_tests::{Db, Progress, Session, until};
 
 use crate::{call, owned};
 
@@ -340,4 +340,87 @@ fn a_claim_does_not_wait_for_who_cancels_what_would_ride_along() {
     assert_eq!(claim.settle_down(&mut main), Progress::Done);
     assert_eq!(claim.join().1, ["a"]);
     open.run("COMMIT");
+}
+
+/// An actor that comes late holds its task again if it can have the key. Whoever has locked that may go on for long, and is not
+/// waited for: the task stays in the queue.
+#[test]
+fn an_extension_after_the_deadline_does_not_wait_for_who_has_locked_the_key() {
+    let db = Db::new();
+    let (mut holder, mut claim, mut main) = (db.connect(), db.connect(), db.connect());
+    main.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
+    let late = main.own_one_with("x", "max_duration => '0.1 seconds'");
+    until("the deadline passes", || {
+        call(&mut main, "maintain()");
+        main.one::<bool>("SELECT grantable FROM taskq.run").then_some(())
+    });
+    // A claim that locks the key, and cannot have the entry.
+    holder.run("BEGIN; SELECT FROM taskq.run FOR UPDATE");
+    claim.run("BEGIN");
+    assert!(owned(&mut claim, 1, &["x"]).is_empty());
+    holder.run("ROLLBACK");
+    let hold = move |s: &mut Session| s.extend("worker", &[("a", late.token)], "1 hour").unwrap();
+    let extension = db.connect().background(hold);
+    assert_eq!(extension.settle_down(&mut main), Progress::Done, "it waits for nobody");
+    let (mut session, held) = extension.join();
+    assert_eq!(held, [("a".to_owned(), false)]);
+    claim.run("COMMIT");
+    assert_eq!(hold(&mut session), [("a".to_owned(), true)]);
+}
+
+/// What a claim moves out of its way in one go behind the first that it has met: an entry that somebody is changing is left to
+/// him.
+#[test]
+fn a_claim_that_looks_ahead_does_not_wait_for_who_changes_an_entry_there() {
+    for (what, hold) in [("pause", "pause_group('g')"), ("workgroup", "delay_workgroup('w', '1 hour')")] {
+        let db = Db::new();
+        let (mut holder, mut main) = (db.connect(), db.connect());
+        let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g", "workgroup": "w"});
+        main.insert(json!([task("a"), task("b"), {"id": "c", "action": "x"}])).unwrap();
+        call(&mut main, hold);
+        holder.run("BEGIN; SELECT FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = 'b' FOR UPDATE OF r");
+        let claim = db.connect().background(|s| owned(s, 9, &["x"]));
+        assert_eq!(claim.settle_down(&mut main), Progress::Done, "{what}");
+        let (mut session, got) = claim.join();
+        assert_eq!(got, ["c"], "{what}");
+        holder.run("COMMIT");
+        assert!(owned(&mut session, 9, &["x"]).is_empty(), "{what}");
+    }
+}
+
+/// Nor does it keep what others have taken by the time it gets there: they would wait with their return for the end of its
+/// transaction.
+#[test]
+fn a_claim_that_looks_ahead_locks_nothing_that_was_granted_meanwhile() {
+    let db = Db::new();
+    let (mut holder, mut gate, mut claim) = (db.connect(), db.connect(), db.connect());
+    let (mut worker, mut main) = (db.connect(), db.connect());
+    let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
+    main.insert(json!([task("granted")])).unwrap();
+    worker.run("BEGIN");
+    let granted = worker.own_one("x");
+    main.insert(json!([task("first"), task("second")])).unwrap();
+    call(&mut main, "pause_group('g')");
+    // The first stays where it is, and the claim looks ahead: it sees the task that was taken, goes to park the second, and is
+    // stopped there.
+    holder.run("BEGIN; SELECT FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = 'first' FOR KEY SHARE OF r");
+    gate.run(
+        "BEGIN; INSERT INTO taskq.parked (task_no, kind, name, priority, position, tries, failures, dependencies, action_no) \
+         SELECT task_no, 'g', 'g', 0, 0, 0, 0, 0, action_no FROM taskq.task WHERE id = 'second'",
+    );
+    claim.run("BEGIN");
+    let claiming = claim.background(|s| owned(s, 1, &["x"]));
+    assert_eq!(claiming.settle_down(&mut main), Progress::Blocked, "by the second");
+    worker.run("COMMIT");
+    gate.run("ROLLBACK");
+    let (mut claim, got) = claiming.join();
+    assert!(got.is_empty(), "{got:?}");
+    let back = worker.background(move |s| s.complete(&granted));
+    assert_eq!(back.settle_down(&mut main), Progress::Done, "the claim's transaction is open");
+    claim.run("COMMIT");
+    drop(back.join());
+    holder.run("COMMIT");
+    assert_eq!(main.state("granted"), "completed");
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.parked"), 1, "the second");
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.run WHERE aside IS NOT NULL"), 1, "the first");
 }

@@ -82,6 +82,31 @@ fn a_claim_jumps_over_a_lane_however_many_wait_in_it() {
     }
 }
 
+/// Lanes take turns, one for each task that a call wants. One that is excepted, and has nothing any more but what is in
+/// progress, is none of them: what comes right behind the bound would not be met, wherever that is.
+#[test]
+fn a_lane_in_which_all_is_in_progress_by_now_hides_no_other() {
+    for (lane, priority) in [(2, -1), (0, -1), (2, -2)] {
+        let db = Db::new();
+        let (mut session, mut others) = (db.connect(), db.connect());
+        others.run("SELECT taskq.set_action('x', fair => true)");
+        let groups: Vec<String> =
+            others.all("SELECT 'g' || n FROM generate_series(1, 3) AS n ORDER BY taskq._lane('g' || n)");
+        let low = |id: &str, lane: usize, priority: i32| json!([{"id": id, "action": "x", "group_id": groups[lane], "priority": priority}]);
+        others.insert(low("old", 1, -1)).unwrap();
+        others.insert(of(&groups[0], 0, 1_200)).unwrap();
+        let _reader = reader(&db);
+        // The turn is that of the first lane.
+        learn(&mut session);
+        others.run(
+            "SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE state = 'ready' AND id <> 'old'",
+        );
+        assert_eq!(owned(&mut others, 1), ["old"]);
+        others.insert(low("new", lane, priority)).unwrap();
+        assert_eq!(owned(&mut session, 1), ["new"], "in lane {lane}, priority {priority}");
+    }
+}
+
 #[test]
 fn lanes_are_learnt_again_although_nothing_new_comes() {
     let db = Db::new();

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use taskq_tests::{Background, Db, Session, until};
 
+#[cfg(target_os = "linux")]
+use crate::sleeper::times_asleep;
 use crate::sleeper::{PROMPT, Sleeper, WORK};
 
 /// A sleeping worker for these actions that takes one task; when it had it.
@@ -129,6 +131,30 @@ fn a_deadline_is_not_forgotten_when_those_who_know_it_leave() {
         cancel(&mut session, workers.remove(0));
     }
     let took = workers.remove(0).join().1.expect("it gets the task") - start;
+    assert!(took < PROMPT, "the task of the dead worker was taken after {took:?}");
+}
+
+/// The same where it takes a task, and nobody else waits for anything of its action: the other hears of deadlines only.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_deadline_is_not_forgotten_when_the_one_who_knows_it_takes_a_task_that_no_other_wants() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('a', 'z')");
+    let dies = session.own_one_with("z", "max_duration => '1 hour'");
+    let mut workers = vec![worker(&db, &mut watcher, &["x", "z"]), worker(&db, &mut watcher, &["y", "z"])];
+    // Falling asleep counts as well.
+    std::thread::sleep(Duration::from_millis(200));
+    let before: Vec<u64> = workers.iter().map(|worker| times_asleep(worker.pid())).collect();
+    session.extend("worker", &[("a", dies.token)], "1.5 seconds").unwrap();
+    let since = Instant::now();
+    let knows = until("one of them is woken for the deadline", || {
+        (0..2).find(|n| times_asleep(workers[*n].pid()) > before[*n])
+    });
+    watcher.until_asleep(workers[knows].pid());
+    session.run(&format!("SELECT taskq.insert_task('b', '{}')", ["x", "y"][knows]));
+    workers.remove(knows).join().1.expect("it gets the task");
+    let took = workers.remove(0).join().1.expect("it gets the task of the dead worker") - since;
     assert!(took < PROMPT, "the task of the dead worker was taken after {took:?}");
 }
 

@@ -65,3 +65,22 @@ fn what_a_transaction_lets_go_of_wakes_those_who_have_passed_over_it() {
         }
     }
 }
+
+/// A claim locks the key before the entry, and here somebody else has that just then. So it leaves with the key and without
+/// the entry, and whoever looks before it commits passes over all that has the key.
+#[test]
+fn a_key_that_was_locked_in_vain_wakes_those_who_have_passed_over_what_has_it() {
+    let db = Db::new();
+    for way in WORK {
+        db.clear();
+        let (mut holder, mut session, mut watcher) = (db.connect(), db.connect(), db.connect());
+        session.run("SELECT taskq.insert_task('a', 'x', merge_key => 'k')");
+        holder.run("BEGIN; SELECT FROM taskq.run FOR UPDATE");
+        session.run("BEGIN");
+        assert!(session.own("v", 1, &["x"]).unwrap().is_empty());
+        holder.run("ROLLBACK");
+        let sleeper = Sleeper::start(&db, &mut watcher, way);
+        session.run("COMMIT");
+        drop(sleeper.woken_by("the commit of who had the key"));
+    }
+}

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use taskq_tests::{Background, Db, Session};
 
-/// Well below the 5 seconds after which a sleeper looks by itself: who is faster was woken. It is measured from the
-/// moment after the sleeper fell asleep.
-pub const PROMPT: Duration = Duration::from_secs(4);
+/// Well below the 5 seconds, less up to a quarter, after which a sleeper looks by itself: who is faster was woken. It is
+/// measured from the moment after the sleeper fell asleep.
+pub const PROMPT: Duration = Duration::from_secs(3);
 
 /// The two ways to wait for tasks of action x, and whether they end with something to do.
 pub const WORK: [Way; 2] = [

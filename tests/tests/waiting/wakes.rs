@@ -66,6 +66,17 @@ const READY: &[Cause] = &[
         "SELECT taskq.insert_task('a', 'x', delay => '0.3 seconds')",
         "SELECT pg_sleep(0.1); SELECT taskq.own_tasks('v', 1, '{x}', '0.5 seconds')",
     ),
+    // More than a second ahead, less than five: nobody looks in time by himself.
+    cause(
+        "a longer delay that comes later than the sleeper",
+        "",
+        "SELECT taskq.insert_task('a', 'x', delay => '1.5 seconds')",
+    ),
+    cause(
+        "a lease that is made shorter",
+        "SELECT taskq.insert_task('a', 'x'); CREATE TABLE held AS SELECT * FROM taskq.own_tasks('v', 1, '{x}', '1 hour')",
+        "SELECT taskq.extend_tasks_ownership('v', ARRAY[task_id], ARRAY[token], '1.5 seconds') FROM held",
+    ),
     cause(
         "a resumed action",
         "SELECT taskq.insert_task('a', 'x'), taskq.pause_action('x')",
