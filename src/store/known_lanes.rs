@@ -145,6 +145,7 @@ mod tests {
         let known = Known::up_to(Position(100), firsts.collect());
         assert_eq!(known.rest, Position(101));
         assert_eq!(known.priorities, [9, 0, 0], "in the order of the index");
+        assert_eq!([10, 9, 0].map(|priority| known.below(priority).0.len()), [3, 2, 0]);
         assert_eq!(excepted(&known, 0, i64::MIN, i64::MAX), (vec![-7, 7], vec![20, 90]));
         assert_eq!(excepted(&known, 0, -6, 7), (vec![7], vec![90]));
         assert_eq!(excepted(&known, 9, i64::MIN, 3), (vec![3], vec![100]));
@@ -157,16 +158,18 @@ mod tests {
 
     #[test]
     fn of_very_many_lanes_none_is_forgotten() {
-        let all: i64 = MOST_LANES as i64 + 10;
-        let known = Known::up_to(
-            Position(10_000),
-            (0..all).map(|lane| ((Reverse(0), Lane(lane)), Position(5_000 - lane))).collect(),
-        );
-        assert_eq!(known.lanes.len(), MOST_LANES);
-        for lane in 0..all {
-            let first = 5_000 - lane;
-            let excepted = excepted(&known, 0, lane, lane) == (vec![lane], vec![first]);
-            assert!(excepted || Position(first) >= known.rest, "lane {lane}");
+        for more in [0, 1, 10] {
+            let all = MOST_LANES as i64 + more;
+            let known = Known::up_to(
+                Position(10_000),
+                (0..all).map(|lane| ((Reverse(0), Lane(lane)), Position(5_000 - lane))).collect(),
+            );
+            assert_eq!(known.lanes.len(), MOST_LANES);
+            for lane in 0..all {
+                let first = 5_000 - lane;
+                let excepted = excepted(&known, 0, lane, lane) == (vec![lane], vec![first]);
+                assert!(excepted || Position(first) >= known.rest, "lane {lane} of {all}");
+            }
         }
     }
 }

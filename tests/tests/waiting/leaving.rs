@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use taskq_tests::{Background, Db, Session, until};
 
-#[cfg(target_os = "linux")]
-use crate::sleeper::times_asleep;
 use crate::sleeper::{PROMPT, Sleeper, WORK};
 
 /// A sleeping worker for these actions that takes one task; when it had it.
@@ -136,26 +134,37 @@ fn a_deadline_is_not_forgotten_when_those_who_know_it_leave() {
 
 /// The same where it takes a task, and nobody else waits for anything of its action: the other hears of deadlines only.
 #[test]
-#[cfg(target_os = "linux")]
 fn a_deadline_is_not_forgotten_when_the_one_who_knows_it_takes_a_task_that_no_other_wants() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
-    session.run("SELECT taskq.insert_task('a', 'z')");
-    let dies = session.own_one_with("z", "max_duration => '1 hour'");
-    let mut workers = vec![worker(&db, &mut watcher, &["x", "z"]), worker(&db, &mut watcher, &["y", "z"])];
-    // Falling asleep counts as well.
-    std::thread::sleep(Duration::from_millis(200));
-    let before: Vec<u64> = workers.iter().map(|worker| times_asleep(worker.pid())).collect();
-    session.extend("worker", &[("a", dies.token)], "1.5 seconds").unwrap();
-    let since = Instant::now();
-    let knows = until("one of them is woken for the deadline", || {
-        (0..2).find(|n| times_asleep(workers[*n].pid()) > before[*n])
-    });
-    watcher.until_asleep(workers[knows].pid());
-    session.run(&format!("SELECT taskq.insert_task('b', '{}')", ["x", "y"][knows]));
-    workers.remove(knows).join().1.expect("it gets the task");
-    let took = workers.remove(0).join().1.expect("it gets the task of the dead worker") - since;
-    assert!(took < PROMPT, "the task of the dead worker was taken after {took:?}");
+    let mut callers = vec![db.connect(), db.connect()];
+    // One of the two is woken for the deadline, the same each time, and leaves in one of the rounds.
+    for leaves in 0..2 {
+        db.clear();
+        session.run("SELECT taskq.insert_task('a', 'z')");
+        let dies = session.own_one_with("z", "max_duration => '1 hour'");
+        let mut workers: Vec<_> = (callers.drain(..).zip(["x", "y"]))
+            .map(|(caller, action)| {
+                caller.background(move |session| {
+                    let granted = session.own_with("w", 1, &[action, "z"], "wait => '100 seconds'").unwrap();
+                    (granted[0].task_id.clone(), Instant::now())
+                })
+            })
+            .collect();
+        workers.iter().for_each(|worker| watcher.until_asleep(worker.pid()));
+        session.extend("worker", &[("a", dies.token)], "1.5 seconds").unwrap();
+        let since = Instant::now();
+        // Who is woken looks, and goes on sleeping.
+        std::thread::sleep(Duration::from_millis(300));
+        session.run(&format!("SELECT taskq.insert_task('b', '{}')", ["x", "y"][leaves]));
+        let (leaver, (got, _)) = workers.remove(leaves).join();
+        assert_eq!(got, "b");
+        let (stayer, (got, at)) = workers.remove(0).join();
+        assert_eq!(got, "a");
+        let took = at - since;
+        assert!(took < PROMPT, "the task of the dead worker was taken after {took:?}");
+        callers.extend(if leaves == 0 { [leaver, stayer] } else { [stayer, leaver] });
+    }
 }
 
 /// The first worker knows both actions, and is woken for the lower task; but it takes the higher one.
