@@ -21,7 +21,9 @@ pub(crate) fn last_value(sequence: &Named) -> i64 {
         let buffer = pg_sys::ReadBuffer(relation, 0);
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as std::ffi::c_int);
         let page = pg_sys::BufferGetPage(buffer);
-        let row = pg_sys::PageGetItem(page, pg_sys::PageGetItemId(page, pg_sys::FirstOffsetNumber));
+        // PageGetItem and the like have no bindings from PostgreSQL 16 on.
+        let line = (*page.cast::<pg_sys::PageHeaderData>()).pd_linp.as_mut_ptr();
+        let row = page.add((*line).lp_off() as usize);
         let header = row.cast::<pg_sys::HeapTupleHeaderData>();
         let data = row.add(usize::from((*header).t_hoff)).cast::<SequenceData>().read();
         pg_sys::UnlockReleaseBuffer(buffer);
