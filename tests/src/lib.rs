@@ -32,7 +32,7 @@ pub mod session;
 
 pub use cluster::Cluster;
 pub use concurrent::{Background, Progress, until};
-pub use db::Db;
+pub use db::{Db, let_databases_stay};
 pub use notifications::{listen, notifications};
 pub use refusal::{refused, sqlstate, state_of_all};
 pub use session::{Answer, Grant, Session, Settled, Task};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use taskq_tests::{Background, Db, Session, until};
+use taskq_tests::{Background, Db, Session, let_databases_stay, until};
 
 use crate::sleeper::{PROMPT, Sleeper, WORK};
 
@@ -135,6 +135,7 @@ fn a_deadline_is_not_forgotten_when_those_who_know_it_leave() {
 /// The same where it takes a task, and nobody else waits for anything of its action: the other hears of deadlines only.
 #[test]
 fn a_deadline_is_not_forgotten_when_the_one_who_knows_it_takes_a_task_that_no_other_wants() {
+    let_databases_stay();
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     let mut callers = vec![db.connect(), db.connect()];

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use taskq_tests::{Background, Db, Session};
+use taskq_tests::{Background, Db, Session, let_databases_stay};
 
 /// Well below the 5 seconds, less up to a quarter, after which a sleeper looks by itself: who is faster was woken. It is
 /// measured from the moment after the sleeper fell asleep.
@@ -45,6 +45,7 @@ impl Sleeper {
 
     /// The same on a given connection.
     pub fn start_in(session: Session, watcher: &mut Session, way: Way) -> Sleeper {
+        let_databases_stay();
         let call = session.background(move |session| {
             let answer = session.simple_query(way.call).map(|messages| value(&messages));
             (answer, Instant::now())
