@@ -3,10 +3,11 @@
 //! costs later claims nothing, and comes back, at a new position, when the reason ends. One that belongs into
 //! the lane of its group goes there, and is never granted without the slots that its limits ask for.
 //!
-//! **Nothing is stranded.** An entry is moved only under a lock on the row that holds the reason (its group, its workgroup,
-//! its key). The call that resumes the group or brings the workgroup forward, and the transaction that settles or gives back
-//! the key's holder, change that row first: either they wait for the claim and then see what it has moved, or the claim finds
-//! the row locked or changed. If it is locked the claim does not wait: the entry is held back for a second.
+//! **Nothing is stranded.** An entry is moved only under a lock that stands for the reason (its group, its workgroup, its key:
+//! the [turnstile] of the first two, the rows of a group and a key). The call that resumes the group or brings the workgroup
+//! forward, and the transaction that settles or gives back the key's holder, take that lock first: either they wait for the claim
+//! and then see what it has moved, or the claim finds it locked or the reason gone. If it is locked the claim does not wait: the
+//! entry is held back for a second.
 //!
 //! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
 //! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
@@ -32,6 +33,7 @@ use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
 use crate::store::run::changes;
 use crate::store::slot::Limit;
+use crate::store::turnstile;
 
 /// For how long entries are held back whose group or workgroup somebody is changing.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -47,11 +49,6 @@ static STILL_PAUSED: Statement<&[&str], String> = Statement::new(
 );
 static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
     c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
-);
-/// Beside those who delay a workgroup for longer, which strands nothing, and not beside one who brings it forward.
-static STILL_HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
-    c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2
-       ORDER BY w.name FOR KEY SHARE SKIP LOCKED",
 );
 static LOCK: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
@@ -123,7 +120,9 @@ impl Groups {
         let paused: HashSet<String> = if paused.is_empty() {
             HashSet::new()
         } else {
-            let locked = STILL_PAUSED.query(paused.clone()).into_iter().collect();
+            let through = |group: &&String| turnstile::pass(turnstile::Reason::Group(group));
+            let through: Vec<String> = paused.iter().filter(through).cloned().collect();
+            let locked = STILL_PAUSED.query(through).into_iter().collect();
             if paused.iter().any(|group| !HashSet::contains(&locked, group)) {
                 // Some may have been resumed in between.
                 set = read(&groups);
@@ -138,24 +137,20 @@ impl Groups {
     }
 }
 
-/// Those of the workgroups that are held back, and until when, with their rows locked against whoever brings them forward. Where
+/// Those of the workgroups that are held back, and until when: nobody brings them forward before this transaction ends. Where
 /// somebody is doing that: until soon.
 fn held_back(workgroups: Vec<String>, now: Time) -> HashMap<String, Time> {
-    let read = |names: &[String]| -> HashMap<String, Time> {
-        if names.is_empty() {
-            return HashMap::new();
-        }
-        HELD_BACK.query((names.to_vec(), now)).into_iter().collect()
+    let read = |names: Vec<String>| -> HashMap<String, Time> {
+        if names.is_empty() { HashMap::new() } else { HELD_BACK.query((names, now)).into_iter().collect() }
     };
-    let seen: Vec<String> = read(&workgroups).into_keys().collect();
+    let seen = read(workgroups);
     if seen.is_empty() {
-        return HashMap::new();
+        return seen;
     }
-    let mut held_back: HashMap<String, Time> =
-        STILL_HELD_BACK.query((seen.clone(), now)).into_iter().collect();
-    // Some may have been brought forward in between.
-    let others: Vec<String> = seen.into_iter().filter(|name| !held_back.contains_key(name)).collect();
-    held_back.extend(read(&others).into_keys().map(|name| (name, now + AGAIN)));
+    let (through, closed): (Vec<String>, Vec<String>) =
+        seen.into_keys().partition(|name| turnstile::pass(turnstile::Reason::Workgroup(name)));
+    let mut held_back = read(through);
+    held_back.extend(closed.into_iter().map(|name| (name, now + AGAIN)));
     held_back
 }
 

@@ -41,5 +41,6 @@ pub(crate) mod tally;
 pub(crate) mod task;
 pub(crate) mod task_group;
 pub(crate) mod touched;
+pub(crate) mod turnstile;
 pub(crate) mod unique_key;
 pub(crate) mod workgroup;

@@ -12,6 +12,7 @@ use crate::spec::{check_interval, check_name};
 use crate::store::aside;
 use crate::store::ready_now;
 use crate::store::scheduled;
+use crate::store::turnstile;
 use crate::store::workgroup;
 use crate::wake;
 
@@ -33,9 +34,6 @@ fn taskq_delay_workgroup(
 
 static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
-/// Waits for the claims that have moved entries because of it (`claim::gates`).
-static WAIT_FOR_CLAIMS: Statement<&str> =
-    Statement::new(c"SELECT FROM taskq.workgroup w WHERE w.name = $1 FOR UPDATE");
 /// Tasks set aside because of the workgroup until later than that, also by the claims that were waited for: this statement sees
 /// what they have done. Locked by number, as by everybody who locks several: see `store::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
@@ -54,7 +52,7 @@ fn set(name: &str, until: Time) {
     // As whoever had the row before has left it: it is locked, and this statement is a new one.
     let forward = BEFORE.first(name).is_some_and(|before| before > until);
     if forward {
-        WAIT_FOR_CLAIMS.execute(name);
+        turnstile::close(turnstile::Reason::Workgroup(name));
     }
     workgroup::SET.execute((name, until));
     if forward {

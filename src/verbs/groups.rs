@@ -22,7 +22,7 @@ use crate::store::order::restartable;
 use crate::store::progress;
 use crate::store::ready_now;
 use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
-use crate::store::{task, task_group};
+use crate::store::{task, task_group, turnstile};
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -112,11 +112,17 @@ fn pending(group: &str) -> i64 {
     PENDING.first(group).unwrap_or(0)
 }
 
+static IS_PAUSED: Statement<&str, bool> =
+    Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused");
 static PAUSED: Statement<&str, bool> =
     Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
 /// What was parked under the group comes back to the end of its priority, in its old order.
 fn resume(group: &str) -> i64 {
+    if IS_PAUSED.first(group).is_none() {
+        return 0;
+    }
+    turnstile::close(turnstile::Reason::Group(group));
     if PAUSED.first(group).is_none() {
         return 0;
     }

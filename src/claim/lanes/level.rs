@@ -165,25 +165,20 @@ impl Level<'_> {
         rounds: i32,
         spare: i32,
     ) -> (Vec<Queue<Candidate>>, bool) {
-        let mut of_each: Vec<(Vec<Queue<Candidate>>, bool)> =
-            self.parts.iter().map(|part| self.stretch_of(part, from, to, (lanes, rounds, spare))).collect();
-        if of_each.len() == 1 {
-            return of_each.remove(0);
+        let of_each = self.parts.iter().map(|part| self.stretch_of(part, from, to, (lanes, rounds, spare)));
+        let mut found = match self.parts {
+            [_] => of_each.flatten().collect(),
+            _ => joined(of_each.flatten(), lanes),
+        };
+        let mut cut = false;
+        for queue in &mut found {
+            // Of each number so many were asked for: what is behind that in one of them may come before the next of another.
+            let most = (queue.weight as usize).saturating_mul(rounds as usize).saturating_add(spare as usize);
+            cut |= queue.entries.len() >= most;
+            queue.entries.truncate(most);
+            queue.entries.retain(|entry| !self.passed.contains_key(&entry.task_no));
         }
-        // Up to the last lane that the shortest of them has come to, each has shown all its lanes.
-        let cut = of_each.iter().any(|(_, cut)| *cut);
-        let mut joined: BTreeMap<Lane, Queue<Candidate>> = BTreeMap::new();
-        for queue in of_each.into_iter().flat_map(|(queues, _)| queues) {
-            match joined.entry(queue.lane) {
-                Entry::Vacant(lane) => drop(lane.insert(queue)),
-                Entry::Occupied(mut lane) => lane.get_mut().entries.extend(queue.entries),
-            }
-        }
-        let mut joined: Vec<Queue<Candidate>> = joined.into_values().take(lanes as usize).collect();
-        for queue in &mut joined {
-            queue.entries.make_contiguous().sort_unstable_by_key(|entry| entry.position);
-        }
-        (joined, cut)
+        (found, cut)
     }
 
     fn stretch_of(
@@ -192,12 +187,10 @@ impl Level<'_> {
         from: Lane,
         to: Lane,
         (lanes, rounds, spare): (i32, i32, i32),
-    ) -> (Vec<Queue<Candidate>>, bool) {
+    ) -> Vec<Queue<Candidate>> {
         let action_no = part.source.action.action_no;
         let full = part.source.full_lanes();
         let mut found: Vec<Queue<Candidate>> = Vec::new();
-        let mut rows = 0;
-        let mut cut = false;
         let (excepted, starts) = part.known.excepted(self.priority, from, to);
         let rest = part.known.rest;
         let ring = (action_no, self.priority, full, from, to, lanes, rounds, spare, rest, excepted, starts);
@@ -205,17 +198,12 @@ impl Level<'_> {
             part.cost.met.set(part.cost.met.get() + 1);
             if found.last().is_none_or(|last| last.lane != lane) {
                 found.push(Queue { lane, weight: weight as u32, entries: Default::default() });
-                rows = 0;
             }
-            rows += 1;
             let Some(last) = found.last_mut() else { return };
-            cut |= rows >= i64::from(last.weight) * i64::from(rounds) + i64::from(spare);
-            if !self.passed.contains_key(&task_no) {
-                last.entries.push_back(self.candidate(action_no, task_no, position, lane, group));
-            }
+            last.entries.push_back(self.candidate(action_no, task_no, position, lane, group));
         });
         part.cost.add(&looked);
-        (found, cut)
+        found
     }
 
     fn without_lane(&self, most: usize) -> Vec<Candidate> {
@@ -223,15 +211,15 @@ impl Level<'_> {
         let mut found: Vec<Candidate> = Vec::new();
         for part in self.parts {
             let action_no = part.source.action.action_no;
-            let entries = WITHOUT_LANE.map((action_no, self.priority, depth), |(task_no, position)| {
-                (!self.passed.contains_key(&task_no))
-                    .then(|| self.candidate(action_no, task_no, position, Lane::NONE, None))
-            });
-            found.extend(entries.into_iter().flatten());
+            found.extend(WITHOUT_LANE.map((action_no, self.priority, depth), |(task_no, position)| {
+                self.candidate(action_no, task_no, position, Lane::NONE, None)
+            }));
         }
         if self.parts.len() > 1 {
             found.sort_unstable_by_key(|entry| entry.position);
+            found.truncate(depth as usize);
         }
+        found.retain(|entry| !self.passed.contains_key(&entry.task_no));
         found
     }
 
@@ -252,6 +240,23 @@ impl Level<'_> {
         self.passed.values().for_each(|lane| *counts.entry(*lane).or_default() += 1);
         counts.into_values().max().unwrap_or(0)
     }
+}
+
+/// The same lanes of several numbers as one each, up to so many. Where one of the numbers has shown so many lanes, there may be more
+/// of it; but those are behind all that are kept.
+fn joined(queues: impl Iterator<Item = Queue<Candidate>>, lanes: i32) -> Vec<Queue<Candidate>> {
+    let mut joined: BTreeMap<Lane, Queue<Candidate>> = BTreeMap::new();
+    for queue in queues {
+        match joined.entry(queue.lane) {
+            Entry::Vacant(lane) => drop(lane.insert(queue)),
+            Entry::Occupied(mut lane) => lane.get_mut().entries.extend(queue.entries),
+        }
+    }
+    let mut joined: Vec<Queue<Candidate>> = joined.into_values().take(lanes as usize).collect();
+    for queue in &mut joined {
+        queue.entries.make_contiguous().sort_unstable_by_key(|entry| entry.position);
+    }
+    joined
 }
 
 /// Whether there is more to be had than what was seen.

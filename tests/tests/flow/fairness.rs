@@ -251,6 +251,46 @@ fn groups_take_turns_over_all_numbers_of_a_name() {
     }
 }
 
+/// Of several numbers each has its next entries; only those that are next in all of them together are.
+#[test]
+fn a_group_with_tasks_under_two_numbers_has_one_order_and_one_share() {
+    for setting in ["fair => true", "max_per_group => 90"] {
+        let db = Db::new();
+        let (mut session, mut other) = (db.connect(), db.connect());
+        call(&mut session, &format!("set_action('x', {setting})"));
+        session.run("BEGIN");
+        other.run("BEGIN");
+        session.insert(of_group("g", 5, 0)).unwrap();
+        other.insert(json!([{"id": "late", "action": "x", "group_id": "g"}])).unwrap();
+        session.run("COMMIT");
+        other.run("COMMIT");
+        assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.action"), 2, "the case that is meant");
+        assert_eq!(owned(&mut session, 2, &["x"]), ["g1", "g2"], "{setting}");
+        assert_eq!(owned(&mut session, 9, &["x"]), ["g3", "g4", "g5", "late"], "{setting}");
+    }
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    call(&mut session, "set_action('x', fair => true)");
+    session.run("BEGIN");
+    other.run("BEGIN");
+    for group in ["a", "b", "c", "d", "e"] {
+        session.insert(of_group(group, 10, 0)).unwrap();
+        let more: Value = (11..=20)
+            .map(|i| json!({"id": format!("{group}{i}"), "action": "x", "group_id": group}))
+            .collect();
+        other.insert(more).unwrap();
+    }
+    session.insert(of_group("h", 20, 0)).unwrap();
+    session.run("COMMIT");
+    other.run("COMMIT");
+    let mut got = Vec::new();
+    for _ in 0..4 {
+        got.extend(owned(&mut session, 9, &["x"]));
+    }
+    let shares = shares(&got);
+    assert!(shares.len() == 6 && shares.values().all(|share| *share == 6), "{shares:?}");
+}
+
 /// What an open transaction has in hand a claim that has to choose passes over in a few strides, however much it is. It used to
 /// try one entry a round, and to look at all that it had tried before the next.
 #[test]

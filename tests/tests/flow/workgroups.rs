@@ -272,6 +272,41 @@ fn the_first_delay_made_shorter_before_it_is_committed_leaves_nothing_behind() {
     assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3);
 }
 
+/// One claim after the other sets aside what belongs to a workgroup or a group, and stays open until the next one has: there is no
+/// moment at which none is. Whoever ends the delay, or resumes, waits for those that were there before him, and is through.
+#[test]
+fn claims_that_overlap_for_ever_keep_nobody_from_ending_what_they_go_by() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (hold, end) in [
+        ("delay_workgroup('api', '1 hour')", "delay_workgroup('api', '0')"),
+        ("pause_group('api')", "resume_group('api')"),
+    ] {
+        let task =
+            |n: usize| format!("SELECT taskq.insert_task('{n}', 'x', workgroup => 'api', group_id => 'api')");
+        session.run(&task(0));
+        call(&mut session, hold);
+        let mut claims = [db.connect(), db.connect()];
+        let open = |claim: &mut Session| {
+            claim.run("BEGIN");
+            assert!(owned(claim, 1, &["x"]).is_empty());
+        };
+        open(&mut claims[0]);
+        let ending = db.connect().background(|s| call(s, end));
+        assert_eq!(ending.settle_down(&mut session), Progress::Blocked);
+        // One that comes later gets through to nothing, but it does not wait, and is not waited for.
+        session.run(&task(1));
+        open(&mut claims[1]);
+        claims[0].run("COMMIT");
+        ending.join();
+        claims[1].run("COMMIT");
+        let grants = session.own_with("w", 9, &["x"], "wait => '10 seconds'").unwrap();
+        let rest = session.own_with("w", 9, &["x"], "wait => '3 seconds'").unwrap();
+        assert_eq!(grants.len() + rest.len(), 2, "{end}");
+        db.clear();
+    }
+}
+
 #[test]
 fn a_longer_delay_waits_for_no_open_claim() {
     let db = Db::new();
