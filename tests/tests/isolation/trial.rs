@@ -347,6 +347,7 @@ impl Run<'_, '_> {
             (progress.next, progress.open, progress.failed) = (0, false, None);
             progress.answers.clear();
             for _ in 0..self.steps[tx].len() {
+                self.patiently(tx);
                 if !self.step(tx) {
                     return Err(format!("{tx} waits though it is alone"));
                 }
@@ -358,6 +359,14 @@ impl Run<'_, '_> {
             }
         }
         Ok(again)
+    }
+
+    /// Waits for a step that only the server itself may hold up: autovacuum has a table for a moment, or the machine is busy.
+    fn patiently(&mut self, tx: usize) {
+        let start = Instant::now();
+        while self.bench.steppers[tx].is_pending() && start.elapsed() < Duration::from_secs(20) {
+            self.settle_all();
+        }
     }
 
     fn fate(&mut self, tx: usize) -> Fate {
