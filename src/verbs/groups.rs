@@ -9,7 +9,7 @@ use crate::error::{Refusal, Result, required};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session::check_for_interrupts;
+use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::remove::{delete_beside, delete_locked};
 use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
@@ -119,6 +119,7 @@ static PAUSED: Statement<&str, bool> =
 
 /// What was parked under the group comes back to the end of its priority, in its old order.
 fn resume(group: &str) -> i64 {
+    session::refuse_if_read_only();
     if IS_PAUSED.first(group).is_none() {
         return 0;
     }
