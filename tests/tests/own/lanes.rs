@@ -114,7 +114,8 @@ fn lanes_are_learnt_again_although_nothing_new_comes() {
     session.run("SELECT taskq.set_action('x', fair => true)");
     session.insert(of("g", 0, 12_000)).unwrap();
     let _reader = reader(&db);
-    let first = session.pages_of_a_claim("x");
+    // The very first one reads what the server knows of the tables, too.
+    let first = (0..3).map(|_| session.pages_of_a_claim("x")).min().unwrap();
     learn(&mut session);
     for _ in 0..8 {
         drop(others.own("w", 1_000, &["x"]).unwrap());
