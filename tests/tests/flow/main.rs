@@ -34,6 +34,7 @@ mod schedules_paused;
 mod stress;
 mod why;
 mod workgroups;
+mod workgroups_races;
 
 use std::time::{Duration, Instant};
 
