@@ -1261,16 +1261,14 @@ COMMENT ON FUNCTION taskq.clock IS
 
 CREATE FUNCTION taskq._before_commit()
     RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
-    SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_before_commit_wrapper';
 COMMENT ON FUNCTION taskq._before_commit IS
     'internal: the last look at deferred signals; called by the queue itself before a commit';
 
 CREATE FUNCTION taskq._tidy_before_commit()
     RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
-    SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_tidy_before_commit_wrapper';
 COMMENT ON FUNCTION taskq._tidy_before_commit IS
     'internal: what a transaction puts off to its end; called by the queue itself before a commit';

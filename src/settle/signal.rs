@@ -90,7 +90,7 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
         })
         .collect();
     let counted = blocked::count_down(&news);
-    defer(&deltas, &counted.not_had);
+    defer(&deltas, counted.busy, &counted.not_there);
     let (lost, done): (Vec<Live>, Vec<Live>) =
         counted.over.into_iter().partition(|counter| deltas[&counter.task_no].lost > 0);
     let mut endings: Vec<Ending> = lost
@@ -105,12 +105,11 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
 }
 
 /// Appends the signals of tasks whose counters other transactions have locked. A task that has no counter any more
-/// (it was cancelled, or aborted by an earlier signal) needs none.
-fn defer(deltas: &Deltas, not_had: &[TaskNo]) {
-    if not_had.is_empty() {
-        return;
+/// (it was cancelled, or aborted by an earlier signal) needs none; one that is there by now was not to be had either.
+fn defer(deltas: &Deltas, mut busy: Vec<TaskNo>, not_there: &[TaskNo]) {
+    if !not_there.is_empty() {
+        busy.extend(STILL_BLOCKED.query(not_there));
     }
-    let busy: Vec<TaskNo> = STILL_BLOCKED.query(not_had);
     if busy.is_empty() {
         return;
     }

@@ -38,8 +38,10 @@ pub(crate) struct News {
 pub(crate) struct Counted {
     /// These wait no more; their rows are removed, and this is what they would have been.
     pub(crate) over: Vec<Live>,
-    /// Somebody else has these, or they are not there.
-    pub(crate) not_had: Vec<TaskNo>,
+    /// Somebody else has these.
+    pub(crate) busy: Vec<TaskNo>,
+    /// These the look has not seen, or somebody has removed them since.
+    pub(crate) not_there: Vec<TaskNo>,
 }
 
 /// Counts down, in the order given, which is that of the numbers; waits for nobody. What this transaction has locked
@@ -53,8 +55,10 @@ pub(crate) fn count_down(news: &[News]) -> Counted {
         look.changing(&BY_NUMBER, |rows| {
             for news in news {
                 check_for_interrupts();
-                if !count_one(rows, news, &mut counted) {
-                    counted.not_had.push(news.task_no);
+                match count_one(rows, news, &mut counted) {
+                    Change::Done => {}
+                    Change::Busy => counted.busy.push(news.task_no),
+                    Change::Gone | Change::Newer => counted.not_there.push(news.task_no),
                 }
             }
         });
@@ -62,16 +66,14 @@ pub(crate) fn count_down(news: &[News]) -> Counted {
     counted
 }
 
-fn count_one(rows: &mut Scan, news: &News, counted: &mut Counted) -> bool {
+fn count_one(rows: &mut Scan, news: &News, counted: &mut Counted) -> Change {
     rows.start(&[Key::eq(1, news.task_no)]);
-    let Some(row) = rows.next() else { return false };
+    let Some(row) = rows.next() else { return Change::Gone };
     match change(&row, news, counted) {
-        Change::Done => true,
-        Change::Busy | Change::Gone => false,
         Change::Newer => {
-            let newest = row.newest(Wait::No, |row| change(row, news, counted));
-            newest == Some(Change::Done)
+            row.newest(Wait::No, |row| change(row, news, counted)).unwrap_or_else(|in_the_way| in_the_way)
         }
+        change => change,
     }
 }
 

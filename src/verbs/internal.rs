@@ -10,7 +10,7 @@ use crate::pg::clock::Time;
 use crate::store::seal;
 use crate::upkeep::steps;
 use crate::words::words;
-use crate::{settle, upkeep};
+use crate::{rights, settle, upkeep};
 
 /// `taskq.clock() -> timestamptz`: now, by the queue's clock.
 #[pg_extern(sql = "")]
@@ -28,13 +28,13 @@ fn taskq_check_words(argument: &str, given: Vec<Option<String>>, known: Vec<Opti
 /// `taskq._before_commit() -> void`: the last look at deferred signals.
 #[pg_extern(sql = "")]
 fn taskq_before_commit() {
-    settle::commit::before_commit();
+    rights::for_nobody(settle::commit::before_commit);
 }
 
 /// `taskq._tidy_before_commit() -> void`: what could wait for the end of the transaction.
 #[pg_extern(sql = "")]
 fn taskq_tidy_before_commit() {
-    upkeep::tidy_before_commit();
+    rights::for_nobody(upkeep::tidy_before_commit);
 }
 
 /// `taskq._upkeep(kind text) -> boolean`: a step; whether there is more to do.

@@ -166,7 +166,7 @@ impl Row<'_> {
     /// Removes the row in whatever version there is by now; waits for whoever has it.
     pub(crate) fn delete_newest(&self) {
         if self.delete(Wait::Yes) == Change::Newer {
-            self.newest(Wait::Yes, |row| row.delete(Wait::Yes));
+            let _ = self.newest(Wait::Yes, |row| row.delete(Wait::Yes));
         }
     }
 
@@ -196,15 +196,15 @@ impl Row<'_> {
         }
     }
 
-    /// Locks the newest version of the row, which may be this one, against everybody, and hands it to `see`. `None` if it
-    /// is gone, or somebody else's for whom we are not to wait.
-    pub(crate) fn newest<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Option<T> {
+    /// Locks the newest version of the row, which may be this one, against everybody, and hands it to `see`; or says what is in
+    /// the way: it is gone, or somebody else's for whom we are not to wait.
+    pub(crate) fn newest<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Result<T, Change> {
         self.lock_newest(LockTupleMode::LockTupleExclusive, wait, see)
     }
 
     /// The same against those who change it: who only refers to the row is not in the way.
     pub(crate) fn newest_to_update<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Option<T> {
-        self.lock_newest(LockTupleMode::LockTupleNoKeyExclusive, wait, see)
+        self.lock_newest(LockTupleMode::LockTupleNoKeyExclusive, wait, see).ok()
     }
 
     fn lock_newest<T>(
@@ -212,17 +212,19 @@ impl Row<'_> {
         mode: LockTupleMode::Type,
         wait: Wait,
         see: impl FnOnce(&Row) -> T,
-    ) -> Option<T> {
+    ) -> Result<T, Change> {
         self.scan.check_access();
         refuse_if_read_only();
         let slot = self.scratch();
         // SAFETY: the slot is one of the table's.
-        let locked = unsafe { self.lock(mode, wait, Version::Newest, slot) };
-        (locked == Change::Done).then(|| see(&Row { scan: self.scan, slot }))
+        match unsafe { self.lock(mode, wait, Version::Newest, slot) } {
+            Change::Done => Ok(see(&Row { scan: self.scan, slot })),
+            in_the_way => Err(in_the_way),
+        }
     }
 
     /// Locks the row as a statement of that strength does: in its newest version; where transactions are not to see what
-    /// is changed beside them, only if nobody has changed it since the look. `None` as in [`Row::newest`].
+    /// is changed beside them, only if nobody has changed it since the look. `None` as the error of [`Row::newest`].
     pub(crate) fn locked<T>(
         &self,
         strength: LockStrength,

@@ -226,6 +226,7 @@ fn remove_one(nonce: Nonce, row: &Row) -> Option<Live> {
                 let is_it = row.get(NONCE) == nonce && row.delete(Wait::Yes) == Change::Done;
                 is_it.then(|| live(row))
             })
+            .ok()
             .flatten()
         }
     }

@@ -3,6 +3,8 @@
 
 use taskq_tests::{Db, Session, sqlstate};
 
+use super::Role;
+
 /// Everybody's, and one that none of our statements could run with: whoever compares two texts or two numbers with it hears of it.
 const HOSTILE: &str = "CREATE SCHEMA hostile;
     CREATE FUNCTION hostile.spy(anyelement, anyelement) RETURNS boolean LANGUAGE plpgsql AS
@@ -126,4 +128,43 @@ fn a_block_that_catches_a_refusal_has_its_path_again() {
     let row = session.query_one("SELECT hostile.tries($1)", &[&calls]).unwrap();
     assert_eq!(row.get::<_, Option<String>>(0), None);
     assert_eq!(session.one::<String>(PATH), "hostile, pg_catalog");
+}
+
+#[test]
+fn what_is_done_at_a_commit_has_the_owners_rights_and_not_the_callers_path() {
+    let role = Role::new("worker");
+    let db = Db::new();
+    let (mut owner, mut one, mut two) = (hostile(&db), db.connect(), db.connect());
+    owner.run(&format!(
+        "SELECT taskq.grant_worker('{0}'); GRANT USAGE ON SCHEMA hostile TO \"{0}\"",
+        role.name
+    ));
+    owner.run(
+        "SELECT taskq.insert_task('up ' || n, 'up') FROM pg_catalog.generate_series(1, 2) AS n;
+         SELECT taskq.insert_task('down', 'y', depends_on => '{up 1,up 2}');
+         SELECT taskq.insert_task('old', 'old', retention => '0')",
+    );
+    for session in [&mut one, &mut two] {
+        session.run(&format!("SET ROLE \"{}\"; SET search_path = hostile, pg_catalog", role.name));
+    }
+    let settle = |session: &mut Session, action: &str| {
+        let call = "SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 1, ARRAY[$1])";
+        assert_eq!(session.query(call, &[&action]).unwrap().len(), 1);
+    };
+    // The second leaves its signal to the first, who counts it right before he commits.
+    one.run("BEGIN");
+    settle(&mut one, "up");
+    settle(&mut two, "up");
+    one.run("COMMIT");
+    let state = "SELECT state FROM taskq.tasks WHERE id OPERATOR(pg_catalog.=) 'down'";
+    assert_eq!(owner.one::<String>(state), "ready");
+    // So is what a transaction block tidies away at its end.
+    settle(&mut two, "old");
+    one.run("BEGIN; SELECT count(*) FROM taskq.own_tasks('w', 1, '{y}'); COMMIT");
+    let old = "SELECT pg_catalog.count(*) FROM taskq.tasks WHERE id OPERATOR(pg_catalog.=) 'old'";
+    assert_eq!(owner.one::<i64>(old), 0);
+    for session in [&mut one, &mut two] {
+        assert_eq!(session.one::<String>(PATH), "hostile, pg_catalog");
+        assert_eq!(session.one::<String>("SELECT current_user::text"), role.name);
+    }
 }
