@@ -22,6 +22,7 @@ mod merge;
 mod merge_concurrent;
 mod merge_many;
 mod merge_open;
+mod merge_order;
 mod notify;
 mod pause;
 mod progress;
