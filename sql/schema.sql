@@ -218,7 +218,7 @@ CREATE TABLE taskq.scheduled (
     dependencies integer NOT NULL,
     held_back boolean NOT NULL                  -- because of its workgroup
 );
-CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due);               -- what is due by now
+CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, task_no);      -- what is due by now
 COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task

@@ -66,6 +66,34 @@ pub(super) fn chosen(call: &Call, choose: impl FnOnce(&mut dyn FnMut(TaskNo, boo
     grants(call, held)
 }
 
+/// Whether the first entry of these actions that is in no lane may be granted to whoever comes, and nothing can keep it back:
+/// it has no group, no workgroup and no key. Reads, and locks nothing.
+pub(super) fn first_is_free(ranges: &Ranges) -> bool {
+    let first = look(|look| {
+        look.scan(&run::IN_ORDER, |entries| {
+            ranges.by_action().filter_map(|stretches| first_of(entries, stretches)).min()
+        })
+    });
+    first.is_some_and(|(_, gated)| !gated)
+}
+
+/// Where the first entry of an action stands in the order of claiming, and whether something may keep it back.
+fn first_of(
+    entries: &mut Scan,
+    stretches: impl Iterator<Item = Stretch>,
+) -> Option<((Reverse<i32>, Position), bool)> {
+    for keys in stretches.flat_map(|stretch| keys(&stretch, 1)) {
+        entries.start(&keys);
+        while let Some(entry) = entries.next() {
+            if entry.get(run::GRANTABLE) {
+                let place = (Reverse(entry.get(run::PRIORITY)), entry.get(run::POSITION));
+                return Some((place, entry.get(run::GATED)));
+            }
+        }
+    }
+    None
+}
+
 /// The entries of one action, stretch by stretch.
 fn walk(call: &Call, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
     let mut more = false;

@@ -11,8 +11,6 @@ pub(crate) struct Table {
     pub(crate) schema: &'static CStr,
     pub(crate) name: &'static CStr,
     pub(crate) index: &'static CStr,
-    /// How many columns it has, at most.
-    pub(crate) width: usize,
 }
 
 impl Table {
@@ -38,8 +36,8 @@ impl Table {
         // are announced, and live as long as the scan. A dirty snapshot is a structure that needs no more than its type
         // (it belongs to nobody and is registered nowhere); the visibility check tells in it who is changing what it
         // returns. A tuple is looked at before the next one is asked for, and its values, integers all, are copied.
-        // `heap_deform_tuple` fills as many as the table has columns, for which there is room: asserted. An error in
-        // between closes everything with the (sub)transaction.
+        // `heap_deform_tuple` fills as many as the table has columns, those included that somebody has added, and there is room for
+        // so many. An error in between closes everything with the (sub)transaction.
         unsafe {
             let namespace = pg_sys::get_namespace_oid(self.schema.as_ptr(), false);
             let relation = pg_sys::table_open(
@@ -48,9 +46,9 @@ impl Table {
             );
             let index = pg_sys::get_relname_relid(self.index.as_ptr(), namespace);
             let width = (*(*relation).rd_att).natts as usize;
-            assert!(width <= self.width && columns.iter().all(|n| (1..=width).contains(n)));
-            let mut values = vec![pg_sys::Datum::from(0usize); self.width];
-            let mut nulls = vec![true; self.width];
+            assert!(columns.iter().all(|n| (1..=width).contains(n)));
+            let mut values = vec![pg_sys::Datum::from(0usize); width];
+            let mut nulls = vec![true; width];
             // Most of the time there is nothing at all.
             let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
             for key in keys.filter(|_| blocks > 0) {

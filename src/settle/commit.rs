@@ -28,7 +28,8 @@
 //!
 //! *Why nobody waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
 //! follows it at once: for as long as a commit takes, and never by a transaction that its client leaves open. Nobody
-//! who waits has a sign, so no two wait for each other. Where many parents of one child are returned at the same time,
+//! who waits has a sign, so no two wait for each other. (The tables that every look reads are locked before: who waited with a sign for
+//! a VACUUM FULL, which waits for somebody who naps for that sign, would close a circle that no deadlock detector sees.) Where many parents of one child are returned at the same time,
 //! none of their transactions waits until the last of them has been sent; then the one that has the counter waits for
 //! the others.
 //!
@@ -49,6 +50,7 @@ use crate::number::TaskNo;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
 use crate::store::touched::{self, Touch};
+use crate::store::{blocked, signal};
 use crate::wake;
 
 /// Of the sign that tells that the transaction is past its look.
@@ -97,6 +99,8 @@ struct Look {
 
 /// Looks until this transaction may commit; the signs are those to commit with.
 fn last_look(signs: &mut Signs) -> Look {
+    signal::hold();
+    blocked::hold();
     let mut patience = Patience::new();
     let mut look = Look::default();
     let mut steps = Steps::default();

@@ -13,7 +13,7 @@ use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::store::live::{Live, Place};
 use crate::store::signal;
-use crate::store::touched::{self, Touch};
+use crate::store::touched;
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.
@@ -180,12 +180,13 @@ pub(super) struct Counted {
 pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
     // and those committed before the lock was had are seen.
+    touched::locking();
     let locked: Vec<TaskNo> = LOCK.query(task_nos);
+    // A transaction that sends a signal meanwhile finds the counter locked, and leaves the last look to this one.
+    touched::locked(&locked);
     if locked.is_empty() {
         return Counted { locked, changed: false };
     }
-    // A transaction that sends a signal meanwhile finds the counter locked, and leaves the last look to this one.
-    touched::look_again(&locked, Touch::Locked);
     let mut deltas = Deltas::new();
     for (run_no, signal) in
         signal::TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status)| {

@@ -7,9 +7,9 @@ use crate::number::TaskNo;
 use crate::pg::uncommitted::Table;
 
 /// With the columns `run_no`, `satisfied`, `failed`, `lost`, `lost_status`.
-static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx", width: 8 };
+static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx" };
 /// With the columns `task_no`, `remaining`.
-static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey", width: 8 };
+static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey" };
 
 /// How many rows of a task there may be in `signal` before they are tidied away.
 const PILE: usize = 64;

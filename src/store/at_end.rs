@@ -52,6 +52,7 @@ fn ended(end: End) {
             drop(before_commit::take());
             touched::forget(end);
         }
-        End::AbortSub(_) | End::CommitSub(_) => {}
+        End::AbortSub(_) => touched::undone(),
+        End::CommitSub(_) => {}
     }
 }

@@ -21,6 +21,11 @@ table!(c"blocked":
 
 static BY_NUMBER: Index = Index::new(&TABLE, c"blocked_pkey");
 
+/// Nobody locks the table for himself from here on, until this transaction ends.
+pub(crate) fn hold() {
+    table::hold(&TABLE);
+}
+
 /// What a task that waits has to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
@@ -91,6 +96,7 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     }
     let change = row.delete(Wait::No);
     if change == Change::Done {
+        touched::removed(news.task_no);
         counted.over.push(Live {
             task_no: news.task_no,
             place: Place::Blocked { remaining, not_before: row.get(NOT_BEFORE) },

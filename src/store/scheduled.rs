@@ -18,7 +18,7 @@ table!(c"scheduled":
     HELD_BACK: bool,
 );
 
-/// By action_no, due.
+/// By action_no, due, task_no.
 static BY_TIME: Index = Index::new(&TABLE, c"scheduled_due_idx");
 
 /// Of each action, from a time on, the first due time that has passed.
@@ -67,7 +67,7 @@ pub(crate) static BRING_FORWARD: Statement<(&[TaskNo], Time), i32> = Statement::
 );
 
 /// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`,
-/// one range per action, earliest first.
+/// one range per action, earliest first; of those that are due at one time the oldest first, however many there are.
 pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(
@@ -76,7 +76,7 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed
                 CROSS JOIN LATERAL (
                       SELECT s.ctid FROM taskq.scheduled s
                        WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due <= $3
-                       ORDER BY s.due LIMIT $2
+                       ORDER BY s.due, s.task_no LIMIT $2
                          FOR UPDATE SKIP LOCKED) AS s
                 LIMIT $2))
       RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",

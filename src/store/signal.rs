@@ -2,7 +2,7 @@
 
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
-use crate::pg::table::{Index, Look, insert, pages_of, table};
+use crate::pg::table::{self, Index, Look, insert, pages_of, table};
 
 table!(c"signal":
     RUN_NO: TaskNo,
@@ -18,6 +18,11 @@ static BY_TASK: Index = Index::new(&TABLE, c"signal_run_idx");
 /// Whether there may be any, as can be told without a look: the table is empty as a rule.
 pub(crate) fn may_be_there() -> bool {
     pages_of(&TABLE) > 0
+}
+
+/// Nobody locks the table for himself from here on, until this transaction ends.
+pub(crate) fn hold() {
+    table::hold(&TABLE);
 }
 
 /// Whether there are any.

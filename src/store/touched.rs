@@ -14,6 +14,10 @@ thread_local! {
     /// Tasks whose counters this transaction has locked or would have liked to. A hint: more than
     /// needed costs a look, and a savepoint that rolled back leaves no more than that.
     static TOUCHED: RefCell<BTreeMap<TaskNo, Touch>> = const { RefCell::new(BTreeMap::new()) };
+    /// Tasks whose counters this transaction has removed, and the number of [`at_end::ends`] when it removed the first.
+    static REMOVED: RefCell<Option<(u64, Vec<TaskNo>)>> = const { RefCell::new(None) };
+    /// Counters are being locked, and which ones is not known yet.
+    static LOCKING: Cell<bool> = const { Cell::new(false) };
     /// The transaction is about to be prepared.
     static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
@@ -28,7 +32,8 @@ pub(crate) enum Touch {
 }
 
 /// Looks at the signals of these tasks before the transaction commits. To be called by whoever has touched their
-/// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there.
+/// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there (see
+/// [`locking`] for one that takes its time).
 pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
     if task_nos.is_empty() {
         return;
@@ -42,6 +47,37 @@ pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
     });
 }
 
+/// Counters are about to be locked, one after the other, and while the next is waited for others meet the first ones in vain. If
+/// that comes to no end, by an error or a restart, somebody looks in this transaction's place.
+pub(crate) fn locking() {
+    at_end::listen();
+    LOCKING.set(true);
+}
+
+/// These of them are locked.
+pub(crate) fn locked(task_nos: &[TaskNo]) {
+    look_again(task_nos, Touch::Locked);
+    LOCKING.set(false);
+}
+
+/// The counter of this task is removed. Once that is committed nobody has to look any more; but it may be undone, and others have
+/// left signals for it by then.
+pub(crate) fn removed(task_no: TaskNo) {
+    at_end::listen();
+    REMOVED.with_borrow_mut(|removed| {
+        let (_, task_nos) = removed.get_or_insert_with(|| (at_end::ends(), Vec::new()));
+        task_nos.push(task_no);
+    });
+}
+
+/// Counters whose removal a savepoint may have undone were merely locked.
+fn bring_back() {
+    let undone = REMOVED.with_borrow_mut(|removed| removed.take_if(|(ends, _)| *ends != at_end::ends()));
+    if let Some((_, task_nos)) = undone {
+        look_again(&task_nos, Touch::Locked);
+    }
+}
+
 /// The transaction is about to end well.
 pub(super) fn look(end: Before) {
     if has_touched() {
@@ -53,20 +89,29 @@ pub(super) fn look(end: Before) {
 /// The transaction has ended: nothing is touched any more.
 pub(super) fn forget(end: End) {
     PREPARING.set(false);
-    let touched = TOUCHED.take();
+    let touched = !TOUCHED.take().is_empty() | REMOVED.take().is_some() | LOCKING.take();
     // Others may have left signals for counters that were locked here, and it to us to count them.
-    if end == End::Abort && !touched.is_empty() {
+    if end == End::Abort && touched {
+        wake::somebody_to_look();
+    }
+}
+
+/// A savepoint was rolled back; what else the transaction has touched it will look at.
+pub(super) fn undone() {
+    if LOCKING.take() {
         wake::somebody_to_look();
     }
 }
 
 /// What this transaction has touched so far.
 pub(crate) fn touched() -> BTreeMap<TaskNo, Touch> {
+    bring_back();
     TOUCHED.with_borrow(BTreeMap::clone)
 }
 
 /// Whether there is anything to look at.
 pub(crate) fn has_touched() -> bool {
+    bring_back();
     !TOUCHED.with_borrow(BTreeMap::is_empty)
 }
 

@@ -220,6 +220,15 @@ unsafe fn routine(relation: pg_sys::Relation) -> &'static pg_sys::TableAmRoutine
     unsafe { &*(*relation).rd_tableam }
 }
 
+/// Locks a table as whoever reads it does, until the transaction ends: waits for whoever has it for himself, or waits for that.
+pub(crate) fn hold(table: &Table) {
+    // SAFETY: opened and closed here; the lock stays.
+    unsafe {
+        let relation = open(table, pg_sys::AccessShareLock);
+        pg_sys::table_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+    }
+}
+
 /// How many pages a table has.
 pub(crate) fn pages_of(table: &Table) -> u32 {
     // SAFETY: opened and closed here.

@@ -14,8 +14,7 @@ use crate::pg::statement::{FromRow, Statement};
 use crate::pg::table::Wait;
 use crate::state::Outcome;
 use crate::store::order::{self, Rank};
-use crate::store::touched::{self, Touch};
-use crate::store::{numbers, run};
+use crate::store::{numbers, run, touched};
 use crate::wake;
 
 static BLOCKED: Lock<InBlocked> = locking!(
@@ -86,6 +85,10 @@ fn lock_if(
             Ok(())
         })?;
         missing.retain(|task_no| !found.contains_key(task_no));
+        // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
+        if !missing.is_empty() {
+            touched::locking();
+        }
         from(&BLOCKED, how, &mut missing, &mut found, Live::from);
         from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
         from(&PARKED, how, &mut missing, &mut found, Live::from);
@@ -99,9 +102,8 @@ fn lock_if(
             missing = UNSETTLED.query(missing.as_slice());
         }
     }
-    // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
     let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no);
-    touched::look_again(&blocked.collect::<Vec<_>>(), Touch::Locked);
+    touched::locked(&blocked.collect::<Vec<_>>());
     Ok(found)
 }
 

@@ -232,6 +232,37 @@ fn a_publication_of_all_tables_makes_no_difference() {
     assert_eq!(without, [""; 0]);
 }
 
+/// A tool of the house has put columns of its own into our tables, and taken some away again.
+const COLUMNS: &str = "DO $$
+    DECLARE of_ours text;
+    BEGIN
+        FOR of_ours IN SELECT c.oid::regclass FROM pg_class AS c WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r' LOOP
+            FOR n IN 1..9 LOOP
+                EXECUTE format('ALTER TABLE %s ADD COLUMN theirs_%s text', of_ours, n);
+            END LOOP;
+            EXECUTE format('ALTER TABLE %s DROP COLUMN theirs_4', of_ours);
+        END LOOP;
+    END $$";
+
+#[test]
+fn columns_that_somebody_adds_make_no_difference() {
+    assert_eq!(answers(COLUMNS), answers(""));
+    // Nor beside others, where a signal is left to whoever has the counter.
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    session.run(COLUMNS);
+    session
+        .insert(serde_json::json!([{"id": "p", "action": "x"}, {"id": "q", "action": "x"},
+            {"id": "child", "action": "y", "depends_on": ["p", "q"]}]))
+        .unwrap();
+    let grants = session.own("w", 2, &["x"]).unwrap();
+    session.run("BEGIN");
+    session.complete(&grants[0]);
+    other.complete(&grants[1]);
+    session.run("COMMIT");
+    assert_eq!(session.state("child"), "ready");
+}
+
 /// What writes is refused as PostgreSQL refuses it, and what looks works.
 #[test]
 fn a_session_that_may_only_read() {

@@ -16,6 +16,8 @@ mod savepoints;
 mod shared_children;
 mod starvation;
 mod uncounted;
+mod undone;
+mod vacuum_full;
 mod volume;
 
 use taskq_tests::{Background, Progress, Session};
