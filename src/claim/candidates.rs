@@ -1,7 +1,7 @@
 //! What a claim that has to choose may choose from: the next entries of all its actions, in one order, without locks.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::turns::Turn;
 use super::{lanes, marks};
@@ -66,7 +66,8 @@ fn peek(action_nos: &[i32], depth: i32, from: Position) -> Vec<Candidate> {
 
 /// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in
 /// `passed`, where each has its lane. Where an action takes turns, the oldest of those that it would have taken stands
-/// for it.
+/// for it. Lanes are looked into by one statement after the other, so a task whose priority somebody changes meanwhile may be
+/// met twice: it is a candidate where it was met first.
 pub(super) fn next(
     sources: &[Source],
     wanted: usize,
@@ -79,6 +80,10 @@ pub(super) fn next(
     }
     for numbers in by_name(sources.iter().filter(|s| s.laned)) {
         streams.push(lanes::next(&numbers, wanted, passed, lane_zero).into());
+    }
+    let mut met = HashSet::new();
+    for stream in &mut streams {
+        stream.retain(|candidate| met.insert(candidate.task_no));
     }
     merge(streams, wanted)
 }

@@ -315,9 +315,10 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
             failures: row.failures + wait.failed,
             dependencies: row.dependencies + wait.all,
             tries: row.tries,
-            // A time that a task was to wait for outlives its waiting for tasks.
+            // A time that a task was to wait for outlives its waiting for tasks. That of its workgroup is for whoever wants to
+            // grant it to ask, then: it may be another one.
             not_before: match row.place {
-                Place::Scheduled { due } => Some(due),
+                Place::Scheduled { due, held_back: false } => Some(due),
                 _ => None,
             },
         }));

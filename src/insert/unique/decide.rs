@@ -176,7 +176,7 @@ pub(super) fn as_locked(holder: Holder, stored: &Stored, now: Time) -> Option<Ho
         (Some(row), _) => match row.place {
             Place::Run { .. } if row.in_progress() => State::InProgress,
             Place::Blocked { .. } => State::Blocked,
-            Place::Scheduled { due } if due > now => State::Scheduled,
+            Place::Scheduled { due, .. } if due > now => State::Scheduled,
             _ if holder.held_back => State::Scheduled,
             _ => State::Ready,
         },

@@ -22,7 +22,7 @@ static BLOCKED: Lock<InBlocked> = locking!(
        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
 );
 static SCHEDULED: Lock<Scheduled> = locking!(
-    "SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due
+    "SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due, s.held_back
        FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
 );
 static PARKED: Lock<Parked> = locking!(

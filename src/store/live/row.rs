@@ -9,10 +9,19 @@ use crate::token::Nonce;
 /// Where a live task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Blocked { remaining: i32, not_before: Option<Time> },
+    Blocked {
+        remaining: i32,
+        not_before: Option<Time>,
+    },
     Parked,
-    Run { nonce: Nonce },
-    Scheduled { due: Time },
+    Run {
+        nonce: Nonce,
+    },
+    /// `held_back`: because of its workgroup.
+    Scheduled {
+        due: Time,
+        held_back: bool,
+    },
 }
 
 /// A live row, locked by this transaction.
@@ -110,15 +119,15 @@ impl Record for InBlocked {
     }
 }
 
-/// A row of `scheduled`: then due.
+/// A row of `scheduled`: then due, held_back.
 #[derive(Debug)]
 pub(super) struct Scheduled(Live);
 
 impl Record for Scheduled {
-    type Columns = (Counted, Time);
+    type Columns = (Counted, Time, bool);
 
-    fn of((counted, due): Self::Columns) -> Self {
-        Scheduled(live(counted, Place::Scheduled { due }))
+    fn of((counted, due, held_back): Self::Columns) -> Self {
+        Scheduled(live(counted, Place::Scheduled { due, held_back }))
     }
 }
 

@@ -25,6 +25,7 @@ mod merge_open;
 mod merge_order;
 mod notify;
 mod pause;
+mod priorities_changed;
 mod progress;
 mod prompt;
 mod rate;
@@ -35,6 +36,7 @@ mod schedules_paused;
 mod stress;
 mod why;
 mod workgroups;
+mod workgroups_back;
 mod workgroups_races;
 
 use std::time::{Duration, Instant};

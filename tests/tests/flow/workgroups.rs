@@ -201,30 +201,6 @@ fn a_shorter_delay_replaces_a_longer_one_also_for_tasks_set_aside() {
     assert_eq!(owned(&mut session, 9, &ACTIONS).len(), 3);
 }
 
-/// More than one look brings back, and by another session than the one that ends the delay, so that some are due and others not yet
-/// taken out. Round after round, since the table has room in its middle then.
-#[test]
-fn what_was_held_back_comes_back_in_its_old_order_however_much_it_is() {
-    let db = Db::new();
-    let (mut operator, mut worker) = (db.connect(), db.connect());
-    for round in 0..4 {
-        call(&mut operator, &format!("delay_workgroup('w{round}', '1 hour')"));
-        operator.run(&format!(
-            "SELECT count(*) FROM taskq.insert_many('x', (SELECT array_agg(n::text ORDER BY n) FROM generate_series(1, 900) AS n), \
-                                                    workgroup => 'w{round}')"
-        ));
-        assert!(owned(&mut worker, 1, &["x"]).is_empty(), "all of them are set aside");
-        call(&mut operator, &format!("delay_workgroup('w{round}', '0')"));
-        let mut bodies: Vec<i32> = Vec::new();
-        while bodies.len() < 900 {
-            let some: Vec<i32> = worker.all("SELECT body::int FROM taskq.own_tasks('w', 50, '{x}')");
-            assert!(!some.is_empty(), "round {round}: {} came back", bodies.len());
-            bodies.extend(some);
-        }
-        assert!(bodies.is_sorted(), "round {round}: {bodies:?}");
-    }
-}
-
 #[test]
 fn a_delay_that_was_lengthened_and_then_shortened_ends_when_it_said_last() {
     let db = Db::new();

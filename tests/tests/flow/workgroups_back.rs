@@ -1,0 +1,68 @@
+//! What was held back for its workgroup, and comes back: whole, and in its old order.
+//!
+//! On wrong code a task keeps the delay that was ended long ago, or what came last is granted before what came first.
+
+use serde_json::json;
+use taskq_tests::Db;
+
+use crate::{call, owned};
+
+/// Three ways for a task that was set aside to wait for another one: what it takes along is its own time, and not its workgroup's.
+#[test]
+fn who_begins_to_wait_while_its_workgroup_is_held_back_does_not_keep_the_delay() {
+    let db = Db::new();
+    let mut session = db.connect();
+    call(&mut session, "insert_task('p3', 'q')");
+    assert_eq!(session.cancel(&["p3"]).unwrap(), 1);
+    session
+        .insert(json!([
+            {"id": "t1", "action": "x", "workgroup": "w"}, {"id": "t2", "action": "x", "workgroup": "w"},
+            {"id": "t3", "action": "x", "workgroup": "w", "depends_on": [{"id": "p3", "condition": "settled"}]},
+            {"id": "late", "action": "x", "workgroup": "w", "delay": "1 day"},
+            {"id": "p1", "action": "q"},
+        ]))
+        .unwrap();
+    call(&mut session, "delay_workgroup('w', '1 hour')");
+    assert!(owned(&mut session, 9, &["x"]).is_empty(), "all are set aside");
+    call(&mut session, "add_dependencies('{p1,p1}', '{t1,late}')");
+    call(&mut session, "insert_task('p2', 'q', to_signal_after => '{t2}')");
+    call(&mut session, "retry_tasks('{p3}')");
+    for task in ["t1", "t2", "t3", "late"] {
+        assert_eq!(session.state(task), "blocked", "{task}");
+    }
+    for parent in ["p1", "p2", "p3"] {
+        call(&mut session, &format!("complete_task('{parent}')"));
+    }
+    // Held back once more, by who asks for them.
+    assert!(owned(&mut session, 9, &["x"]).is_empty());
+    call(&mut session, "delay_workgroup('w', '0')");
+    let mut all = owned(&mut session, 9, &["x"]);
+    all.sort();
+    assert_eq!(all, ["t1", "t2", "t3"]);
+    assert_eq!(session.state("late"), "scheduled");
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// More than one look brings back, and by another session than the one that ends the delay, so that some are due and others not yet
+/// taken out. Round after round, since the table has room in its middle then.
+#[test]
+fn what_was_held_back_comes_back_in_its_old_order_however_much_it_is() {
+    let db = Db::new();
+    let (mut operator, mut worker) = (db.connect(), db.connect());
+    for round in 0..4 {
+        call(&mut operator, &format!("delay_workgroup('w{round}', '1 hour')"));
+        operator.run(&format!(
+            "SELECT count(*) FROM taskq.insert_many('x', (SELECT array_agg(n::text ORDER BY n) FROM generate_series(1, 900) AS n), \
+                                                    workgroup => 'w{round}')"
+        ));
+        assert!(owned(&mut worker, 1, &["x"]).is_empty(), "all of them are set aside");
+        call(&mut operator, &format!("delay_workgroup('w{round}', '0')"));
+        let mut bodies: Vec<i32> = Vec::new();
+        while bodies.len() < 900 {
+            let some: Vec<i32> = worker.all("SELECT body::int FROM taskq.own_tasks('w', 50, '{x}')");
+            assert!(!some.is_empty(), "round {round}: {} came back", bodies.len());
+            bodies.extend(some);
+        }
+        assert!(bodies.is_sorted(), "round {round}: {bodies:?}");
+    }
+}
