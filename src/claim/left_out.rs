@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::candidates::{self, Candidate};
 use super::limited::sources;
-use super::{marks, take};
+use super::{marks, sleeper};
 use crate::flow::actions::Action;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
@@ -121,7 +121,7 @@ impl LeftOut {
         let sources = sources(actions, &HashSet::new());
         // A lane that was full is not looked into; what it holds may have stood there all the time.
         let laned = sources.iter().any(|source| source.laned);
-        if self.is_empty() && !laned && take::first_is_free(&marks::ranges_of_look(&self.action_nos)) {
+        if self.is_empty() && !laned && sleeper::first_is_free(&marks::ranges_of_look(&self.action_nos)) {
             // What most calls are woken for: nothing has to be asked about it.
             return true;
         }

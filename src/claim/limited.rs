@@ -17,7 +17,7 @@ use super::candidates::{self, Candidate, Source};
 use super::left_out::LeftOut;
 use super::reservations::{Full, Reservations, Reserved};
 use super::under_way::Claim;
-use super::{lanes, take, turns};
+use super::{lanes, sleeper, take, turns};
 use crate::flow::actions::Action;
 use crate::flow::group_settings;
 use crate::number::{Lane, TaskNo};
@@ -50,9 +50,21 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
         let lane_zero = claim.may_move();
         let wanted = window.max(room);
-        let next = candidates::next(&sources, wanted, &passed, lane_zero);
+        let mut next = candidates::next(&sources, wanted, &passed, lane_zero);
         if next.is_empty() {
             break;
+        }
+        if sleeper::has_no_id() {
+            // Slots are locked before entries: for those that somebody else has none need be.
+            let in_hand = sleeper::in_hand(next.iter().map(|c| c.task_no));
+            if !in_hand.is_empty() {
+                wake::passed_over();
+            }
+            passed.extend(next.extract_if(.., |c| in_hand.contains(&c.task_no)).map(|c| (c.task_no, c.lane)));
+            if next.is_empty() {
+                window = (2 * wanted).min(MOST_IN_A_ROUND);
+                continue;
+            }
         }
         let before = grants.len();
         let round = take(claim, next, room, &sources, &mut reservations, grants);

@@ -22,6 +22,7 @@ mod limited;
 pub(crate) mod marks;
 mod merge;
 mod reservations;
+mod sleeper;
 mod sweep;
 mod take;
 mod turns;

@@ -3,8 +3,9 @@
 //!
 //! **Nothing is locked in vain.** An entry is taken in the version that the look has seen, or not at all: if another
 //! transaction is changing it, the claim passes it over; if one has changed it since, the claim does not lock its newest
-//! version to find out that it is unsuitable. So a call that comes to nothing has no lock, and no transaction id, that
-//! another one waits for.
+//! version to find out that it is unsuitable. So a call that comes to nothing has no lock that another one waits for. Nor has
+//! it a transaction id with which it may go to sleep, and keep low-water marks and vacuum where they are: PostgreSQL gives it one
+//! before it finds the row changed, so such a call looks before it tries ([`sleeper`]), and is too late for an instant only.
 //!
 //! **Nobody else has it.** The row is changed by the access method under the lock of its page: of two who try the same
 //! version one finds it changed. A row that an insertion only refers to (`FOR KEY SHARE`, to attach an edge) can be
@@ -16,7 +17,7 @@ use pgrx::pg_sys::ItemPointerData;
 
 use super::call::{Call, Grant};
 use super::marks::{Ranges, Stretch};
-use super::merge;
+use super::{merge, sleeper};
 use crate::guc;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
@@ -64,34 +65,6 @@ pub(super) fn chosen(call: &Call, choose: impl FnOnce(&mut dyn FnMut(TaskNo, boo
         });
     });
     grants(call, held)
-}
-
-/// Whether the first entry of these actions that is in no lane may be granted to whoever comes, and nothing can keep it back:
-/// it has no group, no workgroup and no key. Reads, and locks nothing.
-pub(super) fn first_is_free(ranges: &Ranges) -> bool {
-    let first = look(|look| {
-        look.scan(&run::IN_ORDER, |entries| {
-            ranges.by_action().filter_map(|stretches| first_of(entries, stretches)).min()
-        })
-    });
-    first.is_some_and(|(_, gated)| !gated)
-}
-
-/// Where the first entry of an action stands in the order of claiming, and whether something may keep it back.
-fn first_of(
-    entries: &mut Scan,
-    stretches: impl Iterator<Item = Stretch>,
-) -> Option<((Reverse<i32>, Position), bool)> {
-    for keys in stretches.flat_map(|stretch| keys(&stretch, 1)) {
-        entries.start(&keys);
-        while let Some(entry) = entries.next() {
-            if entry.get(run::GRANTABLE) {
-                let place = (Reverse(entry.get(run::PRIORITY)), entry.get(run::POSITION));
-                return Some((place, entry.get(run::GATED)));
-            }
-        }
-    }
-    None
 }
 
 /// The entries of one action, stretch by stretch.
@@ -172,7 +145,7 @@ fn merged(
 }
 
 /// Of the index [`run::IN_ORDER`]: for each walk through a stretch.
-fn keys(stretch: &Stretch, wanted: usize) -> impl Iterator<Item = [Key; 4]> + use<> {
+pub(super) fn keys(stretch: &Stretch, wanted: usize) -> impl Iterator<Item = [Key; 4]> + use<> {
     let Stretch { action_no, highest, lowest, start } = *stretch;
     let whole =
         [Key::eq(1, action_no), Key::at_most(2, highest), Key::at_least(2, lowest), Key::at_least(3, start)];
@@ -201,6 +174,12 @@ struct Held {
 fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> bool {
     if !entry.get(run::GRANTABLE) {
         return false;
+    }
+    if sleeper::has_no_id() {
+        match sleeper::may_try(entry) {
+            Change::Done => {}
+            in_the_way => return in_the_way == Change::Newer,
+        }
     }
     let (task_no, action_no) = (entry.get(run::TASK_NO), entry.get(run::ACTION_NO));
     if let Some(key_hash) = entry.get(run::KEY_HASH)

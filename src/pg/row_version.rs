@@ -4,14 +4,29 @@ use pgrx::pg_sys;
 
 use super::quiet;
 
-/// Whether nobody has changed or deleted this version of a row of a table by now, nor is about to: neither a transaction
-/// that has committed, whatever the snapshot in use shows, nor one that is still open. (Who has only locked the row may
-/// be about to change it.) Takes no lock on the row, and waits for nobody.
+/// What has become of a version of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nobody has changed or deleted it. (Who has only locked the row may be about to.)
+    Untouched,
+    /// A transaction that is still open has, or this one.
+    Touched,
+    /// It was never there, or somebody has changed or deleted it, and committed.
+    Gone,
+}
+
+/// Whether nobody has changed or deleted this version of a row of a table by now, nor is about to; see [`fate`].
 pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
+    fate(table, row) == Fate::Untouched
+}
+
+/// What has become by now of this version of a row of a table, whatever the snapshot in use shows. Takes no lock on the row, and
+/// waits for nobody.
+pub(crate) fn fate(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> Fate {
     let block = (u32::from(row.ip_blkid.bi_hi) << 16) | u32::from(row.ip_blkid.bi_lo);
     if block == pg_sys::InvalidBlockNumber {
         // To the buffer manager that means: a new block at the end of the table.
-        return false;
+        return Fate::Gone;
     }
     // SAFETY: the table is opened and closed here, under the lock of a reader, and only a heap is looked into. A block
     // that the table does not have raises an error, and a line that its block does not have finds nothing. The buffer
@@ -40,7 +55,11 @@ pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> 
         }
         // The lock stays until the transaction ends, as every reader's does.
         pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
-        found && dirty.xmax == pg_sys::InvalidTransactionId
+        match (found, dirty.xmax) {
+            (false, _) => Fate::Gone,
+            (true, pg_sys::InvalidTransactionId) => Fate::Untouched,
+            (true, _) => Fate::Touched,
+        }
     }
 }
 

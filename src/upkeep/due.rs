@@ -2,13 +2,11 @@
 
 use super::steps::Step;
 use crate::pg::clock::Time;
-use crate::pg::session::assign_transaction_id;
 use crate::store::ready::{Freed, make_ready};
 use crate::store::scheduled;
 
 /// Releases up to `bound` tasks of these actions that are due, from a time on for each.
 pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Time) -> Step {
-    assign_transaction_id();
     let mut due = scheduled::TAKE_DUE.query((action_nos, bound, now, starts));
     due.sort_by_key(|(due, freed)| (*due, freed.task_no));
     let freed: Vec<Freed> = due.into_iter().map(|(_, freed)| freed).collect();

@@ -23,3 +23,4 @@ mod snapshot;
 mod tables;
 mod undisturbed;
 mod wakes;
+mod without_id;

@@ -1,0 +1,84 @@
+//! What a call that may sleep asks before it takes anything.
+//!
+//! It is one statement, and sleeps in its transaction. An id that it is given for nothing stays for as long as it sleeps, and for so long
+//! low-water marks and vacuum stay where they are. PostgreSQL gives one to whoever tries to change a row, before it finds out that
+//! somebody else has. So as long as such a call has none it reads before it tries.
+//!
+//! Of two that are woken for the same entry both may find it untouched. So each takes a lock first that stands for the entry (of the lock
+//! manager, tried and never waited for, held until the end of the transaction, or of the subtransaction that the look is), and then looks
+//! at it: who has not got the lock passes the entry over, as one that somebody has in hand. If he who has it rolls back, he wakes others, as
+//! for whatever he had taken. Only in a race with a call that does not sleep a sleeper may still get an id for nothing.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use super::marks::{Ranges, Stretch};
+use super::take::keys;
+use crate::number::{Position, TaskNo};
+use crate::pg::lock::{self, Key as Lock, Mode};
+use crate::pg::row_version::{Fate, fate, is_untouched};
+use crate::pg::session::{check_for_interrupts, has_transaction_id};
+use crate::pg::table::{Change, Key, Row, Scan, look};
+use crate::store::run;
+use crate::wake;
+
+/// Whether this call may sleep in its transaction, and that has no id so far.
+pub(super) fn has_no_id() -> bool {
+    wake::may_sleep() && !has_transaction_id()
+}
+
+/// Whether it may try to take this entry; if not, what has become of it.
+pub(super) fn may_try(entry: &Row) -> Change {
+    let lock = Lock::new(&["taking", &entry.get(run::TASK_NO).to_string()]);
+    // Where the server has no room for the lock it is done without.
+    if !lock::try_lock_if_room(lock, Mode::Only) && lock::has_room() {
+        return Change::Busy;
+    }
+    match fate(entry.table(), entry.place()) {
+        Fate::Untouched => Change::Done,
+        Fate::Touched => Change::Busy,
+        Fate::Gone => Change::Newer,
+    }
+}
+
+/// Those of the tasks whose entries somebody has in hand, or has taken.
+pub(super) fn in_hand(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo> {
+    look(|look| {
+        look.scan(&run::BY_NUMBER, |entries| {
+            let mut is_free = |task_no: &TaskNo| {
+                check_for_interrupts();
+                entries.start(&[Key::eq(1, *task_no)]);
+                entries.next().is_some_and(|e| e.get(run::GRANTABLE) && is_untouched(e.table(), e.place()))
+            };
+            task_nos.filter(|task_no| !is_free(task_no)).collect()
+        })
+    })
+}
+
+/// Whether the first entry of these actions that is in no lane may be granted to whoever comes, and nothing can keep it back:
+/// it has no group, no workgroup and no key.
+pub(super) fn first_is_free(ranges: &Ranges) -> bool {
+    let first = look(|look| {
+        look.scan(&run::IN_ORDER, |entries| {
+            ranges.by_action().filter_map(|stretches| first_of(entries, stretches)).min()
+        })
+    });
+    first.is_some_and(|(_, gated)| !gated)
+}
+
+/// Where the first entry of an action stands in the order of claiming, and whether something may keep it back.
+fn first_of(
+    entries: &mut Scan,
+    stretches: impl Iterator<Item = Stretch>,
+) -> Option<((Reverse<i32>, Position), bool)> {
+    for keys in stretches.flat_map(|stretch| keys(&stretch, 1)) {
+        entries.start(&keys);
+        while let Some(entry) = entries.next() {
+            if entry.get(run::GRANTABLE) && is_untouched(entry.table(), entry.place()) {
+                let place = (Reverse(entry.get(run::PRIORITY)), entry.get(run::POSITION));
+                return Some((place, entry.get(run::GATED)));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,91 @@
+//! A call that was woken, and finds that somebody else has what there is, sleeps on without a transaction id.
+//!
+//! PostgreSQL gives one to whoever tries to change a row, before it tells that somebody else has it. On wrong code the sleeper keeps it for as
+//! long as it sleeps, and so keeps everybody's low-water marks, and what vacuum may remove, where they are: the longer it lasts,
+//! the longer each claim and each wake-up takes.
+
+use std::thread;
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session, until};
+
+/// Actions whose entries are claimed in different ways, and the task that somebody has in hand.
+const KINDS: &[(&str, &str)] = &[
+    ("plain", "SELECT 1"),
+    ("fair", "SELECT taskq.set_action('x', fair => true)"),
+    ("limited", "SELECT taskq.set_action('x', max_concurrency => 5)"),
+    ("limited by group", "SELECT taskq.set_action('x', max_per_group => 5)"),
+];
+
+#[test]
+fn whoever_is_woken_for_what_somebody_has_in_hand() {
+    for (kind, setting) in KINDS {
+        for keys in [json!({}), json!({"merge_key": "k"}), json!({"group_id": "g", "workgroup": "w"})] {
+            let db = Db::new();
+            let (mut session, mut holder) = (db.connect(), db.connect());
+            session.run(setting);
+            let task = |id: &str| -> Value {
+                let mut task = json!({"id": id, "action": "x"});
+                task.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+                task
+            };
+            session.insert(json!([task("in hand")])).unwrap();
+            holder.run("BEGIN");
+            let grant = holder.own_one("x");
+            let sleeper =
+                db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap());
+            let id = format!("SELECT backend_xid::text FROM pg_stat_activity WHERE pid = {}", sleeper.pid());
+            for _ in 0..3 {
+                session.until_asleep(sleeper.pid());
+                assert_eq!(session.one::<Option<String>>(&id), None, "{kind}, {keys}");
+                session.run("SELECT taskq.pause_action('x'); SELECT taskq.resume_action('x')");
+            }
+            holder.run("COMMIT");
+            holder.complete(&grant);
+            session.insert(json!([task("free")])).unwrap();
+            assert_eq!(sleeper.join().1[0].task_id, "free", "{kind}, {keys}");
+        }
+    }
+}
+
+/// Many who are woken one after the other, and some of them for nothing, since the one before is not done yet.
+#[test]
+fn sleepers_that_are_woken_for_the_same_task() {
+    const SLEEPERS: usize = 16;
+    const ROUNDS: usize = 300;
+    let db = Db::new();
+    let mut session = db.connect();
+    // The call before has planned what it needs; the one that counts is fast.
+    let work = |mut session: Session| {
+        loop {
+            let grants = session.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap();
+            session.complete(&grants[0]);
+            if grants[0].body.as_deref() == Some("stop") {
+                return;
+            }
+        }
+    };
+    let sleepers: Vec<_> = (0..SLEEPERS).map(|_| db.connect()).collect();
+    let pids: Vec<i32> = sleepers.iter().map(Session::pid).collect();
+    let workers: Vec<_> = sleepers.into_iter().map(|s| thread::spawn(move || work(s))).collect();
+    for round in 0..ROUNDS {
+        session.run(&format!("SELECT taskq.insert_task('t{round}', 'x')"));
+    }
+    until("all is done", || {
+        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state <> 'completed'") == 0).then_some(())
+    });
+    for pid in &pids {
+        session.until_asleep(*pid);
+    }
+    let ids: i64 = session
+        .query_one("SELECT count(backend_xid) FROM pg_stat_activity WHERE pid = ANY ($1)", &[&pids])
+        .unwrap()
+        .get(0);
+    for _ in 0..SLEEPERS {
+        session.run("SELECT taskq.insert_task(NULL, 'x', 'stop')");
+    }
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    assert_eq!(ids, 0, "sleepers that had an id");
+}
