@@ -216,9 +216,10 @@ CREATE TABLE taskq.scheduled (
     tries integer NOT NULL,
     failures integer NOT NULL,
     dependencies integer NOT NULL,
+    position bigint NOT NULL,                   -- where it stood when it was held back; else its number
     held_back boolean NOT NULL                  -- because of its workgroup
 );
-CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, task_no);      -- what is due by now
+CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, position);     -- what is due by now
 COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task

@@ -32,6 +32,7 @@ use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
 use crate::store::run::changes;
+use crate::store::scheduled::Later;
 use crate::store::slot::Limit;
 use crate::store::turnstile;
 
@@ -235,7 +236,7 @@ fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32)> {
                 let all = if matches!(reason, Reason::Rides(_)) { &mut riders } else { &mut parked };
                 all.push(Parked { freed, position: grant.position, reason });
             }
-            Way::Schedule(_, due) => scheduled.push((freed, due)),
+            Way::Schedule(_, due) => scheduled.push(Later { freed, due, position: grant.position }),
         }
     }
     parked::park(&parked);

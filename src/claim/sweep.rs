@@ -19,6 +19,7 @@ use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::{self, Freed};
 use crate::store::run::changes;
+use crate::store::scheduled::Later;
 
 /// How many entries the first look ahead of a call sees; each later one twice as many.
 const FIRST: usize = 1_000;
@@ -85,7 +86,7 @@ pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usiz
             Way::Park(reason) => {
                 parked.push(Parked { freed, position, reason: reason.clone() });
             }
-            Way::Schedule(_, due) => scheduled.push((freed, *due)),
+            Way::Schedule(_, due) => scheduled.push(Later { freed, due: *due, position }),
             // Nothing that stands in a stretch is sent there.
             Way::Lane => {}
         }

@@ -49,7 +49,7 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
     }
     edges::block_new(&blocked);
     insert_ready(&ready);
-    ready::schedule(&scheduled);
+    ready::schedule(scheduled.into_iter());
     settle(endings, now);
 }
 

@@ -62,7 +62,7 @@ pub(super) fn give_back(giving: &[Returned<&GivenBack>], now: Time) -> Vec<Code>
         progress::SET_STATUS.execute((task_nos, statuses));
     }
     ready::make_ready(&ready);
-    ready::schedule(&later);
+    ready::schedule(later.into_iter());
     attempts::record(&ended, "pending", now);
     merge_key::given_back(&holders);
     settle(endings, now);

@@ -15,13 +15,13 @@ use crate::store::parked::{self, Parked, Reason};
 use crate::store::ready::Freed;
 use crate::store::run::changes;
 
-/// Lets everything that is ready with these keys ride on the tasks that were just granted; the token of a late actor is
+/// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted; the token of a late actor is
 /// void from then on. What somebody is changing just now is not waited for, and runs later.
 pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     assign_transaction_id();
     let holders: Vec<TaskNo> = leaders.values().copied().collect();
     let (actions, groups, keys) = MergeKey::columns(leaders.keys());
-    let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice());
+    let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice(), now);
     let riders: Vec<Parked> = changes::TAKE_RIDERS.map(columns(), |(leader, position, freed)| Parked {
         freed,
         position,

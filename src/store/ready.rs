@@ -11,6 +11,7 @@ use crate::pg::statement::Record;
 use crate::pg::table::{Look, look};
 use crate::spec::TaskSpec;
 use crate::store::notify::notify_ready;
+use crate::store::scheduled::Later;
 use crate::store::{known_actions, numbers, run, scheduled, task, task_group};
 use crate::wake;
 
@@ -165,26 +166,26 @@ pub(crate) fn announce(action_nos: &[i32]) {
 }
 
 /// Sets the tasks aside until they are due.
-pub(crate) fn schedule(freed: &[(Freed, Time)]) {
-    set_aside(freed, false);
+pub(crate) fn schedule(freed: impl Iterator<Item = (Freed, Time)>) {
+    set_aside(&freed.map(|(freed, due)| Later::own(freed, due)).collect::<Vec<_>>(), false);
 }
 
 /// The same of tasks whose workgroup is held back: a shorter delay brings them forward.
-pub(crate) fn hold_back(freed: &[(Freed, Time)]) {
-    set_aside(freed, true);
+pub(crate) fn hold_back(tasks: &[Later]) {
+    set_aside(tasks, true);
 }
 
-fn set_aside(freed: &[(Freed, Time)], held_back: bool) {
-    if freed.is_empty() {
+fn set_aside(tasks: &[Later], held_back: bool) {
+    if tasks.is_empty() {
         return;
     }
-    let action_nos = scheduled::insert(freed, held_back);
-    if let Some(first) = freed.iter().map(|(_, due)| *due).min() {
+    let action_nos = scheduled::insert(tasks, held_back);
+    if let Some(first) = tasks.iter().map(|task| task.due).min() {
         wake::due(first);
     }
-    for ((_, due), action_no) in freed.iter().zip(action_nos) {
+    for (task, action_no) in tasks.iter().zip(action_nos) {
         // One waiter for this action has to learn of the new due time.
-        wake::ready_later(action_no, *due);
+        wake::ready_later(action_no, task.due);
     }
 }
 
@@ -204,5 +205,5 @@ pub(crate) fn release(freed: Vec<Freed>, now: Time) {
     let (scheduled, ready): (Vec<Freed>, Vec<Freed>) =
         freed.into_iter().partition(|f| later.contains_key(&f.task_no));
     make_ready(&ready);
-    schedule(&scheduled.into_iter().map(|f| (f, later[&f.task_no])).collect::<Vec<_>>());
+    schedule(scheduled.into_iter().map(|f| (f, later[&f.task_no])));
 }

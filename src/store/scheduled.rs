@@ -1,6 +1,6 @@
 //! The table `scheduled`: tasks that nothing blocks but their time.
 
-use crate::number::TaskNo;
+use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -15,10 +15,11 @@ table!(c"scheduled":
     TRIES: i32,
     FAILURES: i32,
     DEPENDENCIES: i32,
+    POSITION: Position,
     HELD_BACK: bool,
 );
 
-/// By action_no, due, task_no.
+/// By action_no, due, position.
 static BY_TIME: Index = Index::new(&TABLE, c"scheduled_due_idx");
 
 /// Of each action, from a time on, the first due time that has passed.
@@ -32,14 +33,30 @@ pub(crate) fn first_due(look: &Look, of: impl Iterator<Item = (i32, Time)>, now:
     })
 }
 
+/// A task that is to be set aside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Later {
+    pub(crate) freed: Freed,
+    pub(crate) due: Time,
+    /// Where it stood, if that counts for the order in which it comes back; else its number, as for a new task.
+    pub(crate) position: Position,
+}
+
+impl Later {
+    /// Because of its own time.
+    pub(crate) fn own(freed: Freed, due: Time) -> Self {
+        Later { freed, due, position: Position(freed.task_no.0) }
+    }
+}
+
 /// Sets tasks aside until they are due; returns the action of each. `held_back`: because of their workgroups.
-pub(crate) fn insert(tasks: &[(Freed, Time)], held_back: bool) -> Vec<i32> {
+pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<i32> {
     look(|look| {
         let action_nos: Vec<i32> = look.scan(&task::BY_NUMBER, |rows| {
-            tasks.iter().map(|(freed, _)| task::action_no(rows, freed.task_no)).collect()
+            tasks.iter().map(|task| task::action_no(rows, task.freed.task_no)).collect()
         });
         table::insert(&TABLE, |into| {
-            for ((freed, due), action_no) in tasks.iter().zip(&action_nos) {
+            for (Later { freed, due, position }, action_no) in tasks.iter().zip(&action_nos) {
                 check_for_interrupts();
                 into.row(|| {
                     [
@@ -49,6 +66,7 @@ pub(crate) fn insert(tasks: &[(Freed, Time)], held_back: bool) -> Vec<i32> {
                         TRIES.to(freed.tries),
                         FAILURES.to(freed.failures),
                         DEPENDENCIES.to(freed.dependencies),
+                        POSITION.to(*position),
                         HELD_BACK.to(held_back),
                     ]
                 });
@@ -67,8 +85,8 @@ pub(crate) static BRING_FORWARD: Statement<(&[TaskNo], Time), i32> = Statement::
 );
 
 /// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`,
-/// one range per action, earliest first; of those that are due at one time the oldest first, however many there are.
-pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed)> = Statement::new(
+/// one range per action, earliest first; those that are due at one time in the order of their positions, however many there are.
+pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Position, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid
@@ -76,10 +94,10 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Freed
                 CROSS JOIN LATERAL (
                       SELECT s.ctid FROM taskq.scheduled s
                        WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due <= $3
-                       ORDER BY s.due, s.task_no LIMIT $2
+                       ORDER BY s.due, s.position LIMIT $2
                          FOR UPDATE SKIP LOCKED) AS s
                 LIMIT $2))
-      RETURNING d.due, d.task_no, d.tries, d.failures, d.dependencies",
+      RETURNING d.due, d.position, d.task_no, d.tries, d.failures, d.dependencies",
 );
 
 pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(

@@ -8,8 +8,8 @@ use crate::store::scheduled;
 /// Releases up to `bound` tasks of these actions that are due, from a time on for each.
 pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Time) -> Step {
     let mut due = scheduled::TAKE_DUE.query((action_nos, bound, now, starts));
-    due.sort_by_key(|(due, freed)| (*due, freed.task_no));
-    let freed: Vec<Freed> = due.into_iter().map(|(_, freed)| freed).collect();
+    due.sort_by_key(|(due, position, freed)| (*due, *position, freed.task_no));
+    let freed: Vec<Freed> = due.into_iter().map(|(.., freed)| freed).collect();
     make_ready(&freed);
     Step { done: !freed.is_empty(), more: freed.len() as i32 >= bound }
 }

@@ -215,7 +215,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     live::remove(leaving.iter().copied());
     let freed = leaving.iter().map(|row| row.freed());
     match ahead {
-        Some(due) => ready::schedule(&freed.map(|freed| (freed, due)).collect::<Vec<_>>()),
+        Some(due) => ready::schedule(freed.map(|freed| (freed, due))),
         None => ready::make_ready(&freed.collect::<Vec<_>>()),
     }
 }

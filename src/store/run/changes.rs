@@ -55,8 +55,9 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
        WHERE r.task_no = ANY ($1)",
 );
 
-/// Everything that is ready with these keys, as far as it can be removed: nobody attaches a dependent to it.
-pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo]), (TaskNo, Position, Freed)> = Statement::new(
+/// Everything that is ready with these keys, and whose workgroup is not held back now ($5), as far as it can be removed: nobody
+/// attaches a dependent to it.
+pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -64,6 +65,8 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo]),
                SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
                 WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
+                              AND NOT EXISTS (SELECT FROM taskq.workgroup w
+                                               WHERE w.name = t.workgroup AND w.not_before > $5 OFFSET 0)
                          FROM taskq.task t, taskq.action a
                         WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
                   FOR UPDATE SKIP LOCKED) AS r),
@@ -72,7 +75,7 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo]),
 );
 
 /// The others stay where they are, under their leaders and no token.
-pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo])> = Statement::new(
+pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -80,6 +83,8 @@ pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[Task
                SELECT r.task_no FROM taskq.run r
                 WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
+                              AND NOT EXISTS (SELECT FROM taskq.workgroup w
+                                               WHERE w.name = t.workgroup AND w.not_before > $5 OFFSET 0)
                          FROM taskq.task t, taskq.action a
                         WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
                   FOR NO KEY UPDATE SKIP LOCKED) AS r)

@@ -66,3 +66,59 @@ fn what_was_held_back_comes_back_in_its_old_order_however_much_it_is() {
         assert!(bodies.is_sorted(), "round {round}: {bodies:?}");
     }
 }
+
+/// Where it stood, and not when it was inserted: one that was given back, or got another priority for a while, stood behind.
+#[test]
+fn what_is_held_back_keeps_its_place_among_its_like() {
+    for held_by_one_claim in [true, false] {
+        let db = Db::new();
+        let mut session = db.connect();
+        for id in ["a", "b", "c", "d"] {
+            session.insert(json!([{"id": id, "action": "x", "workgroup": "w"}])).unwrap();
+        }
+        let a = session.own_one("x");
+        assert_eq!(a.task_id, "a");
+        session
+            .query("SELECT taskq.return_task('a', $1, 'pending', retry_after => '0')", &[&a.token])
+            .unwrap();
+        call(&mut session, "update_tasks('{b}', priority => 1)");
+        call(&mut session, "update_tasks('{b}', priority => 0)");
+        call(&mut session, "delay_workgroup('w', '1 hour')");
+        let most = if held_by_one_claim { 9 } else { 1 };
+        assert!(owned(&mut session, most, &["x"]).is_empty());
+        call(&mut session, "delay_workgroup('w', '0')");
+        assert_eq!(owned(&mut session, 9, &["x"]), ["c", "d", "a", "b"]);
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
+
+/// What is held back is not ready: it does not ride on whoever is granted with its key, whether a claim has met it or not.
+#[test]
+fn what_is_held_back_does_not_ride() {
+    for met_before in [false, true] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([
+                {"id": "held", "action": "x", "merge_key": "k", "workgroup": "w"},
+                {"id": "rider", "action": "x", "merge_key": "k"}, {"id": "free", "action": "x", "merge_key": "k", "workgroup": "v"},
+            ]))
+            .unwrap();
+        call(&mut session, "delay_workgroup('w', '1 hour')");
+        if !met_before {
+            // Somebody else is met first.
+            call(&mut session, "update_tasks('{rider}', priority => 1)");
+        }
+        let leader = session.own_one("x");
+        assert_eq!(leader.task_id, "rider");
+        assert_eq!(session.state("held"), "scheduled");
+        let rides = "SELECT array_agg(id ORDER BY id) FROM taskq.tasks WHERE merged_into IS NOT NULL";
+        assert_eq!(session.one::<Vec<String>>(rides), ["free"]);
+        session.complete(&leader);
+        assert_eq!(session.state("held"), "scheduled");
+        assert!(owned(&mut session, 9, &["x"]).is_empty());
+        call(&mut session, "delay_workgroup('w', '0')");
+        assert_eq!(owned(&mut session, 9, &["x"]), ["held"]);
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
