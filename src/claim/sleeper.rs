@@ -4,10 +4,11 @@
 //! low-water marks and vacuum stay where they are. PostgreSQL gives one to whoever tries to change a row, before it finds out that
 //! somebody else has. So as long as such a call has none it reads before it tries.
 //!
-//! Of two that are woken for the same entry both may find it untouched. So each takes a lock first that stands for the entry (of the lock
-//! manager, tried and never waited for, held until the end of the transaction, or of the subtransaction that the look is), and then looks
-//! at it: who has not got the lock passes the entry over, as one that somebody has in hand. If he who has it rolls back, he wakes others, as
-//! for whatever he had taken. Only in a race with a call that does not sleep a sleeper may still get an id for nothing.
+//! Of two that are woken for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock
+//! manager, tried and never waited for), and then looks at it once more: who has not got the lock passes the entry over, as one that somebody
+//! has in hand. The lock of who takes the entry lasts until the end of the transaction, or of the subtransaction that the look is, and if that is
+//! rolled back others are woken, as for whatever was taken; else it is given up at once, so that a call never has more than one for nothing.
+//! Only in a race with a call that does not sleep a sleeper may still get an id for nothing.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -27,13 +28,30 @@ pub(super) fn has_no_id() -> bool {
     wake::may_sleep() && !has_transaction_id()
 }
 
-/// Whether it may try to take this entry; if not, what has become of it.
-pub(super) fn may_try(entry: &Row) -> Change {
+/// Attempts to take an entry, if nobody has it in hand, and no other sleeper is attempting it.
+pub(super) fn alone(entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
+    let change = untouched(entry);
+    if change != Change::Done {
+        return change;
+    }
     let lock = Lock::new(&["taking", &entry.get(run::TASK_NO).to_string()]);
+    let locked = lock::try_lock_if_room(lock, Mode::Only);
     // Where the server has no room for the lock it is done without.
-    if !lock::try_lock_if_room(lock, Mode::Only) && lock::has_room() {
+    if !locked && lock::has_room() {
         return Change::Busy;
     }
+    let change = match untouched(entry) {
+        Change::Done => attempt(),
+        in_the_way => in_the_way,
+    };
+    if locked && change != Change::Done {
+        lock::unlock(lock, Mode::Only);
+    }
+    change
+}
+
+/// [`Change::Done`] if the entry is as it was seen; else what has become of it.
+fn untouched(entry: &Row) -> Change {
     match fate(entry.table(), entry.place()) {
         Fate::Untouched => Change::Done,
         Fate::Touched => Change::Busy,

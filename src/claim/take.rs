@@ -175,17 +175,17 @@ fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> boo
     if !entry.get(run::GRANTABLE) {
         return false;
     }
-    if sleeper::has_no_id() {
-        match sleeper::may_try(entry) {
-            Change::Done => {}
-            in_the_way => return in_the_way == Change::Newer,
-        }
-    }
+    let mut attempt = || attempt(call, entry, with_slots, held);
+    let change = if sleeper::has_no_id() { sleeper::alone(entry, attempt) } else { attempt() };
+    change == Change::Newer
+}
+
+fn attempt(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> Change {
     let (task_no, action_no) = (entry.get(run::TASK_NO), entry.get(run::ACTION_NO));
     if let Some(key_hash) = entry.get(run::KEY_HASH)
         && !(is_untouched(entry.table(), entry.place()) && merge::has_its_key(task_no, action_no, key_hash))
     {
-        return false;
+        return Change::Busy;
     }
     let tries = entry.get(run::TRIES) + 1;
     let deadline = deadline(call, entry);
@@ -213,7 +213,7 @@ fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> boo
             overdue: entry.get(run::NONCE) != Nonce::NONE,
         });
     }
-    changed == Change::Newer
+    changed
 }
 
 /// As the call says, else the task, else its action, else the setting.

@@ -8,16 +8,22 @@ use taskq_tests::{Db, Progress, Session};
 use crate::workgroups::{ACTIONS, api};
 use crate::{at, call, owned};
 
+/// A claim that has set the tasks of a delayed workgroup aside, and stays open; and who has delayed it.
+fn open_claim(db: &Db) -> (Session, Session) {
+    let (mut claim, mut operator) = (api(db), db.connect());
+    at(&mut operator, 0.0);
+    call(&mut operator, "delay_workgroup('api', '1 hour')");
+    claim.run("BEGIN");
+    assert_eq!(owned(&mut claim, 9, &ACTIONS), ["other"]);
+    (claim, operator)
+}
+
 /// A claim has set tasks aside and not committed when the delay ends: whoever ends it waits for that, and brings them forward.
 /// Without that they stayed away for the whole of the old delay.
 #[test]
 fn a_claim_open_while_a_delay_is_made_shorter_leaves_nothing_behind() {
     let db = Db::new();
-    let (mut claim, mut operator) = (api(&db), db.connect());
-    at(&mut operator, 0.0);
-    call(&mut operator, "delay_workgroup('api', '1 hour')");
-    claim.run("BEGIN");
-    assert_eq!(owned(&mut claim, 9, &ACTIONS), ["other"]);
+    let (mut claim, operator) = open_claim(&db);
     let ending = operator.background(|s| call(s, "delay_workgroup('api', '0')"));
     let progress = ending.settle_down(&mut db.connect());
     claim.run("COMMIT");
@@ -105,11 +111,7 @@ fn claims_that_overlap_for_ever_keep_nobody_from_ending_what_they_go_by() {
 #[test]
 fn a_longer_delay_waits_for_no_open_claim() {
     let db = Db::new();
-    let (mut claim, mut operator) = (api(&db), db.connect());
-    at(&mut operator, 0.0);
-    call(&mut operator, "delay_workgroup('api', '1 hour')");
-    claim.run("BEGIN");
-    assert_eq!(owned(&mut claim, 9, &ACTIONS), ["other"]);
+    let (mut claim, operator) = open_claim(&db);
     let delaying = operator.background(|s| call(s, "delay_workgroup('api', '2 hours')"));
     assert_eq!(delaying.settle_down(&mut db.connect()), Progress::Done);
     claim.run("COMMIT");

@@ -48,6 +48,25 @@ fn whoever_is_woken_for_what_somebody_has_in_hand() {
     }
 }
 
+/// It asks for a lock before it tries, and for none on the way there: the table of locks has room for a few thousand, of everybody.
+#[test]
+fn whoever_passes_a_thousand_that_somebody_has_in_hand() {
+    for setting in ["fair => false", "fair => true", "max_concurrency => 2000"] {
+        let db = Db::new();
+        let (mut session, mut holder) = (db.connect(), db.connect());
+        session.run(&format!("SELECT taskq.set_action('x', {setting})"));
+        session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('body'::text, ARRAY[1001]))");
+        holder.run("BEGIN");
+        assert_eq!(holder.own("w", 1000, &["x"]).unwrap().len(), 1000);
+        session.run("BEGIN");
+        assert_eq!(session.own_with("w", 1, &["x"], "wait => '10 seconds'").unwrap().len(), 1, "{setting}");
+        let locks: i64 = session
+            .one("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'");
+        assert!(locks < 10, "{setting}: {locks}");
+        session.run("COMMIT");
+    }
+}
+
 /// Many who are woken one after the other, and some of them for nothing, since the one before is not done yet.
 #[test]
 fn sleepers_that_are_woken_for_the_same_task() {
