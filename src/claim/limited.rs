@@ -54,7 +54,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
         if next.is_empty() {
             break;
         }
-        if sleeper::has_no_id() {
+        if sleeper::has_no_id(&claim.call) {
             // Slots are locked before entries: for those that somebody else has none need be.
             let in_hand = sleeper::in_hand(next.iter().map(|c| c.task_no));
             if !in_hand.is_empty() {

@@ -13,6 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
+use super::call::Call;
 use super::marks::{Ranges, Stretch};
 use super::take::keys;
 use crate::number::{Position, TaskNo};
@@ -23,9 +24,10 @@ use crate::pg::table::{Change, Key, Row, Scan, look};
 use crate::store::run;
 use crate::wake;
 
-/// Whether this call may sleep in its transaction, and that has no id so far.
-pub(super) fn has_no_id() -> bool {
-    wake::may_sleep() && !has_transaction_id()
+/// Whether this call may sleep in its transaction, and that has no id so far. (A procedure ends its transaction before it sleeps, and
+/// takes an id for a sign that others have something in hand.)
+pub(super) fn has_no_id(call: &Call) -> bool {
+    wake::may_sleep() && !call.request.trial && !has_transaction_id()
 }
 
 /// Attempts to take an entry, if nobody has it in hand, and no other sleeper is attempting it.

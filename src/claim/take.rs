@@ -176,7 +176,7 @@ fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> boo
         return false;
     }
     let mut attempt = || attempt(call, entry, with_slots, held);
-    let change = if sleeper::has_no_id() { sleeper::alone(entry, attempt) } else { attempt() };
+    let change = if sleeper::has_no_id(call) { sleeper::alone(entry, attempt) } else { attempt() };
     change == Change::Newer
 }
 
