@@ -155,9 +155,9 @@ impl LeftOut {
             for (task_no, why, until) in held_back {
                 self.note(&met[&task_no], why, until);
             }
-            // Whatever has gone since the look is no reason to look for ever.
+            // If all are gone since the look, those behind them have not been seen: then the claim looks.
             if free || judged == 0 {
-                return free;
+                return true;
             }
             window = (window * 4).min(MOST);
         }
