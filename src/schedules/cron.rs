@@ -1,8 +1,10 @@
 //! Times of a cron expression, in a time zone.
 //!
-//! Expressions are read by `croner`, zones by `chrono-tz`. At a change of daylight saving a job at a fixed
-//! time runs once: at its first occurrence when the clock goes back, right after the gap when it goes
-//! forward; jobs with a wildcard go by real time.
+//! Expressions are read by `croner`, which finds the times that a wall clock shows; zones are those of `chrono-tz`, and
+//! [`zone`] tells when such a time is. At a change of the clocks a job at fixed hours runs once for each of its times: at its first
+//! occurrence when the clock goes back, right after the gap when it goes forward. One with a wildcard for the hour goes by
+//! real time: it runs whenever the clock shows one of its times. (The rules of Vixie cron. The library's own for zones left an
+//! hour of autumn out, and ran what stands before the gap of spring once more behind it.)
 
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
 
+use super::zone;
 use crate::pg::clock::Time;
 
 /// 2000-01-01, Postgres' epoch, in microseconds of the Unix epoch.
@@ -21,6 +24,7 @@ const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 pub(crate) struct Calendar {
     cron: Cron,
     zone: Tz,
+    by_real_time: bool,
 }
 
 impl Calendar {
@@ -29,21 +33,50 @@ impl Calendar {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         // The one name that crontabs have and the library has not.
         let midnight = expression.trim().eq_ignore_ascii_case("@midnight");
-        let cron = parser
-            .parse(if midnight { "@daily" } else { expression })
-            .map_err(|e| ("cron", problem(&parser, expression, &e)))?;
+        let expression = if midnight { "@daily" } else { expression };
+        let cron = parser.parse(expression).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
         let zone =
             zone.parse::<Tz>().map_err(|_| ("timezone", format!("\"{zone}\", an unknown time zone")))?;
-        Ok(Calendar { cron, zone })
+        Ok(Calendar { cron, zone, by_real_time: has_any_hour(expression) })
     }
 
     /// The first time after the given one; `None` if there is no other.
     pub(crate) fn after(&self, time: Time) -> Option<Time> {
         // Times of a cron expression are whole seconds.
-        let seconds = time.0.checked_add(POSTGRES_EPOCH)?.div_euclid(1_000_000);
-        let utc = DateTime::<Utc>::from_timestamp(seconds, 0)?;
-        let next = self.cron.find_next_occurrence(&utc.with_timezone(&self.zone), false).ok()?;
-        Some(Time(next.timestamp_micros() - POSTGRES_EPOCH))
+        let time = time.0.checked_add(POSTGRES_EPOCH)?.div_euclid(1_000_000);
+        let next = if self.by_real_time { self.next_shown(time + 1) } else { self.next_once(time) }?;
+        Some(of_seconds(next))
+    }
+
+    /// The first time from this one on when the clock shows one of the times.
+    fn next_shown(&self, mut from: i64) -> Option<i64> {
+        loop {
+            let ahead = zone::offset(self.zone, from);
+            let next = self.wall(from + ahead, true, Cron::find_next_occurrence)? - ahead;
+            match zone::next_change(self.zone, from, next) {
+                None => return Some(next),
+                Some(change) => from = change,
+            }
+        }
+    }
+
+    /// The first after this one of the times that come once.
+    fn next_once(&self, time: i64) -> Option<i64> {
+        // All up to what the clock shows now have come: it has shown them, or gone past them.
+        let mut wall = time + zone::offset(self.zone, time);
+        loop {
+            wall = self.wall(wall, false, Cron::find_next_occurrence)?;
+            // In an hour that is repeated it may show what has come before.
+            let next = zone::first_of(self.zone, wall)?;
+            if next > time {
+                return Some(next);
+            }
+        }
+    }
+
+    /// The next or the previous time that a wall clock shows.
+    fn wall(&self, from: i64, inclusive: bool, find: Find) -> Option<i64> {
+        Some(find(&self.cron, &DateTime::<Utc>::from_timestamp(from, 0)?, inclusive).ok()?.timestamp())
     }
 
     /// The first of the times from `first` to `last`, at most so many. `first` is one of them.
@@ -83,10 +116,51 @@ impl Calendar {
     /// The last time before the given one.
     fn before(&self, time: Time) -> Option<Time> {
         // A time within a second has that second before it.
-        let seconds = time.0.checked_add(POSTGRES_EPOCH)?.checked_add(999_999)?.div_euclid(1_000_000);
-        let utc = DateTime::<Utc>::from_timestamp(seconds, 0)?;
-        let previous = self.cron.find_previous_occurrence(&utc.with_timezone(&self.zone), false).ok()?;
-        Some(Time(previous.timestamp_micros() - POSTGRES_EPOCH))
+        let time = time.0.checked_add(POSTGRES_EPOCH)?.checked_add(999_999)?.div_euclid(1_000_000);
+        let last = if self.by_real_time { self.last_shown(time - 1) } else { self.last_once(time) }?;
+        Some(of_seconds(last))
+    }
+
+    /// The last time up to this one when the clock showed one of the times.
+    fn last_shown(&self, mut until: i64) -> Option<i64> {
+        loop {
+            let ahead = zone::offset(self.zone, until);
+            let last = self.wall(until + ahead, true, Cron::find_previous_occurrence)? - ahead;
+            match zone::last_other(self.zone, until, last) {
+                None => return Some(last),
+                Some(other) => until = other,
+            }
+        }
+    }
+
+    /// The last before this one of the times that come once.
+    fn last_once(&self, time: i64) -> Option<i64> {
+        // Further than this the clock had not come.
+        let ahead = [time, time - 86_400].map(|time| zone::offset(self.zone, time));
+        let mut wall = time + ahead[0].max(ahead[1]);
+        loop {
+            wall = self.wall(wall, false, Cron::find_previous_occurrence)?;
+            let last = zone::first_of(self.zone, wall)?;
+            if last < time {
+                return Some(last);
+            }
+        }
+    }
+}
+
+type Find = fn(&Cron, &DateTime<Utc>, bool) -> Result<DateTime<Utc>, CronError>;
+
+fn of_seconds(seconds: i64) -> Time {
+    Time(seconds * 1_000_000 - POSTGRES_EPOCH)
+}
+
+/// Whether the hour of an expression is a wildcard, with a step or without.
+fn has_any_hour(expression: &str) -> bool {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    match fields.as_slice() {
+        [name] => name.eq_ignore_ascii_case("@hourly"),
+        [.., hour, _, _, _] => hour.contains('*'),
+        _ => false,
     }
 }
 
@@ -128,112 +202,4 @@ pub(super) fn iso_exactly(time: Time) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(text: &str) -> Time {
-        let utc: DateTime<Utc> = text.parse().expect("a time");
-        Time(utc.timestamp_micros() - POSTGRES_EPOCH)
-    }
-
-    fn next(expression: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
-        let calendar = Calendar::parse(expression, zone).unwrap_or_else(|(_, e)| panic!("{e}"));
-        let mut time = at(after);
-        (0..count)
-            .map(|_| {
-                time = calendar.after(time).expect("another time");
-                iso(time)
-            })
-            .collect()
-    }
-
-    #[test]
-    fn five_fields_and_six_with_seconds_are_read() {
-        assert_eq!(next("5 4 * * *", "UTC", "2026-01-01T00:00:00Z", 1), ["2026-01-01T04:05:00Z"]);
-        assert_eq!(
-            next("*/10 * * * * *", "UTC", "2026-01-01T00:00:05Z", 2),
-            ["2026-01-01T00:00:10Z", "2026-01-01T00:00:20Z"]
-        );
-        assert_eq!(next("0 12 * * MON", "UTC", "2026-01-01T00:00:00Z", 1), ["2026-01-05T12:00:00Z"]);
-    }
-
-    #[test]
-    fn the_names_of_crontabs_are_read() {
-        for (name, fields) in [
-            ("@hourly", "0 * * * *"),
-            ("@daily", "0 0 * * *"),
-            ("@midnight", "0 0 * * *"),
-            ("@Midnight", "0 0 * * *"),
-            ("@weekly", "0 0 * * 0"),
-            ("@monthly", "0 0 1 * *"),
-            ("@yearly", "0 0 1 1 *"),
-            ("@annually", "0 0 1 1 *"),
-        ] {
-            let from = "2026-01-01T00:00:05Z";
-            assert_eq!(next(name, "UTC", from, 3), next(fields, "UTC", from, 3), "{name}");
-        }
-        assert_eq!(Calendar::parse("@noon", "UTC").err().map(|e| e.0), Some("cron"));
-    }
-
-    #[test]
-    fn a_nightly_job_in_the_gap_of_spring_runs_once_right_after_it() {
-        // Berlin: 02:00 to 03:00 does not exist on 2026-03-29.
-        assert_eq!(
-            next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2),
-            ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
-        );
-    }
-
-    #[test]
-    fn a_nightly_job_in_the_repeated_hour_of_autumn_runs_once() {
-        // Berlin: 02:00 to 03:00 comes twice on 2026-10-25.
-        assert_eq!(
-            next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
-            ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
-        );
-    }
-
-    fn last(expression: &str, zone: &str, first: &str, last: &str, count: usize) -> Vec<String> {
-        let calendar = Calendar::parse(expression, zone).unwrap_or_else(|(_, e)| panic!("{e}"));
-        calendar.last(at(first), at(last), count).into_iter().map(iso).collect()
-    }
-
-    #[test]
-    fn the_last_times_are_the_newest_and_no_more_than_asked_for() {
-        let hourly = |first, end, count| last("0 * * * *", "UTC", first, end, count);
-        let (first, end) = ("2026-01-01T01:00:00Z", "2026-01-01T05:20:00Z");
-        assert_eq!(hourly(first, end, 2), ["2026-01-01T04:00:00Z", "2026-01-01T05:00:00Z"]);
-        assert_eq!(hourly(first, end, 5).len(), 5);
-        assert_eq!(hourly(first, end, 9).len(), 5);
-        assert_eq!(hourly(first, "2026-01-01T05:00:00Z", 1), ["2026-01-01T05:00:00Z"]);
-        assert_eq!(hourly(first, first, 3), ["2026-01-01T01:00:00Z"]);
-        // Over twenty years of seconds.
-        let seconds = last("* * * * * *", "UTC", "2006-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 3);
-        assert_eq!(seconds.last().map(String::as_str), Some("2026-01-01T00:00:00Z"));
-        assert_eq!(seconds.len(), 3);
-    }
-
-    #[test]
-    fn the_last_times_over_a_change_of_the_clocks_are_those_found_forwards() {
-        for (first, end) in [
-            ("2026-03-28T01:30:00Z", "2026-03-31T12:00:00Z"),
-            ("2026-10-24T00:30:00Z", "2026-10-27T12:00:00Z"),
-        ] {
-            let calendar =
-                Calendar::parse("30 2 * * *", "Europe/Berlin").unwrap_or_else(|(_, e)| panic!("{e}"));
-            let forwards = calendar.first(at(first), at(end), usize::MAX);
-            assert!(forwards.len() > 2, "{forwards:?}");
-            for count in 1..=5 {
-                let expected = &forwards[forwards.len().saturating_sub(count)..];
-                assert_eq!(calendar.last(at(first), at(end), count), expected, "{count} from {first}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_refused_by_argument() {
-        assert_eq!(Calendar::parse("61 * * * *", "UTC").err().map(|e| e.0), Some("cron"));
-        assert_eq!(Calendar::parse("* * *", "UTC").err().map(|e| e.0), Some("cron"));
-        assert_eq!(Calendar::parse("* * * * *", "Mars/Olympus").err().map(|e| e.0), Some("timezone"));
-    }
-}
+mod tests;

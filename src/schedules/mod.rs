@@ -6,6 +6,7 @@
 
 mod cron;
 mod fire;
+mod zone;
 
 pub(crate) use cron::Calendar;
 pub(crate) use fire::{fire_due, next_after, next_at, run_now};
