@@ -14,15 +14,23 @@ use crate::pg::session::check_for_interrupts;
 use crate::store::bucket;
 use crate::wake;
 
-/// Makes the bucket of an action fit its rate, `None` for no rate: what was left is left, up to the limit. The caller
-/// has the action's row in `action_setting` to itself.
-pub(crate) fn fit(name: &str, limit: Option<i32>) {
+/// Makes the bucket of an action fit its new limit, `None` for no rate. What the rate `before` has left by now is left, up to the
+/// limit: what is set holds from now on, and not for the time since the last grant. The caller has the action's row in
+/// `action_setting` to itself.
+pub(crate) fn fit(name: &str, before: Option<(i32, Interval)>, limit: Option<i32>) {
     let Some(limit) = limit.map(f64::from) else {
         bucket::REMOVE.execute(name);
         return;
     };
-    // A claim may have changed it since the statement's snapshot: it is another version then.
-    while bucket::FILL.execute((name, limit)) == 0 {
+    loop {
+        if let Some((level, measured_at)) = bucket::AWAIT.first(name) {
+            let now = clock::now().max(measured_at);
+            let level = before
+                .map_or(level, |(most, period)| refilled(level, measured_at, most, length(period), now));
+            bucket::POUR.execute((name, level.min(limit), now));
+            return;
+        }
+        // A claim may have changed it since the statement's snapshot: it is another version then.
         if bucket::PEEK.first(name).is_none() {
             bucket::MAKE.execute((name, limit, clock::now()));
             return;

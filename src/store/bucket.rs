@@ -26,12 +26,11 @@ pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::new(sql!(
     the_bucket!()
 ));
 
-pub(crate) static FILL: Statement<(&str, f64)> = Statement::new(sql!(
-    "UPDATE taskq.bucket b
-            SET level = LEAST(b.level, $2),
-                position = pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass)
-          WHERE ",
-    the_bucket!()
+/// Waits for a grant that has it.
+pub(crate) static AWAIT: Statement<&str, (f64, Time)> = Statement::new(sql!(
+    "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
+    the_bucket!(),
+    " FOR UPDATE"
 ));
 
 pub(crate) static MAKE: Statement<(&str, f64, Time)> =

@@ -47,7 +47,7 @@ fn forget(name: &str) -> Result<()> {
     }
     actions::forget(action_nos);
     action_setting::remove(name);
-    rates::fit(name, None);
+    rates::fit(name, None, None);
     slot::REMOVE_FREE.execute(name);
     Ok(())
 }

@@ -180,7 +180,7 @@ fn set_action(settings: &Settings) -> Result<()> {
     if let (Some(_), Some(most)) = (settings.max_per_group, max_per_group) {
         fit_groups(name, most);
     }
-    rates::fit(name, rate_limit);
+    rates::fit(name, limit.zip(period), rate_limit);
     wake_all(name);
     Ok(())
 }

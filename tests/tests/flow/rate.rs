@@ -118,6 +118,33 @@ fn a_cleared_rate_is_none_and_setting_one_anew_keeps_what_was_used() {
     assert_eq!(owned(&mut session, 9, &["x"]).len(), 9);
 }
 
+/// What has refilled up to then has refilled at the rate that was set.
+#[test]
+fn a_new_rate_holds_from_the_moment_it_is_set() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let few = "set_action('x', rate_limit => 1, rate_period => '1 hour')";
+    let many = "set_action('x', rate_limit => 1000, rate_period => '1 hour')";
+    at(&mut session, 0.0);
+    call(&mut session, few);
+    session.insert(tasks("x", 4000)).unwrap();
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 1);
+    at(&mut session, 3540.0);
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 0);
+    call(&mut session, many);
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 0, "0.98 of a grant has refilled");
+    at(&mut session, 3600.0);
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 17, "0.98 and 16.67");
+    at(&mut session, 7200.0);
+    call(&mut session, few);
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 1, "the bucket was full, and is smaller now");
+    call(&mut session, "set_action('x', max_duration => '1 hour')");
+    at(&mut session, 10799.0);
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 0);
+    at(&mut session, 10800.0);
+    assert_eq!(owned(&mut session, 2000, &["x"]).len(), 1);
+}
+
 #[test]
 fn a_call_that_began_before_another_grant_does_not_refill_the_bucket_twice() {
     let db = Db::new();
