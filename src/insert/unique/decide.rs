@@ -24,17 +24,21 @@ pub(super) struct Winner {
     pub(super) since: Time,
 }
 
-/// Which of the call's tasks with one key are inserted; the last of them holds the key.
+/// Which of the call's tasks with one key are inserted; the last of them holds the key. `gives_way`: another element
+/// of the call surely takes the place of the stored task that has it.
 pub(super) fn winners(
     key: &Key,
     known: &Known,
     tasks: &HashMap<usize, &NewTask>,
+    gives_way: bool,
     call: &mut Call,
     left_out: &mut LeftOut,
 ) -> Result<Vec<Winner>> {
     let mut winners: Vec<Winner> = Vec::new();
     // Elements that are left out because of the last winner, which may yet be another one.
     let mut losers: Vec<usize> = Vec::new();
+    // And those that are left out because of the stored task, whose place one that comes later may take.
+    let mut behind_holder: Vec<usize> = Vec::new();
     for element in &known.elements {
         let task = tasks[element];
         let Some(unique) = task.spec.unique.as_deref() else { continue };
@@ -69,16 +73,17 @@ pub(super) fn winners(
         }
         let holder = known.holder.as_ref().filter(|holder| {
             // One that gives way because of its id gives its key up as well.
-            holder.holds(call.now) && !(call.by_id && holder.id == task.id)
+            holder.holds(call.now) && !(call.by_id && (gives_way || holder.id == task.id))
         });
         match (holder, unique.on_conflict) {
             (None, _) => winners.push(fresh),
             (Some(holder), OnHeld::Error) => return Err(in_the_way::key_held(&key.0, &key.1, &holder.id)),
-            (Some(holder), OnHeld::Skip) => left_out.add([task].into_iter(), &holder.id),
+            (Some(_), OnHeld::Skip) => behind_holder.push(*element),
             (Some(holder), OnHeld::Replace) if !holder.state.is_pending() => {
                 winners.push(Winner { behind: Some(holder.clone()), not_before: holder.until, ..fresh });
             }
             (Some(holder), OnHeld::Replace) => {
+                losers.append(&mut behind_holder);
                 let mut replaced = vec![holder.clone()];
                 // One that had begun and is pending again is older than both.
                 replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
@@ -93,6 +98,9 @@ pub(super) fn winners(
                 });
             }
         }
+    }
+    if let Some(holder) = &known.holder {
+        left_out.add(behind_holder.into_iter().map(|element| tasks[&element]), &holder.id);
     }
     if let Some(winner) = winners.last() {
         left_out.add(losers.into_iter().map(|loser| tasks[&loser]), &tasks[&winner.element].id);
@@ -123,15 +131,19 @@ impl Winner {
     }
 }
 
-/// Tasks of the call that are not inserted, and the ids of those that stand for them.
+/// Tasks of the call that are not inserted, and the ids of those that stand for them and for what they replace.
 #[derive(Default)]
 pub(super) struct LeftOut {
     elements: HashSet<usize>,
-    /// By the id of the one left out.
+    /// By the id of the one left out or replaced.
     stands_for: HashMap<String, String>,
 }
 
 impl LeftOut {
+    pub(super) fn has(&self, task: &NewTask) -> bool {
+        self.elements.contains(&task.element)
+    }
+
     pub(super) fn add<'a>(&mut self, tasks: impl Iterator<Item = &'a NewTask>, id: &str) {
         for task in tasks {
             self.elements.insert(task.element);
@@ -139,9 +151,16 @@ impl LeftOut {
         }
     }
 
-    /// Takes the tasks out of the call; dependencies that name them go to those that stand for them.
-    pub(super) fn leave_out(&self, tasks: &mut Vec<NewTask>, call: &mut Call) {
-        if self.elements.is_empty() {
+    /// What is stored under these ids goes, and this task comes in its place.
+    pub(super) fn replace(&mut self, replaced: &[Holder], by: &NewTask) {
+        for holder in replaced {
+            self.stands_for.insert(holder.id.clone(), by.id.clone());
+        }
+    }
+
+    /// Takes the tasks out of the call; dependencies that name them, or what is replaced, go to those that stand for them.
+    pub(super) fn leave_out(&mut self, tasks: &mut Vec<NewTask>, call: &mut Call) {
+        if self.stands_for.is_empty() {
             return;
         }
         tasks.retain(|task| {
@@ -151,6 +170,8 @@ impl LeftOut {
             }
             !out
         });
+        // Who is inserted with an id is meant by it.
+        tasks.iter().for_each(|task| drop(self.stands_for.remove(&task.id)));
         for task in tasks {
             for references in [&mut task.spec.depends_on, &mut task.spec.to_signal_after] {
                 references.retain_mut(|reference| match self.stands_for.get(&reference.id) {

@@ -178,8 +178,16 @@ impl Keys {
         let mut decided = BTreeMap::new();
         {
             let by_element: HashMap<usize, &NewTask> = tasks.iter().map(|t| (t.element, t)).collect();
-            for (key, known) in open {
-                let winners = winners(&key, &known, &by_element, call, &mut left_out)?;
+            let undecided = open.keys().chain(self.open.keys()).cloned().collect();
+            let mut namesakes = Namesakes::of(tasks, call.by_id, undecided);
+            for (key, known) in namesakes.in_order(open) {
+                let gives_way =
+                    known.holder.as_ref().is_some_and(|h| namesakes.are_inserted(&h.id, &left_out));
+                let winners = winners(&key, &known, &by_element, gives_way, call, &mut left_out)?;
+                for winner in &winners {
+                    left_out.replace(&winner.replaced, by_element[&winner.element]);
+                }
+                namesakes.undecided.remove(&key);
                 decided.insert(key, (known, winners));
             }
         }
@@ -240,6 +248,39 @@ impl Keys {
 
     fn winners(&self) -> impl Iterator<Item = &Winner> {
         self.decided.values().flat_map(|(_, winners)| winners)
+    }
+}
+
+/// The tasks of a call that take the places of those with the same ids.
+struct Namesakes<'a> {
+    by_id: HashMap<&'a str, &'a NewTask>,
+    /// Keys of which it is not known yet which of the call's tasks are inserted.
+    undecided: BTreeSet<Key>,
+}
+
+impl<'a> Namesakes<'a> {
+    fn of(tasks: &'a [NewTask], by_id: bool, undecided: BTreeSet<Key>) -> Self {
+        let tasks = tasks.iter().filter(|_| by_id);
+        Namesakes { by_id: tasks.map(|task| (task.id.as_str(), task)).collect(), undecided }
+    }
+
+    /// Those last whose holders have namesakes that wait for the decision on another key. (Of two that wait for each other the
+    /// holder of the first counts as staying.)
+    fn in_order(&self, open: BTreeMap<Key, Known>) -> Vec<(Key, Known)> {
+        let waits = |(key, known): &(Key, Known)| {
+            let namesake = known.holder.as_ref().and_then(|holder| self.by_id.get(holder.id.as_str()));
+            namesake.and_then(|task| key_of(&task.spec)).is_some_and(|other| other != *key)
+        };
+        let mut all: Vec<(Key, Known)> = open.into_iter().collect();
+        all.sort_by_key(waits);
+        all
+    }
+
+    /// Whether one is inserted with this id, for sure.
+    fn are_inserted(&self, id: &str, left_out: &LeftOut) -> bool {
+        self.by_id.get(id).is_some_and(|task| {
+            !left_out.has(task) && key_of(&task.spec).is_none_or(|key| !self.undecided.contains(&key))
+        })
     }
 }
 

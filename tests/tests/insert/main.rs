@@ -10,6 +10,7 @@ mod settled;
 mod shapes;
 mod times;
 mod unique;
+mod unique_arrays;
 mod unique_others;
 mod unique_races;
 mod unique_replace;

@@ -1,0 +1,87 @@
+//! Keys of unique tasks within one array, with a stored task that has one of them: what comes later in the array may take its
+//! place, by its key or by its id.
+//!
+//! Why: what was left out for the sake of a stored task stayed so when another element replaced that. Dependencies went to a task that was
+//! gone: refused as though it had never been there, or left out, so that the dependent was ready at once.
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session};
+
+use crate::unique::{report, unique};
+
+fn replacing(id: &str) -> Value {
+    json!({"id": id, "action": "x", "unique_by": {"key": "k", "on_conflict": "replace"}})
+}
+
+fn dependent(id: &str, on: &str) -> Value {
+    json!({"id": id, "action": "y", "depends_on": [on]})
+}
+
+fn dependencies(session: &mut Session) -> Vec<String> {
+    session.all("SELECT after || '-' || run FROM taskq.dependencies ORDER BY 1")
+}
+
+/// With a task that has the key.
+fn start() -> (Db, Session) {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(unique("old", json!("k"))).unwrap();
+    (db, session)
+}
+
+#[test]
+fn what_is_left_out_for_a_stored_task_stands_for_the_one_that_takes_its_place() {
+    let (_db, mut session) = start();
+    let skipped = json!({"id": "skipped", "action": "x", "unique_by": "k"});
+    let tasks = json!([skipped, dependent("a", "skipped"), replacing("new"), dependent("b", "skipped")]);
+    assert_eq!(
+        report(&mut session, tasks),
+        ["new skipped new", "a inserted", "new replaced old", "b inserted"]
+    );
+    assert_eq!(dependencies(&mut session), ["new-a", "new-b"]);
+    assert_eq!(session.state("a"), "blocked");
+    assert!(session.broken().is_empty(), "{:?}", session.broken());
+}
+
+#[test]
+fn a_dependency_on_a_stored_task_goes_to_the_one_that_takes_its_place() {
+    for options in ["", ", if_missing => 'ignore'"] {
+        let (_db, mut session) = start();
+        let own = json!({"id": "new", "action": "x", "depends_on": ["old"], "unique_by": {"key": "k", "on_conflict": "replace"}});
+        let tasks = json!([dependent("a", "old"), own, dependent("b", "new"), dependent("c", "a")]);
+        let call = format!("SELECT count(*) FROM taskq.insert_tasks($1{options})");
+        assert_eq!(session.query_one(&call, &[&tasks]).unwrap().get::<_, i64>(0), 4);
+        assert_eq!(dependencies(&mut session), ["a-c", "new-a", "new-b"]);
+        assert!(session.broken().is_empty(), "{:?}", session.broken());
+    }
+}
+
+#[test]
+fn a_key_is_free_whose_task_gives_way_for_its_id() {
+    let replaced = |session: &mut Session, tasks: Value| -> Vec<String> {
+        let query = "SELECT concat_ws(' ', task_id, outcome, existing_id) \
+                     FROM taskq.insert_tasks_report($1, on_conflict => 'replace')";
+        session.query(query, &[&tasks]).unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    let new = json!({"id": "new", "action": "x", "unique_by": "k"});
+    let (plain, keyed) =
+        (json!({"id": "old", "action": "y"}), json!({"id": "old", "action": "y", "unique_by": "l"}));
+    for old in [plain, keyed.clone()] {
+        for tasks in [json!([old, new]), json!([new, old])] {
+            let (_db, mut session) = start();
+            let mut got = replaced(&mut session, tasks);
+            got.sort();
+            assert_eq!(got, ["new inserted", "old replaced old"]);
+            let holder: String = session.one("SELECT task_id FROM taskq.unique_keys WHERE key = 'k'");
+            assert_eq!(holder, "new");
+            assert!(session.broken().is_empty(), "{:?}", session.broken());
+        }
+    }
+    // It stays where its namesake is itself left out.
+    let (_db, mut session) = start();
+    session.insert(json!([{"id": "other", "action": "y", "unique_by": "l"}])).unwrap();
+    assert_eq!(replaced(&mut session, json!([keyed, new])), ["other skipped other", "old skipped old"]);
+    let mut tasks: Vec<String> = session.all("SELECT id FROM taskq.tasks");
+    tasks.sort();
+    assert_eq!(tasks, ["old", "other"]);
+}
