@@ -26,7 +26,7 @@ use crate::number::{Lane, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
-use crate::settle::riders;
+use crate::settle::riders::{self, Rider};
 use crate::store::aside;
 use crate::store::merge_key::MergeKey;
 use crate::store::parked::{self, Parked, Reason};
@@ -233,8 +233,12 @@ fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32)> {
         match way {
             Way::Lane => {}
             Way::Park(reason) => {
-                let all = if matches!(reason, Reason::Rides(_)) { &mut riders } else { &mut parked };
-                all.push(Parked { freed, position: grant.position, reason });
+                let rides = matches!(reason, Reason::Rides(_));
+                let entry = Parked { freed, position: grant.position, reason };
+                match rides {
+                    true => riders.push(Rider { timed_out: grant.overdue, parked: entry }),
+                    false => parked.push(entry),
+                }
             }
             Way::Schedule(_, due) => scheduled.push(Later { freed, due, position: grant.position }),
         }

@@ -12,7 +12,6 @@ use crate::state::{Cause, Outcome};
 use crate::store::aside;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::parked::{self, Parked, Reason};
-use crate::store::ready::Freed;
 use crate::store::run::changes;
 
 /// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted; the token of a late actor is
@@ -22,32 +21,49 @@ pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     let holders: Vec<TaskNo> = leaders.values().copied().collect();
     let (actions, groups, keys) = MergeKey::columns(leaders.keys());
     let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice(), now);
-    let riders: Vec<Parked> = changes::TAKE_RIDERS.map(columns(), |(leader, position, freed)| Parked {
-        freed,
-        position,
-        reason: Reason::Rides(leader),
+    let riders: Vec<Rider> = changes::TAKE_RIDERS.map(columns(), |(leader, timed_out, position, freed)| {
+        Rider { timed_out, parked: Parked { freed, position, reason: Reason::Rides(leader) } }
     });
     changes::SET_RIDERS_ASIDE.execute(columns());
     park(riders, now);
 }
 
-/// Parks riders under their leaders. One whose tries are used up has none left to share, and is aborted.
-pub(crate) fn park(riders: Vec<Parked>, now: Time) {
-    let tried: Vec<TaskNo> = riders.iter().filter(|r| r.freed.tries > 0).map(|r| r.freed.task_no).collect();
+/// A task that is to ride.
+pub(crate) struct Rider {
+    /// Its last try has ended with its deadline.
+    pub(crate) timed_out: bool,
+    pub(crate) parked: Parked,
+}
+
+/// Parks riders under their leaders. One whose tries are used up has none left to share, and is aborted: how many it may have
+/// was set lower after the last one.
+pub(crate) fn park(riders: Vec<Rider>, now: Time) {
+    let tries = |rider: &Rider| rider.parked.freed.tries;
+    let tried: Vec<TaskNo> = riders.iter().filter(|r| tries(r) > 0).map(|r| r.parked.freed.task_no).collect();
     let limits = if tried.is_empty() { HashMap::new() } else { try_limits(&tried) };
-    let (exhausted, riders): (Vec<Parked>, Vec<Parked>) = riders.into_iter().partition(|rider| {
-        let most = limits.get(&rider.freed.task_no).and_then(|limit| limit.max_tries);
-        most.is_some_and(|most| rider.freed.tries >= most)
-    });
-    parked::park(&riders);
+    let most = |rider: &Rider| limits.get(&rider.parked.freed.task_no).and_then(|limit| limit.max_tries);
+    let (mut riding, mut exhausted) = (Vec::new(), Vec::new());
+    for rider in riders {
+        match most(&rider).filter(|most| tries(&rider) >= *most) {
+            Some(most) => exhausted.push(used_up(&rider, most)),
+            None => riding.push(rider.parked),
+        }
+    }
+    parked::park(&riding);
     if !exhausted.is_empty() {
-        settle(exhausted.into_iter().map(|rider| used_up(&rider.freed)).collect(), now);
+        settle(exhausted, now);
     }
 }
 
-fn used_up(freed: &Freed) -> Ending {
-    let status = format!("the deadline passed on try {}, and there is no other", freed.tries);
-    Ending::of_freed(freed, Outcome::Aborted, Cause::Deadline, Some(status))
+fn used_up(rider: &Rider, most: i32) -> Ending {
+    let freed = &rider.parked.freed;
+    let (cause, status) = match rider.timed_out {
+        true => {
+            (Cause::Deadline, format!("the deadline passed on try {}, and there is no other", freed.tries))
+        }
+        false => (Cause::Exhausted, format!("all {most} tries are used up")),
+    };
+    Ending::of_freed(freed, Outcome::Aborted, cause, Some(status))
 }
 
 /// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.

@@ -56,13 +56,13 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
 );
 
 /// Everything that is ready with these keys, and whose workgroup is not held back now ($5), as far as it can be removed: nobody
-/// attaches a dependent to it.
-pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, Position, Freed)> = Statement::new(
+/// attaches a dependent to it. With its leader, and whether its deadline has ended its last try.
+pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, bool, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
-        SELECT u.leader_no, r.task_no, r.position, r.tries, r.failures, r.dependencies
+        SELECT u.leader_no, r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
          CROSS JOIN LATERAL (
-               SELECT r.task_no, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
+               SELECT r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
                 WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
                               AND NOT EXISTS (SELECT FROM taskq.workgroup w
@@ -71,7 +71,7 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], 
                         WHERE t.task_no = r.task_no AND a.action_no = t.action_no)
                   FOR UPDATE SKIP LOCKED) AS r),
       gone AS (DELETE FROM taskq.run d USING ready AS r WHERE d.task_no = r.task_no)
-      SELECT r.leader_no, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
+      SELECT r.leader_no, r.nonce <> 0, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
 );
 
 /// The others stay where they are, under their leaders and no token.

@@ -208,6 +208,35 @@ fn a_rider_whose_tries_are_used_up_is_aborted() {
     assert_eq!((session.state("a"), session.state("after")), ("aborted".to_owned(), "aborted".to_owned()));
 }
 
+/// Why: the end was put down to a deadline, whatever had ended the tries.
+#[test]
+fn the_end_of_such_a_rider_says_what_has_ended_its_last_try() {
+    for (has, cause, status) in [
+        ("max_duration => '1 minute'", "timeout", "the deadline passed on try 1, and there is no other"),
+        ("max_duration => '1 day'", "tries", "all 1 tries are used up"),
+    ] {
+        let db = Db::new();
+        let mut session = db.connect();
+        at(&mut session, 0.0);
+        session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "max_tries": 3}])).unwrap();
+        let grant = session.own_one_with("x", has);
+        at(&mut session, 61.0);
+        if cause == "tries" {
+            session.give_with("a", grant.token, "pending", "retry_after => '0'").unwrap();
+        }
+        call(&mut session, "maintain()");
+        session.insert(json!([{"id": "b", "action": "x", "merge_key": "k", "priority": 9}])).unwrap();
+        if cause == "tries" {
+            call(&mut session, "update_tasks('{a}', max_tries => 1)");
+        } else {
+            session.run("UPDATE taskq.task SET max_tries = 1 WHERE id = 'a'");
+        }
+        assert_eq!(owned(&mut session, 1, &["x"]), ["b"]);
+        let end: String = session.one("SELECT concat_ws(': ', cause, status) FROM taskq.dead_ends");
+        assert_eq!(end, format!("{cause}: {status}"));
+    }
+}
+
 #[test]
 fn settled_tasks_with_the_key_cost_a_claim_nothing() {
     let db = Db::new();
