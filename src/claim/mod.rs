@@ -42,8 +42,16 @@ use crate::wake;
 use call::Call;
 use under_way::Claim;
 
-/// Grants as many as there is room for, beyond those in `grants`. Tells whether it has moved entries out of
-/// its way, which others should see soon.
+/// What a claim has done besides granting.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    /// It has moved entries out of its way, which others should see soon.
+    pub(crate) any: bool,
+    /// So many that it has moved no more: there may be something behind those that still stand in its way.
+    pub(crate) cut: bool,
+}
+
+/// Grants as many as there is room for, beyond those in `grants`.
 ///
 /// What is `left_out` has been looked at, and may not run.
 pub(crate) fn claim(
@@ -52,12 +60,12 @@ pub(crate) fn claim(
     now: Time,
     left_out: &LeftOut,
     grants: &mut Vec<Grant>,
-) -> bool {
+) -> Moved {
     let open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
     let first = grants.len();
     merge::begin();
     if open.is_empty() || first >= request.max_tasks {
-        return false;
+        return Moved::default();
     }
     let mut claim = Claim::new(Call { request, actions, base: Base(random_62_bits()), now });
     // Entries are left out by choosing others.
@@ -75,7 +83,7 @@ pub(crate) fn claim(
         marks::learn(&grants[first..]);
         merge::end();
     }
-    claim.has_moved()
+    Moved { any: claim.has_moved(), cut: !claim.may_move() }
 }
 
 /// Takes entries that are in no lane, in their order.

@@ -81,13 +81,13 @@ pub(crate) fn before_claim(
     }
     let starts = low_ends::starts(action_nos, now);
     if lease {
-        let (bound, others) = match (hostage, waiting) {
-            (true, _) => (bound as usize, bound as usize),
-            // What comes to nothing is rolled back: others are left to the last look.
-            (false, true) => (MOST_ENDED, 0),
-            (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
+        let (bound, others) = match hostage {
+            true => (bound as usize, bound as usize),
+            false => (MOST_ENDED, ENDED_FOR_OTHERS),
         };
-        let caller = elapsed::Caller { action_nos, bound, others, tidies: hostage || !waiting };
+        let alone = waiting && !hostage;
+        // What comes to nothing is rolled back: others are left to the last look.
+        let caller = elapsed::Caller { action_nos, bound, others, only_of_use: alone, tidies: !alone };
         let looked = elapsed::look_after(&caller, starts.lease, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.goes_on();

@@ -277,7 +277,7 @@ fn try_to_own(actions: &[Action], now: Time) -> (bool, bool) {
     };
     let tried = subtransaction::all_or_nothing(|| {
         let mut grants = Vec::new();
-        let moved = claim(&request, actions, now, &LeftOut::default(), &mut grants);
+        let moved = claim(&request, actions, now, &LeftOut::default(), &mut grants).any;
         // What a look that comes to nothing has locked it gives up.
         if grants.is_empty() && moved { Ok(()) } else { Err(!grants.is_empty()) }
     });

@@ -9,12 +9,14 @@
 mod end;
 mod holders;
 mod leases;
+mod of_use;
 mod passed_by;
 
 use end::Done;
 use leases::Elapsed;
 
 use crate::allowance::Allowance;
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::store::lease::tidy;
 
@@ -87,6 +89,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) bound: usize,
     /// So many of them of other actions, with what room its own have left.
     pub(crate) others: usize,
+    /// It leaves those to others unless it may have a use for what comes of them.
+    pub(crate) only_of_use: bool,
     /// It removes leases that no task needs any more.
     pub(crate) tidies: bool,
 }
@@ -142,9 +146,16 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         if passed_by > start {
             others = leases::windows(start, now).next().map(|window| window.leases);
         }
-        looked.ended |= end::some(&others.unwrap_or_default(), None, room, &time, now).ended;
+        let others = others.unwrap_or_default();
+        if !caller.only_of_use || of_use::to_others(&overdue_in(&others)) {
+            looked.ended |= end::some(&others, None, room, &time, now).ended;
+        }
     }
     looked
+}
+
+fn overdue_in(leases: &[Elapsed]) -> Vec<TaskNo> {
+    leases.iter().flat_map(|lease| &lease.overdue).map(|task| task.task_no).collect()
 }
 
 /// Removes leases that have passed and that no task needs any more; how many.

@@ -105,7 +105,7 @@ impl Looks {
         waiter.before_look();
         let reading = std::mem::replace(&mut self.again, true);
         let mut found = self.attempt(request, waiter, reading);
-        if found.grants.is_empty() && found.upkeep.moved {
+        if found.grants.is_empty() && (found.upkeep.moved || found.upkeep.more) {
             // It may have ended for all that is in its way. What comes behind that?
             found = self.attempt(request, waiter, true);
         }
@@ -158,6 +158,11 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     let mut look = Look::of(actions::for_claim(&request.actions));
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
+    let care = match (waiting, reading) {
+        (false, _) => Care::Once,
+        (true, false) => Care::Brief,
+        (true, true) => Care::Thorough,
+    };
     if let Some(waiter) = waiter {
         waiter.register(wake::channels_for_work(&request.actions, &action_nos));
     }
@@ -166,11 +171,17 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     if reading {
         let due = upkeep::look(&action_nos, now);
         look.upkeep.expired = due.expired;
-        let open: Vec<&Action> = look.actions.iter().filter(|a| !a.paused).collect();
-        worth_it = left_out.walk(&open, now) || due.any();
+        worth_it = left_out.walk(&open(&look.actions), now) || due.any();
     }
     if worth_it {
-        attempt(request, &mut look, &action_nos, left_out, waiting, None);
+        attempt(request, &mut look, &action_nos, left_out, care, None);
+        // What has ended by this look, the performance that had a merge key for instance, may have been what kept back some
+        // that are left out.
+        let may_be_free = look.grants.is_empty() && look.upkeep.changed && !left_out.is_empty();
+        if may_be_free && left_out.walk(&open(&look.actions), clock::now()) {
+            look.upkeep.moved |=
+                claim_through(request, &look.actions, clock::now(), left_out, &mut look.grants);
+        }
     }
     if waiting && look.grants.is_empty() {
         let rates = actions::next_grant(&look.actions, clock::now());
@@ -188,6 +199,39 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
     look
 }
 
+fn open(actions: &[Action]) -> Vec<&Action> {
+    actions.iter().filter(|a| !a.paused).collect()
+}
+
+/// How much a look does for what may stand behind all that is in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Care {
+    /// A part of it: it stays done, and the next call goes on from there.
+    Once,
+    /// A part of it, of a call that may go to sleep: it is undone if nothing comes of it.
+    Brief,
+    /// All of it: what is undone the next look would do anew, and come no further. Of that what may not run is left out.
+    Thorough,
+}
+
+/// Claims until something comes of it, or nothing is left; whether it has moved anything.
+fn claim_through(
+    request: &Request,
+    actions: &[Action],
+    now: Time,
+    left_out: &LeftOut,
+    grants: &mut Vec<Grant>,
+) -> bool {
+    let mut any = false;
+    loop {
+        let moved = claim(request, actions, now, left_out, grants);
+        any |= moved.any;
+        if !moved.cut || !grants.is_empty() {
+            return any;
+        }
+    }
+}
+
 /// How many steps of upkeep of which nothing has come for a call it makes. There may be any number of tasks that are due, and
 /// may not run; a call that is cut off by its caller's time-out has done nothing. The next one goes on from there.
 const MOST_IN_VAIN: usize = 5;
@@ -201,13 +245,18 @@ pub(super) fn attempt(
     look: &mut Look,
     action_nos: &[i32],
     left_out: &LeftOut,
-    waiting: bool,
+    care: Care,
     mut looked: Option<Due>,
 ) {
+    let waiting = care != Care::Once;
     let Look { grants, upkeep: total, actions, counted_for_others, .. } = look;
     // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made
     // ready the first entry in a lane: it has its place in the order of what is granted.
     let look_anew = |actions: &mut Vec<Action>| *actions = actions::for_claim(&request.actions);
+    let claim_as_asked = |actions: &[Action], now: Time, grants: &mut Vec<Grant>| match care {
+        Care::Thorough => claim_through(request, actions, now, left_out, grants),
+        _ => claim(request, actions, now, left_out, grants).any,
+    };
     let may_do_without =
         request.max_tasks > 0 && looked.is_none() && !actions.iter().any(Action::is_chosen_from);
     // What this call has granted may be for less time than the call takes: it must not end such a try, and grant the task
@@ -216,7 +265,7 @@ pub(super) fn attempt(
     if may_do_without && lately::nothing_was_due(action_nos) {
         marks::without_look();
         let now = clock::now();
-        total.moved |= claim(request, actions, now, left_out, grants);
+        total.moved |= claim_as_asked(actions, now, grants);
         first_grant = (!grants.is_empty()).then_some(now);
         if grants.len() >= request.max_tasks {
             grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
@@ -224,6 +273,10 @@ pub(super) fn attempt(
         }
     }
     let mut in_vain = 0;
+    let most_in_vain = match care {
+        Care::Thorough if !in_transaction_block() => usize::MAX,
+        _ => MOST_IN_VAIN,
+    };
     let time = Allowance::half_of_time_out();
     loop {
         let now = clock::now();
@@ -235,9 +288,9 @@ pub(super) fn attempt(
         if upkeep.changed {
             look_anew(actions);
         }
-        total.moved |= claim(request, actions, now, left_out, grants);
+        total.moved |= claim_as_asked(actions, now, grants);
         in_vain += usize::from(grants.len() == had);
-        if grants.len() >= request.max_tasks || !upkeep.more || in_vain >= MOST_IN_VAIN {
+        if grants.len() >= request.max_tasks || !upkeep.more || in_vain >= most_in_vain {
             break;
         }
         if time.is_used_up() {
@@ -260,7 +313,7 @@ pub(super) fn attempt(
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
         look_anew(actions);
-        total.moved |= claim(request, actions, clock::now(), left_out, grants);
+        total.moved |= claim_as_asked(actions, clock::now(), grants);
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
 }

@@ -26,7 +26,7 @@ use crate::upkeep::{self, elapsed, retention};
 use crate::wake::lately;
 use grants::fetch_results;
 use leave::leave;
-use looks::{Look, attempt, look_until};
+use looks::{Care, Look, attempt, look_until};
 
 /// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
 #[pg_extern(sql = "")]
@@ -130,7 +130,7 @@ pub(super) fn own_after<T>(
     let mut look = Look::of(actions::for_claim(&request.actions));
     let numbers = look.action_nos();
     let looked = looked.filter(|(of, _)| *of == numbers).map(|(_, due)| due);
-    attempt(request, &mut look, &numbers, &LeftOut::default(), false, looked);
+    attempt(request, &mut look, &numbers, &LeftOut::default(), Care::Once, looked);
     leave(&look, &mut None, request.max_tasks);
     if look.upkeep.expired {
         retention::keep_up(look.grants.len());

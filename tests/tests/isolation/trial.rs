@@ -126,6 +126,7 @@ impl Run<'_, '_> {
             if self.others_open(tx) {
                 self.progress[tx].beside[call] = true;
             }
+            self.comes_after_claims(tx);
         } else {
             self.story.push(format!("{tx}: {step:?}"));
         }
@@ -150,6 +151,20 @@ impl Run<'_, '_> {
             }
         }
         true
+    }
+
+    /// A claim in a transaction of several calls has not had what comes now, and may be committed after it: that is less than
+    /// it would have had then. (Another call of its transaction may have to come after this one.)
+    fn comes_after_claims(&mut self, tx: usize) {
+        for (other, progress) in self.progress.iter_mut().enumerate() {
+            let calls = &self.spec.txs[other].calls;
+            if other == tx || !progress.open || calls.len() < 2 {
+                continue;
+            }
+            for (op, beside) in calls.iter().zip(&mut progress.beside).take(progress.next.saturating_sub(1)) {
+                *beside |= op.kind == Kind::Claims;
+            }
+        }
     }
 
     fn others_open(&self, tx: usize) -> bool {

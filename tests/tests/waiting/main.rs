@@ -3,6 +3,8 @@
 //! prefer to listen.
 
 mod after_upkeep;
+mod backlogs;
+mod deadlines;
 mod declared;
 mod ends;
 mod fan_in;

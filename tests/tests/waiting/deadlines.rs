@@ -1,0 +1,89 @@
+//! A deadline that passes gives a sleeper what becomes free by it, whosever it was, before its time is up.
+//!
+//! Why: the task that had a merge key died with its last try, by the very look of the sleeper that waited for the key, and
+//! that had left the next one out before. And what a task of another action held, or kept waiting, nobody let go of before a
+//! sleeper's time was up.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+/// A worker takes the task of this action, and dies.
+fn dies(db: &Db, action: &str) {
+    let had = db.connect().own_with("dead", 1, &[action], "max_duration => '0.5 seconds'").unwrap();
+    assert_eq!(had.len(), 1);
+}
+
+/// A call that sleeps for tasks of x is granted this one, long before its time is up.
+fn comes(session: &mut Session, task_id: &str) {
+    let began = Instant::now();
+    let grants = session.own_with("w", 5, &["x"], "wait => '20 seconds'").unwrap();
+    assert_eq!(grants.iter().map(|g| g.task_id.as_str()).collect::<Vec<_>>(), [task_id]);
+    assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
+}
+
+#[test]
+fn the_next_with_a_merge_key_comes_when_its_holder_dies_on_its_last_try() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "holder", "action": "x", "merge_key": "k", "max_tries": 1}])).unwrap();
+    dies(&db, "x");
+    session.insert(json!([{"id": "next", "action": "x", "merge_key": "k"}])).unwrap();
+    comes(&mut session, "next");
+}
+
+#[test]
+fn a_place_of_a_group_that_a_task_of_another_action_had() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.set_group('g', max_concurrency => 1)");
+    session.insert(json!([{"id": "mine", "action": "x", "group_id": "g"}])).unwrap();
+    session.insert(json!([{"id": "theirs", "action": "y", "group_id": "g"}])).unwrap();
+    dies(&db, "y");
+    comes(&mut session, "mine");
+}
+
+#[test]
+fn what_waits_for_a_task_of_another_action_that_dies_on_its_last_try() {
+    for limit in ["max_tries => 1", "on_timeout => 'abort'"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.run(&format!("SELECT taskq.set_action('y', {limit})"));
+        session.insert(
+            json!([
+                {"id": "theirs", "action": "y"},
+                {"id": "mark", "action": "z", "spontaneous": true, "depends_on": [{"id": "theirs", "condition": "settled"}]},
+                {"id": "mine", "action": "x", "depends_on": ["mark"]},
+            ]),
+        ).unwrap();
+        dies(&db, "y");
+        comes(&mut session, "mine");
+    }
+}
+
+/// A try of another action's task that frees nothing is left to others: the sleeper takes no transaction id for it.
+#[test]
+fn what_frees_nothing_is_left_to_others() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([
+            {"id": "theirs", "action": "y", "group_id": "g"},
+            {"id": "behind", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
+        ]))
+        .unwrap();
+    dies(&db, "y");
+    let call = db.connect().background(|s| s.own_with("w", 5, &["x"], "wait => '4 seconds'").unwrap().len());
+    session.until_asleep(call.pid());
+    std::thread::sleep(Duration::from_millis(1500));
+    let ids =
+        format!("SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND pid = {}", call.pid());
+    let ids: i64 = session.one(&ids);
+    assert_eq!(ids, 0, "it sleeps with a transaction id");
+    assert_eq!(call.join().1, 0);
+    assert_eq!(session.state("behind"), "blocked");
+    let ended: i64 =
+        session.one("SELECT count(*) FROM taskq.attempts WHERE task_id = 'theirs' AND outcome = 'timeout'");
+    assert_eq!(ended, 1, "by the last look");
+}
