@@ -92,6 +92,10 @@ impl Numbered {
         }
         let (new, mut call) = tasks.unique();
         keys.decide_late(new, &stored, &mut call)?;
+        let replaced = keys.replaced();
+        if let Some(id) = tasks.skipped().find(|id| replaced.contains(id)) {
+            return Err(Refusal::skipped_and_replaced(id));
+        }
         Ok(Locked { tasks, keys, stored })
     }
 }

@@ -63,12 +63,13 @@ pub(crate) struct Upkeep {
 }
 
 /// Upkeep before a claim for these actions that has room for so many tasks. What a [`look`] has found is not looked for
-/// again.
+/// again. `in_vain`: the deadlines up to this one have been looked after, and nothing has come of it.
 pub(crate) fn before_claim(
     action_nos: &[i32],
     room: usize,
     waiting: bool,
     looked: Option<Due>,
+    in_vain: Option<Time>,
     now: Time,
 ) -> Upkeep {
     let mut upkeep = Upkeep::default();
@@ -88,7 +89,8 @@ pub(crate) fn before_claim(
         let alone = waiting && !hostage;
         // What comes to nothing is rolled back: others are left to the last look.
         let caller = elapsed::Caller { action_nos, bound, others, only_of_use: alone, tidies: !alone };
-        let looked = elapsed::look_after(&caller, starts.lease, now);
+        let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
+        let looked = elapsed::look_after(&caller, start, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.goes_on();
         upkeep.busy = looked.busy;

@@ -109,6 +109,11 @@ impl Waiter {
     }
 
     /// Whether the time of the call is up.
+    /// When its time is up; `None`: never.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
     pub(crate) fn time_is_up(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }

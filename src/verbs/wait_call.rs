@@ -244,7 +244,7 @@ fn look_for_work(names: &[String], look_after: bool, action_nos: Vec<Option<i32>
     let now = clock::now();
     let mut upkeep = upkeep::Upkeep::default();
     if look_after {
-        upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, None, now);
+        upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, None, None, now);
         if upkeep.expired {
             retention::keep_up(0);
         }

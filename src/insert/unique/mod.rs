@@ -25,7 +25,7 @@ mod rows;
 
 pub(crate) use rows::{lock_keys, unlock};
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{Fates, NewTask, Stored};
 use crate::error::Result;
@@ -129,12 +129,19 @@ impl Keys {
             let unique = by_element.get(element).and_then(|task| task.spec.unique.as_deref());
             unique.is_some_and(|unique| unique.on_conflict == OnHeld::Replace)
         };
-        let (later, now): (BTreeMap<Key, Known>, BTreeMap<Key, Known>) =
-            std::mem::take(&mut self.open).into_iter().partition(|(_, known)| {
-                known.holder.as_ref().is_some_and(|holder| {
-                    holder.holds(call.now) && (holder.is_relied_upon() || known.elements.iter().any(replaces))
-                })
+        let namesakes = Namesakes::of(tasks, call.by_id);
+        let mut later: BTreeSet<Key> = BTreeSet::new();
+        for key in namesakes.in_order(&self.open) {
+            let known = &self.open[&key];
+            let is_open = known.holder.as_ref().is_some_and(|holder| {
+                holder.holds(call.now) && (holder.is_relied_upon() || known.elements.iter().any(replaces))
             });
+            if is_open || namesakes.hangs_on(&key, known).is_some_and(|other| later.contains(&other)) {
+                later.insert(key);
+            }
+        }
+        let (later, now): (BTreeMap<Key, Known>, BTreeMap<Key, Known>) =
+            std::mem::take(&mut self.open).into_iter().partition(|(key, _)| later.contains(key));
         self.open = later;
         self.decide(now, tasks, call)
     }
@@ -167,7 +174,7 @@ impl Keys {
 
     fn decide(
         &mut self,
-        open: BTreeMap<Key, Known>,
+        mut open: BTreeMap<Key, Known>,
         tasks: &mut Vec<NewTask>,
         call: &mut Call,
     ) -> Result<()> {
@@ -178,16 +185,15 @@ impl Keys {
         let mut decided = BTreeMap::new();
         {
             let by_element: HashMap<usize, &NewTask> = tasks.iter().map(|t| (t.element, t)).collect();
-            let undecided = open.keys().chain(self.open.keys()).cloned().collect();
-            let mut namesakes = Namesakes::of(tasks, call.by_id, undecided);
-            for (key, known) in namesakes.in_order(open) {
-                let gives_way =
-                    known.holder.as_ref().is_some_and(|h| namesakes.are_inserted(&h.id, &left_out));
+            let namesakes = Namesakes::of(tasks, call.by_id);
+            for key in namesakes.in_order(&open) {
+                let Some(known) = open.remove(&key) else { continue };
+                let is_decided = |other: &Key| !open.contains_key(other) && !self.open.contains_key(other);
+                let gives_way = namesakes.give_way(&key, &known, is_decided, &left_out);
                 let winners = winners(&key, &known, &by_element, gives_way, call, &mut left_out)?;
                 for winner in &winners {
                     left_out.replace(&winner.replaced, by_element[&winner.element]);
                 }
-                namesakes.undecided.remove(&key);
                 decided.insert(key, (known, winners));
             }
         }
@@ -246,6 +252,11 @@ impl Keys {
         replaced
     }
 
+    /// The ids of stored tasks whose places are taken.
+    pub(super) fn replaced(&self) -> HashSet<&str> {
+        self.winners().flat_map(|winner| &winner.replaced).map(|holder| holder.id.as_str()).collect()
+    }
+
     fn winners(&self) -> impl Iterator<Item = &Winner> {
         self.decided.values().flat_map(|(_, winners)| winners)
     }
@@ -254,33 +265,54 @@ impl Keys {
 /// The tasks of a call that take the places of those with the same ids.
 struct Namesakes<'a> {
     by_id: HashMap<&'a str, &'a NewTask>,
-    /// Keys of which it is not known yet which of the call's tasks are inserted.
-    undecided: BTreeSet<Key>,
 }
 
 impl<'a> Namesakes<'a> {
-    fn of(tasks: &'a [NewTask], by_id: bool, undecided: BTreeSet<Key>) -> Self {
+    fn of(tasks: &'a [NewTask], by_id: bool) -> Self {
         let tasks = tasks.iter().filter(|_| by_id);
-        Namesakes { by_id: tasks.map(|task| (task.id.as_str(), task)).collect(), undecided }
+        Namesakes { by_id: tasks.map(|task| (task.id.as_str(), task)).collect() }
     }
 
-    /// Those last whose holders have namesakes that wait for the decision on another key. (Of two that wait for each other the
-    /// holder of the first counts as staying.)
-    fn in_order(&self, open: BTreeMap<Key, Known>) -> Vec<(Key, Known)> {
-        let waits = |(key, known): &(Key, Known)| {
-            let namesake = known.holder.as_ref().and_then(|holder| self.by_id.get(holder.id.as_str()));
-            namesake.and_then(|task| key_of(&task.spec)).is_some_and(|other| other != *key)
-        };
-        let mut all: Vec<(Key, Known)> = open.into_iter().collect();
-        all.sort_by_key(waits);
-        all
+    /// The one that takes the place of a key's holder, if it is inserted.
+    fn of_holder(&self, known: &Known) -> Option<&NewTask> {
+        known.holder.as_ref().and_then(|holder| self.by_id.get(holder.id.as_str()).copied())
     }
 
-    /// Whether one is inserted with this id, for sure.
-    fn are_inserted(&self, id: &str, left_out: &LeftOut) -> bool {
-        self.by_id.get(id).is_some_and(|task| {
-            !left_out.has(task) && key_of(&task.spec).is_none_or(|key| !self.undecided.contains(&key))
-        })
+    /// The other key on whose decision it hangs whether that is inserted.
+    fn hangs_on(&self, key: &Key, known: &Known) -> Option<Key> {
+        self.of_holder(known).and_then(|task| key_of(&task.spec)).filter(|other| other != key)
+    }
+
+    /// The keys, each after the one that it hangs on. (Where that goes round, one comes first.)
+    fn in_order(&self, open: &BTreeMap<Key, Known>) -> Vec<Key> {
+        if self.by_id.is_empty() {
+            return open.keys().cloned().collect();
+        }
+        let mut ordered: Vec<Key> = Vec::with_capacity(open.len());
+        let mut seen: BTreeSet<Key> = BTreeSet::new();
+        for key in open.keys() {
+            let first = ordered.len();
+            let mut next = Some(key.clone());
+            while let Some(key) = next.filter(|key| !seen.contains(key)) {
+                next = open.get(&key).and_then(|known| self.hangs_on(&key, known));
+                seen.insert(key.clone());
+                ordered.extend(open.contains_key(&key).then_some(key));
+            }
+            ordered[first..].reverse();
+        }
+        ordered
+    }
+
+    /// Whether the holder of a key surely gives way to one that has its id.
+    fn give_way(
+        &self,
+        key: &Key,
+        known: &Known,
+        is_decided: impl Fn(&Key) -> bool,
+        left_out: &LeftOut,
+    ) -> bool {
+        self.of_holder(known).is_some_and(|task| !left_out.has(task))
+            && self.hangs_on(key, known).is_none_or(|other| is_decided(&other))
     }
 }
 

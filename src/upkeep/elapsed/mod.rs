@@ -16,7 +16,6 @@ use end::Done;
 use leases::Elapsed;
 
 use crate::allowance::Allowance;
-use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::store::lease::tidy;
 
@@ -89,7 +88,7 @@ pub(crate) struct Caller<'a> {
     pub(crate) bound: usize,
     /// So many of them of other actions, with what room its own have left.
     pub(crate) others: usize,
-    /// It leaves those to others unless it may have a use for what comes of them.
+    /// It ends only those of which something may come for it.
     pub(crate) only_of_use: bool,
     /// It removes leases that no task needs any more.
     pub(crate) tidies: bool,
@@ -115,6 +114,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         let reached = window.leases.last().map(Elapsed::deadline);
         let passed = looked.without_stale(window.leases, tidies);
         looked.left |= !passed.is_empty();
+        let passed = if caller.only_of_use { of_use::only(passed, action_nos) } else { passed };
         overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(action_nos));
         let is_far = earlier >= FEW_WINDOWS || looking.is_used_up();
         if let Some(reached) = reached.filter(|_| !overdue && is_far) {
@@ -144,18 +144,12 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
         looked.more &= looked.goes_on();
         if passed_by > start {
-            others = leases::windows(start, now).next().map(|window| window.leases);
+            let first = leases::windows(start, now).next().map(|window| window.leases);
+            others = if caller.only_of_use { first.map(|l| of_use::only(l, action_nos)) } else { first };
         }
-        let others = others.unwrap_or_default();
-        if !caller.only_of_use || of_use::to_others(&overdue_in(&others)) {
-            looked.ended |= end::some(&others, None, room, &time, now).ended;
-        }
+        looked.ended |= end::some(&others.unwrap_or_default(), None, room, &time, now).ended;
     }
     looked
-}
-
-fn overdue_in(leases: &[Elapsed]) -> Vec<TaskNo> {
-    leases.iter().flat_map(|lease| &lease.overdue).map(|task| task.task_no).collect()
 }
 
 /// Removes leases that have passed and that no task needs any more; how many.

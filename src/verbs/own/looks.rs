@@ -1,7 +1,7 @@
 //! Looking for tasks, once, or again and again with sleep in between.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::leave::leave;
 use crate::allowance::Allowance;
@@ -49,7 +49,7 @@ pub(super) fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Resu
     loop {
         let mut found = match waiter {
             Some(waiter) => looks.without_trace(request, waiter),
-            None => look(request, None, &mut LeftOut::default(), false),
+            None => look(request, None, &mut LeftOut::default(), false, None),
         };
         let over = !found.grants.is_empty() || request.max_tasks == 0;
         if let Some(waiter) = waiter.as_mut().filter(|_| found.counted_for_others) {
@@ -62,7 +62,7 @@ pub(super) fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Resu
             WARY.set(looks.owing);
             if !over && looks.owing {
                 // The time is up, and nothing that is changed now is held back.
-                found = look(request, None, &mut LeftOut::default(), false);
+                found = look(request, None, &mut LeftOut::default(), false, None);
             }
         }
         leave(&found, waiter, request.max_tasks);
@@ -89,6 +89,30 @@ struct Looks {
     again: bool,
     /// A look was rolled back, or has left something out.
     owing: bool,
+    /// The last one that has changed something in vain.
+    vain: Option<Vain>,
+}
+
+/// What a look has done in vain it would do again, and so would all that sleep with it, each in the others' way: so the call rests, for
+/// some time and in proportion to what that has taken, from going through everything, and from deadlines up to then.
+#[derive(Clone, Copy)]
+struct Vain {
+    deadline: Option<Time>,
+    until: Instant,
+}
+
+const LEAST_REST: Duration = Duration::from_secs(1);
+const REST: u32 = 9;
+
+impl Vain {
+    fn after(look: &Look, took: Duration) -> Self {
+        let deadline = look.upkeep.looked_at.filter(|_| look.upkeep.changed);
+        Vain { deadline, until: Instant::now() + (REST * took).max(LEAST_REST) }
+    }
+
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
 }
 
 impl Looks {
@@ -103,6 +127,8 @@ impl Looks {
     /// slots would find none. And so it does with the tables, which a VACUUM FULL or an upgrade may want for itself.
     fn without_trace(&mut self, request: &Request, waiter: &mut Waiter) -> Look {
         waiter.before_look();
+        self.vain = self.vain.filter(|vain| !vain.left().is_zero());
+        let (resting, began) = (self.vain, Instant::now());
         let reading = std::mem::replace(&mut self.again, true);
         let mut found = self.attempt(request, waiter, reading);
         if found.grants.is_empty() && (found.upkeep.moved || found.upkeep.more) {
@@ -110,14 +136,22 @@ impl Looks {
             found = self.attempt(request, waiter, true);
         }
         self.owing |= !self.left_out.is_empty();
+        match resting {
+            // Something has woken it meanwhile that may need what it rests from.
+            Some(vain) => found.due = found.due.into_iter().chain([clock::now() + vain.left()]).min(),
+            None if found.upkeep.changed || found.upkeep.moved => {
+                self.vain = Some(Vain::after(&found, began.elapsed()));
+            }
+            None => {}
+        }
         found
     }
 
     fn attempt(&mut self, request: &Request, waiter: &mut Waiter, reading: bool) -> Look {
-        let left_out = &mut self.left_out;
+        let (left_out, vain) = (&mut self.left_out, self.vain);
         let looked = subtransaction::all_or_nothing(|| {
             tables::hold();
-            let look = look(request, Some(waiter), left_out, reading);
+            let look = look(request, Some(waiter), left_out, reading, vain);
             if look.grants.is_empty() { Err(look) } else { Ok(look) }
         });
         looked.unwrap_or_else(|mut look| {
@@ -154,14 +188,20 @@ fn after_a_rollback(request: &Request, left_out: &LeftOut) -> Option<Vec<Grant>>
 
 /// One look: upkeep, then the claim, and again while upkeep may have left something due behind. `reading`: only if there
 /// is something for it, as far as can be told without a lock.
-fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, reading: bool) -> Look {
+fn look(
+    request: &Request,
+    waiter: Option<&mut Waiter>,
+    left_out: &mut LeftOut,
+    reading: bool,
+    vain: Option<Vain>,
+) -> Look {
     let mut look = Look::of(actions::for_claim(&request.actions));
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
-    let care = match (waiting, reading) {
-        (false, _) => Care::Once,
-        (true, false) => Care::Brief,
-        (true, true) => Care::Thorough,
+    let care = match &waiter {
+        None => Care::Once,
+        Some(_) if !reading || vain.is_some() => Care::Brief { in_vain: vain.and_then(|vain| vain.deadline) },
+        Some(waiter) => Care::Thorough { until: waiter.until() },
     };
     if let Some(waiter) = waiter {
         waiter.register(wake::channels_for_work(&request.actions, &action_nos));
@@ -180,7 +220,7 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
         let may_be_free = look.grants.is_empty() && look.upkeep.changed && !left_out.is_empty();
         if may_be_free && left_out.walk(&open(&look.actions), clock::now()) {
             look.upkeep.moved |=
-                claim_through(request, &look.actions, clock::now(), left_out, &mut look.grants);
+                claim_through(request, &look.actions, clock::now(), left_out, care, &mut look.grants);
         }
     }
     if waiting && look.grants.is_empty() {
@@ -188,7 +228,7 @@ fn look(request: &Request, waiter: Option<&mut Waiter>, left_out: &mut LeftOut, 
         // What was due was looked at in vain: whoever has a use for it commits it. What somebody has in hand is looked at
         // again.
         let Upkeep { changed, stale, left, .. } = look.upkeep;
-        let looked_at = look.upkeep.looked_at.filter(|_| changed || stale || left);
+        let looked_at = look.upkeep.looked_at.filter(|_| changed || stale || left).or(care.in_vain());
         let overdue = look.upkeep.busy.then(clock::now);
         let due = upkeep::next_due(&action_nos, looked_at);
         look.due = due.into_iter().chain(overdue).chain(rates).chain(left_out.until()).min();
@@ -208,25 +248,41 @@ fn open(actions: &[Action]) -> Vec<&Action> {
 pub(super) enum Care {
     /// A part of it: it stays done, and the next call goes on from there.
     Once,
-    /// A part of it, of a call that may go to sleep: it is undone if nothing comes of it.
-    Brief,
-    /// All of it: what is undone the next look would do anew, and come no further. Of that what may not run is left out.
-    Thorough,
+    /// A part of it, of a call that may go to sleep: it is undone if nothing comes of it. Deadlines up to this one have been looked
+    /// after in vain.
+    Brief { in_vain: Option<Time> },
+    /// All of it, as long as the call may: what is undone the next look would do anew, and come no further. What may not run is left
+    /// out.
+    Thorough { until: Option<Instant> },
 }
 
-/// Claims until something comes of it, or nothing is left; whether it has moved anything.
+impl Care {
+    fn in_vain(self) -> Option<Time> {
+        match self {
+            Care::Brief { in_vain } => in_vain,
+            _ => None,
+        }
+    }
+
+    fn goes_on(self) -> bool {
+        matches!(self, Care::Thorough { until } if until.is_none_or(|until| Instant::now() < until))
+    }
+}
+
+/// Claims; with care until something comes of it, or nothing is left. Whether it has moved anything.
 fn claim_through(
     request: &Request,
     actions: &[Action],
     now: Time,
     left_out: &LeftOut,
+    care: Care,
     grants: &mut Vec<Grant>,
 ) -> bool {
     let mut any = false;
     loop {
         let moved = claim(request, actions, now, left_out, grants);
         any |= moved.any;
-        if !moved.cut || !grants.is_empty() {
+        if !moved.cut || !grants.is_empty() || !care.goes_on() {
             return any;
         }
     }
@@ -253,9 +309,8 @@ pub(super) fn attempt(
     // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made
     // ready the first entry in a lane: it has its place in the order of what is granted.
     let look_anew = |actions: &mut Vec<Action>| *actions = actions::for_claim(&request.actions);
-    let claim_as_asked = |actions: &[Action], now: Time, grants: &mut Vec<Grant>| match care {
-        Care::Thorough => claim_through(request, actions, now, left_out, grants),
-        _ => claim(request, actions, now, left_out, grants).any,
+    let claim_through = |actions: &[Action], now: Time, grants: &mut Vec<Grant>| {
+        claim_through(request, actions, now, left_out, care, grants)
     };
     let may_do_without =
         request.max_tasks > 0 && looked.is_none() && !actions.iter().any(Action::is_chosen_from);
@@ -265,7 +320,7 @@ pub(super) fn attempt(
     if may_do_without && lately::nothing_was_due(action_nos) {
         marks::without_look();
         let now = clock::now();
-        total.moved |= claim_as_asked(actions, now, grants);
+        total.moved |= claim_through(actions, now, grants);
         first_grant = (!grants.is_empty()).then_some(now);
         if grants.len() >= request.max_tasks {
             grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
@@ -273,24 +328,23 @@ pub(super) fn attempt(
         }
     }
     let mut in_vain = 0;
-    let most_in_vain = match care {
-        Care::Thorough if !in_transaction_block() => usize::MAX,
-        _ => MOST_IN_VAIN,
-    };
     let time = Allowance::half_of_time_out();
     loop {
         let now = clock::now();
         let had = grants.len();
         let room = request.max_tasks - had;
         let due = first_grant.map_or(now, |at| at - Duration::from_micros(1));
-        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), due);
+        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), care.in_vain(), due);
         total.go_on_with(upkeep);
         if upkeep.changed {
             look_anew(actions);
         }
-        total.moved |= claim_as_asked(actions, now, grants);
+        total.moved |= claim_through(actions, now, grants);
         in_vain += usize::from(grants.len() == had);
-        if grants.len() >= request.max_tasks || !upkeep.more || in_vain >= most_in_vain {
+        if grants.len() >= request.max_tasks || !upkeep.more {
+            break;
+        }
+        if in_vain >= MOST_IN_VAIN && (in_transaction_block() || !care.goes_on()) {
             break;
         }
         if time.is_used_up() {
@@ -313,7 +367,7 @@ pub(super) fn attempt(
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
         look_anew(actions);
-        total.moved |= claim_as_asked(actions, clock::now(), grants);
+        total.moved |= claim_through(actions, clock::now(), grants);
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
 }

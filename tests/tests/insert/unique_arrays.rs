@@ -5,7 +5,7 @@
 //! gone: refused as though it had never been there, or left out, so that the dependent was ready at once.
 
 use serde_json::{Value, json};
-use taskq_tests::{Db, Session};
+use taskq_tests::{Db, Session, sqlstate};
 
 use crate::unique::{report, unique};
 
@@ -84,4 +84,50 @@ fn a_key_is_free_whose_task_gives_way_for_its_id() {
     let mut tasks: Vec<String> = session.all("SELECT id FROM taskq.tasks");
     tasks.sort();
     assert_eq!(tasks, ["old", "other"]);
+}
+
+/// Each gives way to one that has its id, and whose own key the next one's holder has.
+#[test]
+fn keys_are_free_one_after_the_other_in_whatever_order_they_stand() {
+    let key = |id: &str, key: &str, on_conflict: &str| json!({"id": id, "action": "x", "unique_by": {"key": key, "on_conflict": on_conflict}});
+    let skip = |id: &str, of: &str| key(id, of, "skip");
+    for (stored, tasks) in [
+        (
+            json!([skip("h2", "k2"), skip("h3", "k3"), skip("h4", "k4")]),
+            vec![json!({"id": "h4", "action": "x"}), skip("h3", "k4"), skip("h2", "k3"), skip("new", "k2")],
+        ),
+        (json!([skip("h2", "k2"), skip("other", "k3")]), vec![key("h2", "k3", "replace"), skip("new", "k2")]),
+    ] {
+        let mut ends = Vec::new();
+        for backwards in [false, true] {
+            let db = Db::new();
+            let mut session = db.connect();
+            session.insert(stored.clone()).unwrap();
+            let mut tasks = tasks.clone();
+            if backwards {
+                tasks.reverse();
+            }
+            session.replace(Value::from(tasks)).unwrap();
+            ends.push(
+                session.all::<String>(
+                    "SELECT key || ' ' || task_id FROM taskq.unique_keys WHERE held ORDER BY 1",
+                ),
+            );
+            assert_eq!(session.state("new"), "ready");
+            assert!(session.broken().is_empty(), "{:?}", session.broken());
+        }
+        assert_eq!(ends[0], ends[1]);
+    }
+}
+
+#[test]
+fn what_was_to_be_skipped_for_a_task_that_is_replaced_is_refused_and_not_lost() {
+    let (_db, mut session) = start();
+    let tasks = json!([replacing("new"), {"id": "old", "action": "y"}]);
+    let error = session.insert_with(tasks, "on_conflict => 'skip'").unwrap_err();
+    assert_eq!(sqlstate(&error), "TQ002");
+    assert_eq!(session.all::<String>("SELECT id FROM taskq.tasks"), ["old"]);
+    session.insert_with(json!([replacing("new")]), "on_conflict => 'skip'").unwrap();
+    session.insert_with(json!([{"id": "old", "action": "y"}]), "on_conflict => 'skip'").unwrap();
+    assert_eq!(session.all::<String>("SELECT id || action FROM taskq.tasks ORDER BY 1"), ["newx", "oldy"]);
 }
