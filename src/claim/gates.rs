@@ -22,7 +22,7 @@ use super::call::{Call, Grant};
 use super::merge;
 use super::way::{Found, Stretch, Way};
 use crate::flow::actions::Action;
-use crate::number::{Lane, ReasonNo, TaskNo};
+use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
@@ -57,6 +57,9 @@ static LOCK: Statement<&[TaskNo], TaskNo> =
 /// Whether a task was given a slot of a limit.
 pub(super) type HasSlot<'a> = &'a dyn Fn(TaskNo, &Limit) -> bool;
 
+/// Where an entry stood in the order of claiming.
+pub(super) type Met = (Reverse<i32>, Position);
+
 /// What becomes of entries that were taken.
 pub(super) struct Admitted {
     /// Those that may run now.
@@ -65,8 +68,8 @@ pub(super) struct Admitted {
     pub(super) moved: usize,
     /// What keeps these back, and where they were met.
     pub(super) found: Found,
-    /// Those that are in lanes now, with their actions.
-    pub(super) to_lanes: Vec<(TaskNo, i32)>,
+    /// Those that are in lanes now, with their actions and where they were met.
+    pub(super) to_lanes: Vec<(TaskNo, i32, Met)>,
 }
 
 /// Tells which of the entries may run now, and moves the others out of the way.
@@ -205,13 +208,13 @@ impl Found {
                 Way::Park(Reason::Rides(_)) | Way::Lane => continue,
             }
             let (action_no, priority, lane) = (grant.action_no, grant.priority, grant.lane);
-            self.met.insert(Stretch { action_no, priority, lane });
+            self.has_met(Stretch { action_no, priority, lane }, grant.position);
         }
     }
 }
 
 /// Moves entries out of the way, as if they had not been taken; returns those that are in lanes now, with their actions.
-fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32)> {
+fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32, Met)> {
     if turned_away.is_empty() {
         return Vec::new();
     }
@@ -276,12 +279,12 @@ fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way
 }
 
 /// Puts entries into the lanes of their groups, in their order; returns them, with their actions.
-fn give_to_lanes(mut grants: Vec<Grant>) -> Vec<(TaskNo, i32)> {
+fn give_to_lanes(mut grants: Vec<Grant>) -> Vec<(TaskNo, i32, Met)> {
     if grants.is_empty() {
         return Vec::new();
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
     changes::GIVE_TO_LANES.execute(grants.iter().map(|g| g.task_no).collect::<Vec<_>>());
     ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
-    grants.into_iter().map(|g| (g.task_no, g.action_no)).collect()
+    grants.into_iter().map(|g| (g.task_no, g.action_no, (Reverse(g.priority), g.position))).collect()
 }

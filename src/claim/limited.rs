@@ -35,7 +35,7 @@ const MOST_IN_A_ROUND: usize = 10_000;
 
 /// Grants as many as there is room for, within the limits.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, grants: &mut Vec<Grant>) {
-    let mut sources = sources(actions, claim.lanes_met());
+    let mut sources = sources(actions, &claim.lanes_met());
     let mut reservations = Reservations::default();
     // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need
     // not be tried.
@@ -253,14 +253,14 @@ fn move_into_lanes(
     for task_no in moved {
         passed.remove(&task_no);
     }
-    for action_no in action_nos {
+    for (action_no, from) in action_nos {
         let Some(source) = sources.iter_mut().find(|s| s.action.action_no == action_no) else { continue };
         if !source.laned {
             source.laned = true;
             let full = full_lanes([source.action.name.clone()].into_iter());
             source.full.extend(lanes::full_in(source.action, &full));
         }
-        claim.move_into_lanes(source.action, to_move);
+        claim.move_into_lanes(source.action, from, to_move);
     }
     true
 }

@@ -34,20 +34,21 @@ record! {
     }
 }
 
-/// $1 action, $2 priority, $3 lane, $4 how many.
-static AHEAD: Statement<(i32, i32, Lane, i32), Ahead> = Statement::new(
+/// $1 action, $2 priority, $3 lane, $4 how many, $5 from which position on.
+static AHEAD: Statement<(i32, i32, Lane, i32, Position), Ahead> = Statement::new(
     c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
         FROM (SELECT r.task_no, r.gated FROM taskq.run r
-               WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable
+               WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = 0 AND r.grantable AND r.position >= $5
                ORDER BY r.position LIMIT $4) AS c
        CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
        WHERE c.gated AND $3 = 0",
 );
-static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32), Ahead> = Statement::new(
+static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32, Position), Ahead> = Statement::new(
     c"SELECT c.task_no, t.group_id, t.workgroup, t.merge_key
         FROM (SELECT r.task_no FROM taskq.run r
                WHERE r.action_no = $1 AND r.priority = $2 AND r.lane = $3 AND r.lane <> 0 AND r.grantable
+                 AND r.position >= $5
                ORDER BY r.position LIMIT $4) AS c
        CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t",
@@ -65,11 +66,12 @@ pub(super) fn depth(looks: u32) -> usize {
     FIRST.saturating_mul(1 << looks.min(16))
 }
 
-/// Moves what stands in a stretch and is kept back by what was found; how many entries, of those that come first.
-pub(super) fn move_all(found: &Found, stretch: Stretch, action: &str, most: usize) -> usize {
+/// Moves what stands in a stretch from a position on and is kept back by what was found; how many entries, of those that come
+/// first. (What stands before may be in the hands of others, any number of it.)
+pub(super) fn move_all(found: &Found, stretch: Stretch, from: Position, action: &str, most: usize) -> usize {
     let ahead = if stretch.lane == Lane::NONE { &AHEAD } else { &AHEAD_IN_LANE };
     let ways: HashMap<TaskNo, Way> = ahead
-        .map((stretch.action_no, stretch.priority, stretch.lane, most as i32), |entry| {
+        .map((stretch.action_no, stretch.priority, stretch.lane, most as i32, from), |entry| {
             Some((entry.task_no, entry.way(found, action)?))
         })
         .into_iter()

@@ -1,9 +1,9 @@
 //! A claim under way: what it has moved out of its way, and why.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::call::{Call, Grant};
-use super::gates::{Admitted, HasSlot};
+use super::gates::{Admitted, HasSlot, Met};
 use super::way::Found;
 use super::{gates, lanes, merge, sweep};
 use crate::flow::actions::Action;
@@ -22,8 +22,8 @@ pub(super) struct Claim<'a> {
     found: Found,
     /// How often it has looked ahead for others like them.
     sweeps: u32,
-    /// Actions of which entries were met that belong into lanes, and these entries, which are in lanes now.
-    to_lanes: HashSet<i32>,
+    /// Actions of which entries were met that belong into lanes, with where the first stood, and these entries, which are in lanes now.
+    to_lanes: HashMap<i32, Met>,
     moved_into_lanes: Vec<TaskNo>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Claim<'a> {
             moves: 0,
             found: Found::default(),
             sweeps: 0,
-            to_lanes: HashSet::new(),
+            to_lanes: HashMap::new(),
             moved_into_lanes: Vec::new(),
         }
     }
@@ -48,8 +48,11 @@ impl<'a> Claim<'a> {
         let Admitted { grants, moved, found, to_lanes } = gates::admit(&self.call, taken, has_slot);
         self.moves += moved;
         self.found.add(found);
-        self.to_lanes.extend(to_lanes.iter().map(|(_, action_no)| *action_no));
-        self.moved_into_lanes.extend(to_lanes.iter().map(|(task_no, _)| *task_no));
+        for (task_no, action_no, met) in to_lanes {
+            let first = self.to_lanes.entry(action_no).or_insert(met);
+            *first = met.min(*first);
+            self.moved_into_lanes.push(task_no);
+        }
         grants
     }
 
@@ -61,26 +64,26 @@ impl<'a> Claim<'a> {
         }
         let most = sweep::depth(self.sweeps);
         self.sweeps += 1;
-        for stretch in met {
+        for (stretch, from) in met {
             let room = self.room_to_move(most);
             if room > 0 {
                 let action = self.call.action(stretch.action_no).map_or("", |a| a.name.as_str());
-                self.moves += sweep::move_all(&self.found, stretch, action, room);
+                self.moves += sweep::move_all(&self.found, stretch, from, action, room);
             }
         }
     }
 
-    /// Moves entries of an action that belong into lanes there, up to so many.
-    pub(super) fn move_into_lanes(&mut self, action: &Action, most: usize) {
+    /// Moves entries of an action that belong into lanes there, from where one was met, up to so many.
+    pub(super) fn move_into_lanes(&mut self, action: &Action, from: Met, most: usize) {
         let room = self.room_to_move(most);
         if room > 0 {
-            self.moves += lanes::move_in(action, room);
+            self.moves += lanes::move_in(action, from, room);
         }
     }
 
     /// Actions of which entries were met that belong into lanes.
-    pub(super) fn lanes_met(&self) -> &HashSet<i32> {
-        &self.to_lanes
+    pub(super) fn lanes_met(&self) -> HashSet<i32> {
+        self.to_lanes.keys().copied().collect()
     }
 
     pub(super) fn has_met_lanes(&self) -> bool {
@@ -88,7 +91,7 @@ impl<'a> Claim<'a> {
     }
 
     /// The same, and those of their entries that are in lanes now, since the last time.
-    pub(super) fn take_lanes_met(&mut self) -> (HashSet<i32>, Vec<TaskNo>) {
+    pub(super) fn take_lanes_met(&mut self) -> (HashMap<i32, Met>, Vec<TaskNo>) {
         (std::mem::take(&mut self.to_lanes), std::mem::take(&mut self.moved_into_lanes))
     }
 

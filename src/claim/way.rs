@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::number::{Lane, ReasonNo};
+use crate::number::{Lane, Position, ReasonNo};
 use crate::pg::clock::Time;
 use crate::store::aside;
 use crate::store::merge_key::MergeKey;
@@ -46,8 +46,8 @@ pub(super) struct Found {
     pub(super) held_back: HashMap<String, Time>,
     /// Keys that other tasks have, with their rows locked.
     pub(super) busy: HashSet<MergeKey>,
-    /// Where such entries were met since the last look ahead.
-    pub(super) met: HashSet<Stretch>,
+    /// Where such entries were met since the last look ahead, and the position of the first. What is before it is in other hands.
+    pub(super) met: HashMap<Stretch, Position>,
 }
 
 impl Found {
@@ -57,7 +57,14 @@ impl Found {
         self.changing.extend(since.changing);
         self.held_back.extend(since.held_back);
         self.busy.extend(since.busy);
-        self.met.extend(since.met);
+        for (stretch, position) in since.met {
+            self.has_met(stretch, position);
+        }
+    }
+
+    pub(super) fn has_met(&mut self, stretch: Stretch, position: Position) {
+        let first = self.met.entry(stretch).or_insert(position);
+        *first = position.min(*first);
     }
 
     /// What keeps an entry of a group and a workgroup back, if anything does but for limits and its merge key.

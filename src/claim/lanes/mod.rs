@@ -10,9 +10,11 @@
 mod level;
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::candidates::{Candidate, Source};
+use super::gates::Met;
 use super::jumps::{ABOVE_ALL, lanes_in_order};
 use super::lane_marks;
 use super::turns;
@@ -132,11 +134,16 @@ fn as_limit(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(MOST).min(MOST)
 }
 
-/// Moves up to `most` entries of an action into the lanes of their groups; returns how many.
-pub(super) fn move_in(action: &Action, most: usize) -> usize {
+/// Moves up to `most` entries of an action into the lanes of their groups, from where one was met; returns how many.
+pub(super) fn move_in(action: &Action, (Reverse(highest), from): Met, most: usize) -> usize {
     assign_transaction_id();
-    let moved =
-        changes::MOVE_INTO_LANES.execute((action.action_no, as_limit(most), action.gives_lanes())) as usize;
+    let moved = changes::MOVE_INTO_LANES.execute((
+        action.action_no,
+        as_limit(most),
+        action.gives_lanes(),
+        highest,
+        from,
+    )) as usize;
     if moved > 0 {
         // Others have passed over them meanwhile.
         wake::ready_for_all(action.action_no);

@@ -114,7 +114,7 @@ pub(super) fn some(
     let (looked_at, later) = aside.split_at(aside.len().min(room));
     ours.extend(looked_at.iter().map(|(task_no, _)| *task_no));
     done.ended |= look_again(looked_at);
-    let is_done = |lease: &&Elapsed| lease.tasks().all(|task| ours.contains(&task.task_no));
+    let is_done = |lease: &&Elapsed| !lease.is_part && lease.tasks().all(|task| ours.contains(&task.task_no));
     let rows: Vec<ItemPointerData> = passed.iter().filter(is_done).map(Elapsed::row).collect();
     done.removed = !tidy::remove(rows).is_empty();
     done.count = ours.len();

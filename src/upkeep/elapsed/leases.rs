@@ -20,6 +20,8 @@ pub(super) struct Elapsed {
     pub(super) overdue: Vec<Task>,
     /// Those that were set aside until then.
     pub(super) aside: Vec<Task>,
+    /// More of its tasks are overdue, of which no use is seen: they need it.
+    pub(super) is_part: bool,
 }
 
 /// A task under a lease.
@@ -73,7 +75,7 @@ impl Record for Elapsed {
             both.map(|(task_no, action_no)| Task { task_no, action_no }).collect()
         };
         let (overdue, aside) = (tasks_of(overdue, their_actions), tasks_of(aside, of_those));
-        Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside }
+        Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside, is_part: false }
     }
 }
 

@@ -66,7 +66,9 @@ pub(super) fn only(mut leases: Vec<Elapsed>, action_nos: &[i32]) -> Vec<Elapsed>
         .map(|task| task.task_no)
         .collect();
     for lease in &mut leases {
+        let all = lease.overdue.len();
         lease.overdue.retain(|task| of_use.contains(&task.task_no));
+        lease.is_part |= lease.overdue.len() < all;
     }
     leases.retain(|lease| !lease.is_stale());
     leases

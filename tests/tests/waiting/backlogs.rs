@@ -50,3 +50,72 @@ fn a_backlog_of_tries_that_have_ended() {
     std::thread::sleep(Duration::from_secs(8));
     comes(&mut session, "next");
 }
+
+/// Why: whoever met what stands behind the 20,000 that an open transaction had moved looked ahead from the first of those, saw nothing that
+/// could be moved, and took the rest one by one, past all that were locked.
+#[test]
+fn what_an_open_transaction_has_moved_of_a_backlog_is_not_walked_for_each_entry_behind_it() {
+    let limits = [
+        "",
+        "SELECT taskq.set_action('x', max_concurrency => 3)",
+        "SELECT taskq.set_group('g', max_concurrency => 1)",
+    ];
+    for limit in limits {
+        let db = Db::new();
+        let mut session = db.connect();
+        let mut open = db.connect();
+        session.run(
+            "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[32000]), group_id => 'g')",
+        );
+        let mut held = 0;
+        if limit.contains("set_group") {
+            session.run(limit);
+            held = session.own("first", 1, &["x"]).unwrap().len();
+        } else {
+            session.run("SELECT taskq.pause_group('g')");
+            if !limit.is_empty() {
+                session.run(limit);
+            }
+        }
+        open.run("BEGIN");
+        assert!(open.own("open", 1, &["x"]).unwrap().is_empty());
+        let began = Instant::now();
+        assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
+        assert!(session.own_with("w", 1, &["x"], "wait => '1 second'").unwrap().is_empty());
+        assert!(began.elapsed() < Duration::from_secs(40), "{limit}: {:?}", began.elapsed());
+        open.run("ROLLBACK");
+        assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.actors"), held as i64);
+        assert!(session.broken().is_empty(), "{:?}", session.broken());
+    }
+}
+
+/// Neither ends for the other all that is left of tries, again and again: nothing would come of it for either.
+#[test]
+fn tries_of_which_nothing_comes_are_left_alone_by_those_who_sleep() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[3000]), max_tries => 1)",
+    );
+    assert_eq!(
+        db.connect().own_with("dead", 3000, &["x"], "max_duration => '1 second'").unwrap().len(),
+        3000
+    );
+    std::thread::sleep(Duration::from_secs(1));
+    let calls: Vec<_> = (0..2)
+        .map(|_| {
+            db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '3 seconds'").unwrap().len())
+        })
+        .collect();
+    for call in &calls {
+        session.until_asleep(call.pid());
+        let ids: i64 = session.one(&format!(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND pid = {}",
+            call.pid()
+        ));
+        assert_eq!(ids, 0, "it sleeps with a transaction id");
+    }
+    assert!(calls.into_iter().all(|call| call.join().1 == 0));
+    // By their last looks.
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.dead_ends WHERE cause = 'timeout'"), 3000);
+}
