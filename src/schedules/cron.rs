@@ -34,7 +34,7 @@ impl Calendar {
         // The one name that crontabs have and the library has not.
         let midnight = expression.trim().eq_ignore_ascii_case("@midnight");
         let expression = if midnight { "@daily" } else { expression };
-        let cron = parser.parse(expression).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
+        let cron = parser.parse(&with_one_sunday(expression)).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
         let zone =
             zone.parse::<Tz>().map_err(|_| ("timezone", format!("\"{zone}\", an unknown time zone")))?;
         Ok(Calendar { cron, zone, by_real_time: has_any_hour(expression) })
@@ -152,6 +152,16 @@ type Find = fn(&Cron, &DateTime<Utc>, bool) -> Result<DateTime<Utc>, CronError>;
 
 fn of_seconds(seconds: i64) -> Time {
     Time(seconds * 1_000_000 - POSTGRES_EPOCH)
+}
+
+/// The library has Sunday twice, as 0 and as 7, and reads `SUN-SUN` as all from the one to the other.
+fn with_one_sunday(expression: &str) -> String {
+    let Some((others, days)) = expression.trim_end().rsplit_once(char::is_whitespace) else {
+        return expression.to_owned();
+    };
+    let sunday = |part: &str| part.split('/').next().is_some_and(|days| days.eq_ignore_ascii_case("sun-sun"));
+    let days: Vec<&str> = days.split(',').map(|part| if sunday(part) { "SUN" } else { part }).collect();
+    format!("{others} {}", days.join(","))
 }
 
 /// Whether the hour of an expression is a wildcard, with a step or without.

@@ -27,6 +27,18 @@ fn five_fields_and_six_with_seconds_are_read() {
 }
 
 #[test]
+fn a_range_of_one_sunday_is_that_day() {
+    let sundays = next("0 12 * * 0", "UTC", "2026-01-01T00:00:00Z", 9);
+    for days in ["SUN-SUN", "sun-Sun", "SUN-SUN/2", "SUN-SUN,SUN", "7-7", "0-0"] {
+        assert_eq!(next(&format!("0 12 * * {days}"), "UTC", "2026-01-01T00:00:00Z", 9), sundays, "{days}");
+    }
+    let weekend = next("0 12 * * SUN-SUN,SAT", "UTC", "2026-01-01T00:00:00Z", 4);
+    assert_eq!(weekend, next("0 12 * * 6,7", "UTC", "2026-01-01T00:00:00Z", 4));
+    let weekend = next("0 12 * * SAT-SUN", "UTC", "2026-01-01T00:00:00Z", 4);
+    assert_eq!(weekend, next("0 12 * * 6,7", "UTC", "2026-01-01T00:00:00Z", 4));
+}
+
+#[test]
 fn the_names_of_crontabs_are_read() {
     for (name, fields) in [
         ("@hourly", "0 * * * *"),

@@ -25,16 +25,21 @@ pub(crate) static GIVE_TO_LANES: Statement<&[TaskNo]> = Statement::new(
 );
 
 /// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
-/// waiting for anybody: all of a group if $3, else those whose group has a limit of its own; from priority $4 and position $5 on, since
-/// others may have any number of those before in their hands. A new position: an
-/// insertion in between, at an old one, could be overlooked by somebody who has passed that already.
+/// waiting for anybody: all of a group if $3, else those whose group has a limit of its own; from priority $4 and position $5 on,
+/// since others may have any number of those before in their hands (in two parts, so that the index begins there). A new position:
+/// an insertion in between, at an old one, could be overlooked by somebody who has passed that already.
 pub(crate) static MOVE_INTO_LANES: Statement<(i32, i32, bool, i32, Position)> = Statement::new(
-    c"WITH seen AS MATERIALIZED (
+    c"WITH here AS MATERIALIZED (
+        SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
+         WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority = $4 AND r.position >= $5
+         ORDER BY r.position LIMIT $2),
+      below AS MATERIALIZED (
+        SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
+         WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $4
+         ORDER BY r.priority DESC, r.position LIMIT $2 - (SELECT pg_catalog.count(*) FROM here)),
+      seen AS MATERIALIZED (
         SELECT c.task_no, c.priority, c.position, t.group_id
-          FROM (SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
-                 WHERE r.action_no = $1 AND r.lane = 0 AND r.grantable
-                   AND r.priority <= $4 AND (r.priority < $4 OR r.position >= $5)
-                 ORDER BY r.priority DESC, r.position LIMIT $2) AS c
+          FROM (SELECT * FROM here UNION ALL SELECT * FROM below) AS c
          CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t
          WHERE c.gated AND t.group_id IS NOT NULL
            AND ($3 OR EXISTS (SELECT FROM taskq.task_group g
