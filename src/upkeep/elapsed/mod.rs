@@ -102,23 +102,24 @@ const FEW_WINDOWS: usize = 2;
 /// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
 /// the next one begins anew.
 pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
-    let &Caller { action_nos, bound, tidies, .. } = caller;
+    let &Caller { action_nos, bound, only_of_use, tidies, .. } = caller;
     let looking = Allowance::quarter_of_time_out();
     let mut ending = None;
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
     let mut others = None;
-    let passed_by = passed_by::start(action_nos, now);
+    let passed_by = passed_by::start(action_nos, only_of_use, now);
+    looked.left = passed_by > start;
     for (earlier, window) in leases::windows(start.max(passed_by), now).enumerate() {
         looked.more = window.is_cut;
         let reached = window.leases.last().map(Elapsed::deadline);
         let passed = looked.without_stale(window.leases, tidies);
         looked.left |= !passed.is_empty();
-        let passed = if caller.only_of_use { of_use::only(passed, action_nos) } else { passed };
+        let passed = if only_of_use { of_use::only(passed, action_nos) } else { passed };
         overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(action_nos));
         let is_far = earlier >= FEW_WINDOWS || looking.is_used_up();
         if let Some(reached) = reached.filter(|_| !overdue && is_far) {
-            passed_by::remember(action_nos, reached, now);
+            passed_by::remember(action_nos, only_of_use, reached, now);
         }
         let done = match overdue {
             true => {
@@ -145,7 +146,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         looked.more &= looked.goes_on();
         if passed_by > start {
             let first = leases::windows(start, now).next().map(|window| window.leases);
-            others = if caller.only_of_use { first.map(|l| of_use::only(l, action_nos)) } else { first };
+            others = if only_of_use { first.map(|l| of_use::only(l, action_nos)) } else { first };
         }
         looked.ended |= end::some(&others.unwrap_or_default(), None, room, &time, now).ended;
     }

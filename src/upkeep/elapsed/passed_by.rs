@@ -16,6 +16,8 @@ const WHILE: Duration = Duration::from_secs(1);
 
 struct PassedBy {
     action_nos: Vec<i32>,
+    /// Only for a call that ends what is of use to it: of what there is, nothing was.
+    only_of_use: bool,
     /// Before this deadline there is nothing of theirs.
     deadline: Time,
     /// When, by the server's clock, and for which time of the queue.
@@ -27,20 +29,28 @@ thread_local! {
     static PASSED_BY: RefCell<Option<PassedBy>> = const { RefCell::new(None) };
 }
 
-/// Where a look for these actions begins.
-pub(super) fn start(action_nos: &[i32], now: Time) -> Time {
+/// Where a look for these actions begins, of what is there or of what is of use to them.
+pub(super) fn start(action_nos: &[i32], only_of_use: bool, now: Time) -> Time {
     let wall = wall();
     PASSED_BY.with_borrow(|known| {
-        let holds =
-            |k: &&PassedBy| k.action_nos == action_nos && k.at <= wall && wall < k.at + WHILE && k.now <= now;
+        let holds = |k: &&PassedBy| {
+            let is_asked = k.action_nos == action_nos && (only_of_use || !k.only_of_use);
+            is_asked && k.at <= wall && wall < k.at + WHILE && k.now <= now
+        };
         known.as_ref().filter(holds).map_or(Time::BEGINNING, |k| k.deadline)
     })
 }
 
-/// Up to this deadline there was nothing for these actions. Not in a transaction that has an id: what it has changed itself may
+/// Up to this deadline there was nothing for these actions, or nothing of use. Not in a transaction that has an id: what it has changed itself may
 /// come back with a savepoint.
-pub(super) fn remember(action_nos: &[i32], deadline: Time, now: Time) {
+pub(super) fn remember(action_nos: &[i32], only_of_use: bool, deadline: Time, now: Time) {
     if !session::has_transaction_id() {
-        PASSED_BY.set(Some(PassedBy { action_nos: action_nos.to_vec(), deadline, at: wall(), now }));
+        PASSED_BY.set(Some(PassedBy {
+            action_nos: action_nos.to_vec(),
+            only_of_use,
+            deadline,
+            at: wall(),
+            now,
+        }));
     }
 }
