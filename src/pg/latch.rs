@@ -228,8 +228,13 @@ pub(crate) fn anybody_asleep(channel: Channel) -> bool {
 /// Who is registered under the channel, but for this backend.
 fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
     let tag = channel.tag();
-    // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries.
+    // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries. Both raise an error only for a lock method that there
+    // is not, or without memory.
     unsafe {
+        // Mostly there is nobody, which is told without an array for as many as there may be connections.
+        if pg_sys::LockWaiterCount(&tag) == 0 {
+            return Vec::new();
+        }
         let mut count = 0;
         let array = pg_sys::GetLockConflicts(&tag, pg_sys::ExclusiveLock as i32, &mut count);
         let holders = std::slice::from_raw_parts(array, count as usize).to_vec();

@@ -77,6 +77,9 @@ pub(crate) fn is_awaited(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bo
             locktag_type: pg_sys::LockTagType::LOCKTAG_TUPLE as u8,
             locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
         };
+        if pg_sys::LockWaiterCount(&tag) == 0 {
+            return false;
+        }
         let mut count = 0;
         let holders = pg_sys::GetLockConflicts(&tag, pg_sys::AccessShareLock as pg_sys::LOCKMODE, &mut count);
         pg_sys::pfree(holders.cast());
