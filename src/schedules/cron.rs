@@ -34,7 +34,9 @@ impl Calendar {
         // The one name that crontabs have and the library has not.
         let midnight = expression.trim().eq_ignore_ascii_case("@midnight");
         let expression = if midnight { "@daily" } else { expression };
-        let cron = parser.parse(&with_one_sunday(expression)).map_err(|e| ("cron", problem(&parser, expression, &e)))?;
+        let cron = parser
+            .parse(&with_one_sunday(expression))
+            .map_err(|e| ("cron", problem(&parser, expression, &e)))?;
         let zone =
             zone.parse::<Tz>().map_err(|_| ("timezone", format!("\"{zone}\", an unknown time zone")))?;
         Ok(Calendar { cron, zone, by_real_time: has_any_hour(expression) })
