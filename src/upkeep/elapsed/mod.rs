@@ -109,7 +109,6 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let (mut overdue, mut count) = (false, 0);
     let mut others = None;
     let passed_by = passed_by::start(action_nos, only_of_use, now);
-    looked.left = passed_by > start;
     for (earlier, window) in leases::windows(start.max(passed_by), now).enumerate() {
         looked.more = window.is_cut;
         let reached = window.leases.last().map(Elapsed::deadline);

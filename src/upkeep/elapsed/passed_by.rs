@@ -41,8 +41,8 @@ pub(super) fn start(action_nos: &[i32], only_of_use: bool, now: Time) -> Time {
     })
 }
 
-/// Up to this deadline there was nothing for these actions, or nothing of use. Not in a transaction that has an id: what it has changed itself may
-/// come back with a savepoint.
+/// Up to this deadline there was nothing for these actions, or nothing of use. Not in a transaction that has an id: what it has
+/// changed itself may come back with a savepoint.
 pub(super) fn remember(action_nos: &[i32], only_of_use: bool, deadline: Time, now: Time) {
     if !session::has_transaction_id() {
         PASSED_BY.set(Some(PassedBy {
