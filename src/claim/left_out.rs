@@ -9,6 +9,7 @@
 //! The transaction that ends a reason wakes the calls that may have left out entries for it, as if these had been parked.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use super::candidates::{self, Candidate};
 use super::limited::sources;
@@ -46,39 +47,26 @@ pub(crate) struct LeftOut {
     behind: HashMap<TaskNo, Position>,
 }
 
-/// How many entries one look reads at first, and at most.
+/// How many entries a walk asks about at first; each time four times as many, from here on twice. It has read past those before
+/// each time, which is as much again altogether.
 const FIRST: usize = 16;
-const MOST: usize = 10_000;
+const MANY: usize = 10_000;
 
 record! {
     /// An entry, and what might keep it back.
-    struct Judged {
+    struct Entry {
         task_no: TaskNo,
         group: Option<String>,
         workgroup: Option<String>,
         merge_key: Option<String>,
-        action: String,
-        /// Its group is paused.
-        paused: bool,
-        /// Its workgroup is, until then.
-        held_back: Option<Time>,
-        /// Another task has its merge key.
-        busy: bool,
     }
 }
 
-/// What keeps entries back, if anything does: the same questions as the [gates](super::gates) ask, in the same order.
-static JUDGE: Statement<(&[TaskNo], Time), Judged> = Statement::new(
-    c"SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, t.name,
-             EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = t.group_id AND g.paused OFFSET 0),
-             (SELECT w.not_before FROM taskq.workgroup w WHERE w.name = t.workgroup AND w.not_before > $2),
-             EXISTS (SELECT FROM taskq.merge_key m
-                      WHERE m.action = t.name AND m.group_id = COALESCE(t.group_id, '') AND m.key = t.merge_key
-                        AND m.holder_no IS NOT NULL OFFSET 0)
+static ENTRIES: Statement<&[TaskNo], Entry> = Statement::new(
+    c"SELECT t.task_no, t.group_id, t.workgroup, t.merge_key
         FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (SELECT t.task_no, t.group_id, t.workgroup, t.merge_key, a.name
-                             FROM taskq.task t, taskq.action a
-                            WHERE t.task_no = u.task_no AND a.action_no = t.action_no OFFSET 0) AS t",
+       CROSS JOIN LATERAL (SELECT t.task_no, t.group_id, t.workgroup, t.merge_key
+                             FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t",
 );
 static PAUSED: Statement<&[&str], String> =
     Statement::new(c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused");
@@ -91,6 +79,39 @@ static BUSY: Statement<(&[&str], &[&str], &[&str]), MergeKey> = Statement::new(
                       WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                         AND m.holder_no IS NOT NULL OFFSET 0)",
 );
+
+/// Those of the reasons that there are, with the times that end them: a group is paused, a workgroup held back, another task has
+/// the key. The same questions as the [gates](super::gates) ask.
+fn holding<'a>(reasons: impl Iterator<Item = &'a Why>, now: Time) -> HashMap<Why, Option<Time>> {
+    let (mut groups, mut workgroups, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    for why in reasons {
+        match why {
+            Why::Group(group) => groups.push(group.as_str()),
+            Why::Workgroup(workgroup) => workgroups.push(workgroup.as_str()),
+            Why::Key(key) => keys.push(key),
+        }
+    }
+    let mut holding = HashMap::new();
+    if !groups.is_empty() {
+        holding.extend(PAUSED.map(groups, |group| (Why::Group(group), None)));
+    }
+    if !workgroups.is_empty() {
+        let held_back = |(workgroup, until)| (Why::Workgroup(workgroup), Some(until));
+        holding.extend(HELD_BACK.map((workgroups, now), held_back));
+    }
+    if !keys.is_empty() {
+        holding.extend(BUSY.map(MergeKey::columns(keys.into_iter()), |key| (Why::Key(key), None)));
+    }
+    holding
+}
+
+impl Entry {
+    /// What may keep it back, in the order in which the gates ask.
+    fn reasons(self, action: &str) -> impl Iterator<Item = Why> {
+        let key = MergeKey::of(action, self.group.as_deref(), self.merge_key.as_deref()).map(Why::Key);
+        [self.group.map(Why::Group), self.workgroup.map(Why::Workgroup), key].into_iter().flatten()
+    }
+}
 
 impl LeftOut {
     pub(crate) fn is_empty(&self) -> bool {
@@ -108,8 +129,8 @@ impl LeftOut {
     }
 
     /// Walks the entries of these actions in their order, without locks, and notes those that may not run. Tells
-    /// whether it has come to one that may.
-    pub(crate) fn walk(&mut self, actions: &[&Action], now: Time) -> bool {
+    /// whether it has come to one that may. It goes on for as long as the call may.
+    pub(crate) fn walk(&mut self, actions: &[&Action], now: Time, until: Option<Instant>) -> bool {
         let action_nos: Vec<i32> = actions.iter().map(|action| action.action_no).collect();
         if self.action_nos != action_nos {
             // A new number of an action, or one that was paused: its entries may stand anywhere.
@@ -140,31 +161,36 @@ impl LeftOut {
                 return false;
             }
             let met: HashMap<TaskNo, Candidate> = next.into_iter().map(|c| (c.task_no, c)).collect();
-            let task_nos: Vec<TaskNo> = met.keys().copied().collect();
-            let mut judged = 0;
-            let held_back: Vec<(TaskNo, Why, Option<Time>)> = JUDGE
-                .map((task_nos, now), |entry| {
-                    judged += 1;
-                    let task_no = entry.task_no;
-                    entry.why().map(|(why, until)| (task_no, why, until))
-                })
-                .into_iter()
-                .flatten()
-                .collect();
-            let free = held_back.len() < judged;
-            for (task_no, why, until) in held_back {
-                self.note(&met[&task_no], why, until);
+            let name = |action_no: i32| actions.iter().find(|a| a.action_no == action_no).map(|a| &*a.name);
+            let judged: Vec<(TaskNo, Vec<Why>)> =
+                ENTRIES.map(met.keys().copied().collect::<Vec<_>>(), |entry| {
+                    let (task_no, action_no) = (entry.task_no, met[&entry.task_no].action_no);
+                    (task_no, entry.reasons(name(action_no).unwrap_or_default()).collect())
+                });
+            let asked: HashSet<&Why> = judged.iter().flat_map(|(_, reasons)| reasons).collect();
+            let holding = holding(asked.into_iter(), now);
+            let mut free = judged.is_empty();
+            for (task_no, reasons) in &judged {
+                match reasons.iter().find_map(|why| holding.get_key_value(why)) {
+                    Some((why, until)) => self.note(&met[task_no], why, *until),
+                    None => free = true,
+                }
             }
             // If all are gone since the look, those behind them have not been seen: then the claim looks.
-            if free || judged == 0 {
+            if free {
                 return true;
             }
-            window = (window * 4).min(MOST);
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
+            window *= if window < MANY { 4 } else { 2 };
         }
     }
 
-    fn note(&mut self, entry: &Candidate, why: Why, until: Option<Time>) {
-        self.reasons.insert(why);
+    fn note(&mut self, entry: &Candidate, why: &Why, until: Option<Time>) {
+        if !self.reasons.contains(why) {
+            self.reasons.insert(why.clone());
+        }
         self.lanes.insert(entry.task_no, entry.lane);
         if entry.lane == Lane::NONE {
             self.behind.insert(entry.task_no, entry.position);
@@ -178,46 +204,11 @@ impl LeftOut {
         if self.is_empty() {
             return;
         }
-        let (mut groups, mut workgroups, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        for why in &self.reasons {
-            match why {
-                Why::Group(group) => groups.push(group.as_str()),
-                Why::Workgroup(workgroup) => workgroups.push(workgroup.as_str()),
-                Why::Key(key) => keys.push(key),
-            }
-        }
-        let mut last: HashSet<Why> = HashSet::new();
-        self.until = None;
-        if !groups.is_empty() {
-            last.extend(PAUSED.map(groups, Why::Group));
-        }
-        if !workgroups.is_empty() {
-            for (workgroup, until) in HELD_BACK.query((workgroups, now)) {
-                self.until = self.until.into_iter().chain([until]).min();
-                last.insert(Why::Workgroup(workgroup));
-            }
-        }
-        if !keys.is_empty() {
-            let keys = MergeKey::columns(keys.into_iter());
-            last.extend(BUSY.map(keys, Why::Key));
-        }
+        let last = holding(self.reasons.iter(), now);
+        self.until = last.values().flatten().min().copied();
         if last.len() < self.reasons.len() {
             // What is free now may stand anywhere.
             *self = LeftOut { action_nos: std::mem::take(&mut self.action_nos), ..LeftOut::default() };
         }
-    }
-}
-
-impl Judged {
-    /// What keeps the entry back, and until when.
-    fn why(self) -> Option<(Why, Option<Time>)> {
-        if self.paused {
-            return Some((Why::Group(self.group?), None));
-        }
-        if let Some(until) = self.held_back {
-            return Some((Why::Workgroup(self.workgroup?), Some(until)));
-        }
-        let key = MergeKey::of(&self.action, self.group.as_deref(), self.merge_key.as_deref());
-        Some((Why::Key(key.filter(|_| self.busy)?), None))
     }
 }

@@ -2,8 +2,10 @@
 //! for them have counted them already.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use super::{STEP, low_ends};
+use crate::allowance::Allowance;
 use crate::clock;
 use crate::number::TaskNo;
 use crate::pg::block::in_transaction_block;
@@ -21,20 +23,33 @@ static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(
     c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at >= $3 AND s.expires_at <= $1
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
 );
-/// Removes tasks whose retention is over, at the end of a call that was granted so many: faster than they come, so that
-/// what is kept does not grow. In a transaction that may stay open they are removed at its end: an insertion that
-/// uses an id again would wait for that.
-pub(crate) fn keep_up(granted: usize) {
+/// Removes tasks whose retention is over, at the end of a call that was granted so many, and has taken that long: faster than
+/// they come, so that what is kept does not grow. A call that was granted nothing has time for more: a twentieth of what it
+/// has waited. In a transaction that may stay open they are removed at its end: an insertion that uses an id again would wait
+/// for that.
+pub(crate) fn keep_up(granted: usize, took: Duration) {
     let pace = 2 * granted.max(settled::take_noted());
-    let bound = pace.clamp(STEP as usize, MOST);
+    let mut bound = pace.clamp(STEP as usize, MOST);
     if in_transaction_block() {
         before_commit::sweep(bound);
-    } else {
-        unless_others_were_faster(|| {
-            sweep_from_low_end(bound, clock::now());
-        });
+        return;
+    }
+    let time = Allowance::quarter_of_time_out().at_most((took / 20).clamp(LEAST_IDLE, MOST_IDLE));
+    loop {
+        let began = Instant::now();
+        let mut more = false;
+        unless_others_were_faster(|| more = sweep_from_low_end(bound, clock::now()).more);
+        if granted > 0 || !more || !time.has_room_for(2 * began.elapsed()) {
+            return;
+        }
+        // Each goes past what those before have removed.
+        bound = (2 * bound).min(MOST);
     }
 }
+
+/// For how long a call removes that was granted nothing.
+const LEAST_IDLE: Duration = Duration::from_millis(20);
+const MOST_IDLE: Duration = Duration::from_secs(1);
 
 /// How many are removed in one go at most.
 const MOST: usize = 10_000;

@@ -178,11 +178,23 @@ fn in_order<'a>(
 static OTHER_PRIORITY: Statement<(&[TaskNo], i32), TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.priority <> $2");
 
+/// Those that ride on the performance of another task, which began before this call.
+static RIDING: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) AND p.kind = 'm'
+       UNION ALL
+      SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.aside < 0",
+);
+
 fn apply(rows: &[&Live], change: &Change, now: Time) {
     let task_nos: Vec<TaskNo> = rows.iter().map(|row| row.task_no).collect();
     let moved: HashSet<TaskNo> = match change.priority {
         Some(priority) => OTHER_PRIORITY.query((task_nos.as_slice(), priority)).into_iter().collect(),
         None => HashSet::new(),
+    };
+    // What they are to do has changed since: they do it themselves.
+    let getting_off: HashSet<TaskNo> = match change.body.is_some() || change.metadata.is_some() {
+        true => RIDING.query(task_nos.as_slice()).into_iter().collect(),
+        false => HashSet::new(),
     };
     task::UPDATE.execute((
         task_nos,
@@ -202,6 +214,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
             Place::Blocked { .. } => {}
             Place::Scheduled { .. } if change.not_before.is_some() => leaving.push(*row),
             Place::Scheduled { .. } => {}
+            _ if getting_off.contains(&row.task_no) => leaving.push(*row),
             Place::Parked if ahead.is_some() => leaving.push(*row),
             Place::Parked if at_the_end => parked.push(row.task_no),
             Place::Parked => {}

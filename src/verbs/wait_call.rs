@@ -4,6 +4,7 @@
 //! function of its own with the owner's rights, because a procedure that commits cannot have them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys;
@@ -246,7 +247,7 @@ fn look_for_work(names: &[String], look_after: bool, action_nos: Vec<Option<i32>
     if look_after {
         upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, None, None, now);
         if upkeep.expired {
-            retention::keep_up(0);
+            retention::keep_up(0, Duration::ZERO);
         }
     } else {
         upkeep::look(&all, now);

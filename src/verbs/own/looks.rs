@@ -131,7 +131,7 @@ impl Looks {
         let (resting, began) = (self.vain, Instant::now());
         let reading = std::mem::replace(&mut self.again, true);
         let mut found = self.attempt(request, waiter, reading);
-        if found.grants.is_empty() && (found.upkeep.moved || found.upkeep.more) {
+        if found.grants.is_empty() && (found.upkeep.moved || found.upkeep.more) && !waiter.time_is_up() {
             // It may have ended for all that is in its way. What comes behind that?
             found = self.attempt(request, waiter, true);
         }
@@ -198,10 +198,11 @@ fn look(
     let mut look = Look::of(actions::for_claim(&request.actions));
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
+    let until = waiter.as_ref().and_then(|waiter| waiter.until());
     let care = match &waiter {
         None => Care::Once,
         Some(_) if !reading || vain.is_some() => Care::Brief { in_vain: vain.and_then(|vain| vain.deadline) },
-        Some(waiter) => Care::Thorough { until: waiter.until() },
+        Some(_) => Care::Thorough { until },
     };
     if let Some(waiter) = waiter {
         waiter.register(wake::channels_for_work(&request.actions, &action_nos));
@@ -211,14 +212,14 @@ fn look(
     if reading {
         let due = upkeep::look(&action_nos, now);
         look.upkeep.expired = due.expired;
-        worth_it = left_out.walk(&open(&look.actions), now) || due.any();
+        worth_it = left_out.walk(&open(&look.actions), now, until) || due.any();
     }
     if worth_it {
         attempt(request, &mut look, &action_nos, left_out, care, None);
         // What has ended by this look, the performance that had a merge key for instance, may have been what kept back some
         // that are left out.
         let may_be_free = look.grants.is_empty() && look.upkeep.changed && !left_out.is_empty();
-        if may_be_free && left_out.walk(&open(&look.actions), clock::now()) {
+        if may_be_free && left_out.walk(&open(&look.actions), clock::now(), until) {
             look.upkeep.moved |=
                 claim_through(request, &look.actions, clock::now(), left_out, care, &mut look.grants);
         }

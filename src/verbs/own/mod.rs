@@ -5,6 +5,8 @@ mod grants;
 mod leave;
 mod looks;
 
+use std::time::{Duration, Instant};
+
 use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
@@ -80,7 +82,7 @@ fn check_max_tasks(max_tasks: i32) -> Result<usize> {
 fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     // A worker that was led to a standby has to be told so, also while there is nothing to own.
     session::refuse_if_read_only();
-    let waits = wait.is_some();
+    let (waits, began) = (wait.is_some(), Instant::now());
     let mut waiter = match wait {
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,
@@ -88,7 +90,7 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     let (grants, upkeep) = look_until(request, &mut waiter)?;
     // Left alone while the call might have slept on it.
     if upkeep.expired {
-        retention::keep_up(grants.len());
+        retention::keep_up(grants.len(), began.elapsed());
     }
     if !grants.is_empty() {
         seal::keep_up();
@@ -133,7 +135,7 @@ pub(super) fn own_after<T>(
     attempt(request, &mut look, &numbers, &LeftOut::default(), Care::Once, looked);
     leave(&look, &mut None, request.max_tasks);
     if look.upkeep.expired {
-        retention::keep_up(look.grants.len());
+        retention::keep_up(look.grants.len(), Duration::ZERO);
     }
     if !look.grants.is_empty() {
         seal::keep_up();

@@ -314,3 +314,24 @@ fn tasks_with_dependencies_in_somebodys_hands_keep_no_others_from_going() {
     assert_eq!(left(&mut session), 0);
     assert_eq!(session.broken(), Vec::<String>::new());
 }
+
+/// Why: 200 a call, whatever time it had: four workers that wait ten seconds each took four minutes for 20,000, and their ids stayed
+/// taken.
+#[test]
+fn a_call_that_has_waited_for_nothing_removes_more() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, '{5000}'), retention => '0');
+         SELECT count(*) FROM (SELECT array_agg(o.task_id) AS ids, array_agg(o.token) AS tokens
+                                 FROM taskq.own_tasks('w', 5000, '{x}') AS o) AS o, taskq.return_tasks(o.ids, o.tokens)",
+    );
+    let mut idle = db.connect();
+    for _ in 0..10 {
+        assert!(idle.own_with("w", 1, &["x"], "wait => '2 seconds'").unwrap().is_empty());
+        if session.one::<i64>("SELECT count(*) FROM taskq.tasks") == 0 {
+            return;
+        }
+    }
+    panic!("{} tasks are left", session.one::<i64>("SELECT count(*) FROM taskq.tasks"));
+}

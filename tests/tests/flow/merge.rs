@@ -342,3 +342,39 @@ fn nor_is_it_while_other_groups_and_actions_have_tasks_with_the_same_key() {
         assert_eq!(keys(&mut session), left, "without {deleted}");
     }
 }
+
+/// Why: it ended with a run that had begun before, and nobody was ever given what it had been changed to.
+#[test]
+fn a_rider_with_another_body_runs_after_its_leader() {
+    for held in [false, true] {
+        let db = Db::new();
+        let (mut session, mut other) = (db.connect(), db.connect());
+        session.insert(keyed(&["a", "b", "c", "d", "e"])).unwrap();
+        session.run("SELECT taskq.update_tasks('{c}', priority => -1)");
+        if held {
+            // These are set aside where they are.
+            other.run("BEGIN");
+            for id in ["b", "c", "d", "e"] {
+                other
+                    .insert(json!([{"id": format!("after {id}"), "action": "y", "depends_on": [id]}]))
+                    .unwrap();
+            }
+        }
+        let leader = session.own("w", 9, &["x"]).unwrap();
+        assert_eq!(leader.len(), 1);
+        other.run("COMMIT");
+        session.run("SELECT taskq.update_tasks('{b}', body => 'new'), taskq.update_tasks('{c}', metadata => '{}'), taskq.update_tasks('{d}', max_tries => 3)");
+        assert!(owned(&mut session, 9, &["x"]).is_empty());
+        session.complete(&leader[0]);
+        for (id, state) in
+            [("a", "completed"), ("b", "ready"), ("c", "ready"), ("d", "completed"), ("e", "completed")]
+        {
+            assert_eq!(session.state(id), state, "{id}");
+        }
+        let next = session.own("w", 9, &["x"]).unwrap();
+        assert_eq!((next.len(), next[0].task_id.as_str(), next[0].body.as_deref()), (1, "b", Some("new")));
+        session.complete(&next[0]);
+        assert_eq!(session.state("c"), "completed", "it rides on the one that began later");
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}

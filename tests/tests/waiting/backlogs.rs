@@ -119,3 +119,42 @@ fn tries_of_which_nothing_comes_are_left_alone_by_those_who_sleep() {
     // By their last looks.
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.dead_ends WHERE cause = 'timeout'"), 3000);
 }
+
+/// Why: it walked through all that was left of a paused group, 10 seconds for 200,000, when its time had been up at once; and each next
+/// one did so again.
+#[test]
+fn a_call_whose_time_is_up_does_as_much_as_one_that_does_not_wait() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[100000]), group_id => 'g')",
+    );
+    session.run("SELECT taskq.pause_group('g')");
+    session.run("VACUUM ANALYZE");
+    let moved = |session: &mut Session| session.one::<i64>("SELECT count(*) FROM taskq.parked");
+    let once = session.pages("SELECT count(*) FROM taskq.own_tasks('w', 1, '{x}')");
+    assert_eq!(moved(&mut session), 20_000);
+    // A look that is undone, and one that is not.
+    let waiting = session.pages("SELECT count(*) FROM taskq.own_tasks('w', 1, '{x}', wait => '0')");
+    assert_eq!(moved(&mut session), 40_000);
+    assert!(waiting < 3 * once, "{waiting} pages, and {once} without waiting");
+}
+
+/// Why: of a backlog that may not run it asked the reasons for each entry, and read all before it again for each 10,000.
+#[test]
+fn going_through_a_backlog_takes_time_in_proportion_to_it() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let mut pages = Vec::new();
+    for more in [40_000, 120_000] {
+        session.run(&format!(
+            "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[{more}]), group_id => 'g')"
+        ));
+        session.run("SELECT taskq.pause_group('g'); ");
+        session.run("VACUUM ANALYZE");
+        session.run("BEGIN");
+        pages.push(session.pages("SELECT count(*) FROM taskq.own_tasks('w', 1, '{x}', wait => '8 seconds')"));
+        session.run("ROLLBACK");
+    }
+    assert!(pages[1] < 8 * pages[0], "{pages:?} pages for 40,000 and 160,000");
+}
