@@ -191,8 +191,8 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
         Some(priority) => OTHER_PRIORITY.query((task_nos.as_slice(), priority)).into_iter().collect(),
         None => HashSet::new(),
     };
-    // What they are to do has changed since: they do it themselves.
-    let getting_off: HashSet<TaskNo> = match change.body.is_some() || change.metadata.is_some() {
+    // What they are to do has changed since: that is to be done, too.
+    let getting_off: HashSet<TaskNo> = match change.body.is_some() {
         true => RIDING.query(task_nos.as_slice()).into_iter().collect(),
         false => HashSet::new(),
     };

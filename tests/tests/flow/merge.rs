@@ -363,7 +363,7 @@ fn a_rider_with_another_body_runs_after_its_leader() {
         let leader = session.own("w", 9, &["x"]).unwrap();
         assert_eq!(leader.len(), 1);
         other.run("COMMIT");
-        session.run("SELECT taskq.update_tasks('{b}', body => 'new'), taskq.update_tasks('{c}', metadata => '{}'), taskq.update_tasks('{d}', max_tries => 3)");
+        session.run("SELECT taskq.update_tasks('{b}', body => 'new'), taskq.update_tasks('{c}', body => 'newer'), taskq.update_tasks('{e}', metadata => '{}'), taskq.update_tasks('{d}', max_tries => 3)");
         assert!(owned(&mut session, 9, &["x"]).is_empty());
         session.complete(&leader[0]);
         for (id, state) in

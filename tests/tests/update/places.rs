@@ -187,13 +187,14 @@ fn what_rides_on_another_can_be_taken_off_it() {
     let db = Db::new();
     let mut session = frozen(&db);
     let tasks: Vec<_> =
-        (0..3).map(|i| json!({"id": i.to_string(), "action": "x", "merge_key": "k"})).collect();
+        (0..4).map(|i| json!({"id": i.to_string(), "action": "x", "merge_key": "k"})).collect();
     session.insert(json!(tasks)).unwrap();
     let leader = session.own_one("x");
     update(&mut session, "'{1}', delay => '1 hour'");
-    update(&mut session, "'{2}', body => 'new', priority => 4");
+    update(&mut session, "'{2}', max_tries => 3, priority => 4");
+    update(&mut session, "'{3}', body => 'new'");
     session.complete(&leader);
-    assert_eq!([session.state("1"), session.state("2")], ["scheduled", "completed"]);
+    assert_eq!(["1", "2", "3"].map(|id| session.state(id)), ["scheduled", "completed", "ready"]);
 }
 
 #[test]
