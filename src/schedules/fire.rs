@@ -49,11 +49,11 @@ record! {
     }
 }
 
-/// A schedule that another transaction has locked is passed over.
-static DUE: Statement<(Time, i32), Due> = Statement::new(
+/// Those of some actions, or of all. A schedule that another transaction has locked is passed over.
+static DUE: Statement<(Time, i32, &[&str]), Due> = Statement::new(
     c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
              s.max_backfill
-        FROM taskq.schedule s WHERE s.next_at <= $1
+        FROM taskq.schedule s WHERE s.next_at <= $1 AND ($3 IS NULL OR s.task ->> 'action' = ANY ($3))
        ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
 );
 static NEXT: Statement<(), Time> =
@@ -85,15 +85,16 @@ thread_local! {
     static PUT_OFF: RefCell<HashMap<String, Instant>> = RefCell::default();
 }
 
-/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns
+/// Inserts the runs of up to `bound` schedules that are due, of tasks of these `actions` if they are given, as many as there is time for and at least one; returns
 /// whether there were any.
-pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
+pub(crate) fn fire_due(actions: Option<&[String]>, bound: i32, now: Time) -> bool {
     // Whoever calls, it is not his doing.
-    rights::whoever_calls(|| fire_some(bound, now))
+    rights::whoever_calls(|| fire_some(actions, bound, now))
 }
 
-fn fire_some(bound: i32, now: Time) -> bool {
-    let due = DUE.query((now, bound));
+fn fire_some(actions: Option<&[String]>, bound: i32, now: Time) -> bool {
+    let actions = actions.map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+    let due = DUE.query((now, bound, actions));
     let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
     let mut fired = false;
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));

@@ -33,9 +33,10 @@ use crate::wake::{self, lately};
 pub(crate) const STEP: i32 = 200;
 
 /// How many tries whose time has come are ended at most by one step of a call that is nobody's hostage; and how many of them of
-/// actions that it does not ask for.
+/// actions that it does not ask for, which a call that is going to sleep ends if they may be of use to it.
 const MOST_ENDED: usize = 2_000;
 const ENDED_FOR_OTHERS: usize = 100;
+const ENDED_BY_SLEEPER: usize = 1_000;
 
 /// What a round of upkeep did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,37 +59,45 @@ pub(crate) struct Upkeep {
     pub(crate) stale: bool,
     /// Deadlines have passed of tasks that the call has no use for; they were left to others.
     pub(crate) left: bool,
+    /// The look for deadlines was cut short where nothing was of use to the call.
+    pub(crate) cut: bool,
+    /// Schedules of actions that the call does not ask for may be due; they were left to others, or to its end.
+    pub(crate) schedules: bool,
     /// The time up to which deadlines were looked after.
     pub(crate) looked_at: Option<Time>,
 }
 
-/// Upkeep before a claim for these actions that has room for so many tasks. What a [`look`] has found is not looked for
-/// again. `in_vain`: the deadlines up to this one have been looked after, and nothing has come of it.
-pub(crate) fn before_claim(
-    action_nos: &[i32],
-    room: usize,
-    waiting: bool,
-    looked: Option<Due>,
-    in_vain: Option<Time>,
-    now: Time,
-) -> Upkeep {
+/// A call that claims tasks of these actions.
+#[derive(Clone, Copy)]
+pub(crate) struct Claimant<'a> {
+    pub(crate) action_nos: &'a [i32],
+    pub(crate) names: &'a [String],
+    /// For so many tasks.
+    pub(crate) room: usize,
+    /// It may go to sleep.
+    pub(crate) waiting: bool,
+    /// The deadlines up to this one have been looked after, and nothing has come of it.
+    pub(crate) in_vain: Option<Time>,
+}
+
+/// Upkeep before a claim. What a [`look`] has found is not looked for again.
+pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -> Upkeep {
+    let Claimant { action_nos, names, room, waiting, in_vain } = claimant;
     let mut upkeep = Upkeep::default();
     let Due { lease, due, signal, expired, schedule } = looked.unwrap_or_else(|| look(action_nos, now));
     upkeep.tried = lease || due || signal || schedule || expired;
     let hostage = in_transaction_block();
+    // What comes to nothing is rolled back: others are left to the last look.
+    let alone = waiting && !hostage;
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
-    if schedule && !hostage {
-        upkeep.changed |= schedules::fire_due(STEP, now);
-    }
     let starts = low_ends::starts(action_nos, now);
     if lease {
-        let (bound, others) = match hostage {
-            true => (bound as usize, bound as usize),
-            false => (MOST_ENDED, ENDED_FOR_OTHERS),
+        let (bound, others) = match (hostage, alone) {
+            (true, _) => (bound as usize, bound as usize),
+            (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
+            (false, true) => (MOST_ENDED, ENDED_BY_SLEEPER),
         };
-        let alone = waiting && !hostage;
-        // What comes to nothing is rolled back: others are left to the last look.
-        let caller = elapsed::Caller { action_nos, bound, others, only_of_use: alone, tidies: !alone };
+        let caller = elapsed::Caller { action_nos, names, bound, others, only_of_use: alone, tidies: !alone };
         let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
         let looked = elapsed::look_after(&caller, start, now);
         upkeep.changed |= looked.ended;
@@ -96,6 +105,13 @@ pub(crate) fn before_claim(
         upkeep.busy = looked.busy;
         upkeep.stale = looked.stale && waiting;
         upkeep.left = looked.left;
+        upkeep.cut = looked.cut;
+    }
+    // After the leases: the try that has ended may be of the run that kept a schedule from its next.
+    if schedule && !hostage {
+        upkeep.changed |= schedules::fire_due(alone.then_some(names), STEP, now);
+        upkeep.schedules = alone;
+        upkeep.left |= alone;
     }
     if due {
         let released = due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now);
@@ -191,6 +207,11 @@ pub(crate) fn tidy_before_commit() {
     }
 }
 
+/// Inserts the runs of schedules that are due, which a call that might have slept has left alone.
+pub(crate) fn fire_left_schedules() {
+    schedules::fire_due(None, STEP, clock::now());
+}
+
 /// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay
 /// open counts for others only what frees a task.
 pub(crate) fn fold(now: Time) -> bool {
@@ -284,7 +305,20 @@ pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> 
 impl Upkeep {
     /// Adds what the next round of the same look did. How far it got, and whether there is more, is as that one has left it.
     pub(crate) fn go_on_with(&mut self, next: Upkeep) {
-        let Upkeep { changed, more, expired, tried, moved, busy, signals, stale, left, looked_at } = next;
+        let Upkeep {
+            changed,
+            more,
+            expired,
+            tried,
+            moved,
+            busy,
+            signals,
+            stale,
+            left,
+            cut,
+            schedules,
+            looked_at,
+        } = next;
         self.changed |= changed;
         self.more = more;
         self.expired |= expired;
@@ -294,6 +328,8 @@ impl Upkeep {
         self.signals |= signals;
         self.stale |= stale;
         self.left |= left;
+        self.cut = cut;
+        self.schedules |= schedules;
         self.looked_at = looked_at;
     }
 }

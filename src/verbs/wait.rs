@@ -108,12 +108,12 @@ impl Waiter {
         self.left_signals = true;
     }
 
-    /// Whether the time of the call is up.
-    /// When its time is up; `None`: never.
+    /// When the time of the call is up; `None`: never.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
 
+    /// Whether it is.
     pub(crate) fn time_is_up(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }

@@ -245,7 +245,9 @@ fn look_for_work(names: &[String], look_after: bool, action_nos: Vec<Option<i32>
     let now = clock::now();
     let mut upkeep = upkeep::Upkeep::default();
     if look_after {
-        upkeep = upkeep::before_claim(&all, upkeep::STEP as usize, false, None, None, now);
+        let room = upkeep::STEP as usize;
+        let claimant = upkeep::Claimant { action_nos: &all, names, room, waiting: false, in_vain: None };
+        upkeep = upkeep::before_claim(claimant, None, now);
         if upkeep.expired {
             retention::keep_up(0, Duration::ZERO);
         }

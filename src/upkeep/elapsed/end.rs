@@ -81,18 +81,18 @@ fn under(taken: &[Elapsed], now: Time) -> bool {
 const FIRST_PIECE: usize = 10;
 const PIECE: usize = 200;
 
-/// Ends the tries of up to `bound` tasks, of these actions or of any, and looks again at as many that were set aside; what others
+/// Ends the tries of up to `bound` tasks, of those that are `wanted`, and looks again at as many that were set aside; what others
 /// have locked is passed over. A small part is done in any case, the others as long as there is `time`. Leases that others
 /// could need while this transaction is open stay as they are.
 pub(super) fn some(
     passed: &[Elapsed],
-    action_nos: Option<&[i32]>,
+    wanted: impl Fn(&Task) -> bool,
     bound: usize,
     time: &Allowance,
     now: Time,
 ) -> Done {
     let of = |which: fn(&Elapsed) -> &[Task]| -> Vec<(TaskNo, Nonce)> {
-        let wanted = |task: &&Task| action_nos.is_none_or(|of| task.is_of(of));
+        let wanted = |task: &&Task| wanted(task);
         passed.iter().flat_map(|lease| lease.tokens(which(lease).iter().filter(wanted))).collect()
     };
     let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));

@@ -123,19 +123,20 @@ pub(super) struct Window {
     pub(super) is_cut: bool,
 }
 
-/// How many leases one statement looks at; and how many one call.
+/// How many leases one statement looks at; how many one call, and how many one that has to come through.
 const LEASES: usize = 200;
-const MOST_LOOKED_AT: usize = 10_000;
+pub(super) const SOME: usize = 10_000;
+pub(super) const MANY: usize = 1_000_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
 const FIRST_TASKS: usize = 200;
 const MOST_TASKS: usize = 2_000;
 
-/// The leases whose time has come, earliest first, in windows: those from `start` on.
-pub(super) fn windows(start: Time, now: Time) -> impl Iterator<Item = Window> {
+/// The leases whose time has come, earliest first, in windows: those from `start` on, up to so many.
+pub(super) fn windows(start: Time, now: Time, most: usize) -> impl Iterator<Item = Window> {
     let mut from = Some((start, TaskNo(i64::MIN)));
     let mut tasks = FIRST_TASKS;
-    (0..MOST_LOOKED_AT / LEASES).map_while(move |_| {
+    (0..most / LEASES).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
         let leases: Vec<Elapsed> = LOOK.query((now, deadline, keeper, LEASES as i32, tasks as i64));

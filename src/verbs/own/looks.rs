@@ -17,7 +17,7 @@ use crate::pg::clock::{Time, wall};
 use crate::pg::subtransaction;
 use crate::settle::commit;
 use crate::store::{tables, touched};
-use crate::upkeep::{self, Due, Upkeep};
+use crate::upkeep::{self, Claimant, Due, Upkeep};
 use crate::verbs::wait::Waiter;
 use crate::wake::{self, lately};
 
@@ -102,6 +102,9 @@ struct Vain {
 }
 
 const LEAST_REST: Duration = Duration::from_secs(1);
+
+/// How soon a look goes on that was cut short.
+const SOON: Duration = Duration::from_millis(100);
 const REST: u32 = 9;
 
 impl Vain {
@@ -231,8 +234,9 @@ fn look(
         let Upkeep { changed, stale, left, .. } = look.upkeep;
         let looked_at = look.upkeep.looked_at.filter(|_| changed || stale || left).or(care.in_vain());
         let overdue = look.upkeep.busy.then(clock::now);
+        let rest = look.upkeep.cut.then(|| clock::now() + SOON);
         let due = upkeep::next_due(&action_nos, looked_at);
-        look.due = due.into_iter().chain(overdue).chain(rates).chain(left_out.until()).min();
+        look.due = due.into_iter().chain(overdue).chain(rest).chain(rates).chain(left_out.until()).min();
         if left_out.is_empty() && !look.upkeep.moved {
             upkeep::note_passed_over(&look.actions);
         }
@@ -335,7 +339,9 @@ pub(super) fn attempt(
         let had = grants.len();
         let room = request.max_tasks - had;
         let due = first_grant.map_or(now, |at| at - Duration::from_micros(1));
-        let upkeep = upkeep::before_claim(action_nos, room, waiting, looked.take(), care.in_vain(), due);
+        let claimant =
+            Claimant { action_nos, names: &request.actions, room, waiting, in_vain: care.in_vain() };
+        let upkeep = upkeep::before_claim(claimant, looked.take(), due);
         total.go_on_with(upkeep);
         if upkeep.changed {
             look_anew(actions);

@@ -87,3 +87,103 @@ fn what_frees_nothing_is_left_to_others() {
         session.one("SELECT count(*) FROM taskq.attempts WHERE task_id = 'theirs' AND outcome = 'timeout'");
     assert_eq!(ended, 1, "by the last look");
 }
+
+/// What depends on a rider depends on the end of its leader.
+#[test]
+fn what_waits_for_a_task_that_rides_on_one_that_dies_on_its_last_try() {
+    for held in [false, true] {
+        let db = Db::new();
+        let (mut session, mut other) = (db.connect(), db.connect());
+        let y = |id: &str| json!({"id": id, "action": "y", "merge_key": "k", "max_tries": 1});
+        session.insert(json!([y("leader"), y("rider")])).unwrap();
+        let mine =
+            json!([{"id": "mine", "action": "x", "depends_on": [{"id": "rider", "condition": "settled"}]}]);
+        match held {
+            // Then it rides where it is.
+            true => {
+                other.run("BEGIN");
+                other.insert(mine).unwrap();
+            }
+            false => drop(session.insert(mine).unwrap()),
+        }
+        dies(&db, "y");
+        if held {
+            other.run("COMMIT");
+        }
+        comes(&mut session, "mine");
+    }
+}
+
+#[test]
+fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\", \"max_tries\": 1}', overlap => 'skip')");
+    let first = session
+        .own_with("dead", 1, &["x"], "wait => '5 seconds', max_duration => '0.5 seconds'")
+        .unwrap();
+    assert_eq!(first.len(), 1);
+    let began = Instant::now();
+    let next = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
+    assert_eq!(next.len(), 1, "{:?}", began.elapsed());
+    assert_ne!(next[0].task_id, first[0].task_id);
+    assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
+}
+
+/// However many of others have passed before.
+#[test]
+fn what_stands_behind_more_than_one_look_takes() {
+    for awaited in [false, true] {
+        let db = Db::new();
+        let mut session = db.connect();
+        let many = if awaited { 1_500 } else { 12_000 };
+        session.run(&format!(
+            "SELECT taskq.insert_many('y', array_fill('b'::text, ARRAY[{many}]),
+                                      ids => (SELECT array_agg('y' || i) FROM generate_series(1, {many}) AS i), max_tries => 1)"
+        ));
+        if awaited {
+            session.run(&format!(
+                "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'z', 'depends_on',
+                            jsonb_build_array(jsonb_build_object('id', 'y' || i, 'condition', 'settled'))))
+                            FROM generate_series(1, {many}) AS i))"
+            ));
+        }
+        session
+            .insert(json!([
+                {"id": "theirs", "action": "u", "max_tries": 1},
+                {"id": "mine", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
+            ]))
+            .unwrap();
+        session.run("VACUUM ANALYZE taskq.run, taskq.task, taskq.dependency, taskq.blocked");
+        session.run(&format!(
+            "DO $$ BEGIN FOR i IN 1..{many} LOOP
+                 PERFORM taskq.own_tasks('dead', 1, '{{y}}', max_duration => '1 second'); END LOOP; END $$"
+        ));
+        std::thread::sleep(Duration::from_secs(1));
+        dies(&db, "u");
+        comes(&mut session, "mine");
+    }
+}
+
+/// A sleeper inserts the runs of its own actions: those of others it would undo, each time.
+#[test]
+fn a_run_that_is_due_behind_those_of_many_schedules_of_other_actions() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SET taskq.now = '2030-01-01 00:00:00Z'");
+    session.run(
+        "SELECT taskq.schedule('other' || i, '0 1 * * *', '{\"action\": \"y\"}', overlap => 'queue')
+           FROM generate_series(1, 300) AS i",
+    );
+    session.run("SELECT taskq.schedule('mine', '0 2 * * *', '{\"action\": \"x\"}')");
+    session.run("SET taskq.now = '2030-01-01 01:30:00Z'");
+    let nothing = session.own_with("w", 5, &["z"], "wait => '0'").unwrap();
+    assert!(nothing.is_empty());
+    let runs = |s: &mut Session| s.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE action = 'y'");
+    let by_last_look = runs(&mut session);
+    assert!(by_last_look > 0, "nobody else may be there");
+    session.run("SET taskq.now = '2030-01-02 02:00:00Z'");
+    comes(&mut session, "mine@2030-01-02T02:00:00Z");
+    assert!(runs(&mut session) > by_last_look, "with what it was granted it commits those of others, too");
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
