@@ -70,6 +70,23 @@ impl Bench {
         reply
     }
 
+    /// Runs a statement of a transaction on its own connection, in a block that stays open.
+    pub fn begin_with(&mut self, names: &Names, transaction: usize, statement: &str) {
+        self.alone(transaction, "BEGIN".to_owned());
+        self.alone(transaction, names.fill(transaction, statement));
+    }
+
+    /// And ends the block without it.
+    pub fn roll_back(&mut self, transaction: usize) {
+        self.alone(transaction, "ROLLBACK".to_owned());
+    }
+
+    /// What is refused in there has locked nothing, or what it has locked is held all the same.
+    fn alone(&mut self, transaction: usize, statement: String) {
+        self.steppers[transaction].send(statement);
+        while self.steppers[transaction].settle(&mut self.watcher).is_none() {}
+    }
+
     /// The state as lines.
     pub fn look(&mut self, names: &Names) -> String {
         let lines: Vec<String> = self.watcher.all(&format!("SELECT public.look('{}')", names.prefix));

@@ -88,11 +88,17 @@ impl Oracle {
                 }
                 // A claim in a block does less upkeep.
                 let block = spec.scene.rules == Rules::Upkeep && spec.txs[tx].end != End::Alone;
+                if let Form::Beside(other, call) = form {
+                    bench.begin_with(&names, other, spec.txs[other].calls[call].sql);
+                }
                 let reply = match form.sql(op) {
                     None => Ok(Vec::new()),
                     Some(sql) if block => bench.call_in_block(&names, tx, sql),
                     Some(sql) => bench.call(&names, tx, sql),
                 };
+                if let Form::Beside(other, _) = form {
+                    bench.roll_back(other);
+                }
                 let answer = reply.map(|rows| names.answer(tx, op, &rows)).map_err(|(sqlstate, _)| sqlstate);
                 answers.insert((tx, call), answer);
             }
@@ -151,7 +157,7 @@ fn serials(spec: &Spec, counted: &[bool], trial: &Trial) -> Vec<Serial> {
     for merge in merges(&calls) {
         let mut forms: Vec<Serial> = vec![Vec::new()];
         for (tx, call) in merge {
-            let of_call = Form::of(spec.txs[tx].calls[call], spec.scene, trial.beside[tx][call]);
+            let of_call = Form::of(spec, tx, call, trial.beside[tx][call]);
             forms = of_call
                 .into_iter()
                 .flat_map(|form| {

@@ -119,9 +119,8 @@ fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\", \"max_tries\": 1}', overlap => 'skip')");
-    let first = session
-        .own_with("dead", 1, &["x"], "wait => '5 seconds', max_duration => '0.5 seconds'")
-        .unwrap();
+    let first =
+        session.own_with("dead", 1, &["x"], "wait => '5 seconds', max_duration => '0.5 seconds'").unwrap();
     assert_eq!(first.len(), 1);
     let began = Instant::now();
     let next = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
