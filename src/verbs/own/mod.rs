@@ -90,7 +90,7 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     let (grants, upkeep) = look_until(request, &mut waiter)?;
     // Left alone while the call might have slept on it.
     if upkeep.schedules && !grants.is_empty() {
-        upkeep::fire_left_schedules();
+        unless_others_were_faster(upkeep::fire_left_schedules);
     }
     if upkeep.expired {
         retention::keep_up(grants.len(), began.elapsed());

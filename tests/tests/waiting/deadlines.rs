@@ -186,3 +186,25 @@ fn a_run_that_is_due_behind_those_of_many_schedules_of_other_actions() {
     assert!(runs(&mut session) > by_last_look, "with what it was granted it commits those of others, too");
     assert_eq!(session.broken(), Vec::<String>::new());
 }
+
+/// The sleeper's snapshot has the schedule as it was.
+#[test]
+fn runs_of_other_actions_that_others_have_inserted_cost_no_grant() {
+    for level in ["read committed", "repeatable read", "serializable"] {
+        let db = Db::new();
+        let (mut session, mut sleeper) = (db.connect(), db.connect());
+        session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"y\"}', overlap => 'queue')");
+        session.run("SELECT taskq.insert_task('mine', 'x', delay => '2.5 seconds')");
+        sleeper.run(&format!("SET default_transaction_isolation = '{level}'"));
+        let call =
+            sleeper.background(|s| s.own_with("w", 5, &["x"], "wait => '20 seconds'").map(|g| g.len()));
+        session.until_asleep(call.pid());
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(2) {
+            session.own("other", 5, &["y"]).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let (_, granted) = call.join();
+        assert_eq!(granted.unwrap(), 1, "{level}");
+    }
+}
