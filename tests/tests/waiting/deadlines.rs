@@ -187,24 +187,28 @@ fn a_run_that_is_due_behind_those_of_many_schedules_of_other_actions() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// The sleeper's snapshot has the schedule as it was.
+/// At all levels: the transaction's snapshot has the schedule as it was before others ran it, and it is due once more when the
+/// sleeper is granted a task.
 #[test]
-fn runs_of_other_actions_that_others_have_inserted_cost_no_grant() {
+fn what_a_sleeper_is_granted_comes_with_the_runs_of_others_that_are_due() {
     for level in ["read committed", "repeatable read", "serializable"] {
         let db = Db::new();
         let (mut session, mut sleeper) = (db.connect(), db.connect());
         session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"y\"}', overlap => 'queue')");
-        session.run("SELECT taskq.insert_task('mine', 'x', delay => '2.5 seconds')");
+        session.run("SELECT taskq.insert_task('mine', 'x', delay => '3.2 seconds')");
         sleeper.run(&format!("SET default_transaction_isolation = '{level}'"));
         let call =
             sleeper.background(|s| s.own_with("w", 5, &["x"], "wait => '20 seconds'").map(|g| g.len()));
         session.until_asleep(call.pid());
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(2) {
+        while began.elapsed() < Duration::from_millis(1500) {
             session.own("other", 5, &["y"]).unwrap();
             std::thread::sleep(Duration::from_millis(100));
         }
+        let runs = "SELECT count(*) FROM taskq.tasks WHERE action = 'y'";
+        let before: i64 = session.one(runs);
         let (_, granted) = call.join();
         assert_eq!(granted.unwrap(), 1, "{level}");
+        assert!(session.one::<i64>(runs) > before, "{level}: somebody has to insert them");
     }
 }
