@@ -195,7 +195,7 @@ fn what_a_sleeper_is_granted_comes_with_the_runs_of_others_that_are_due() {
         let db = Db::new();
         let (mut session, mut sleeper) = (db.connect(), db.connect());
         session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"y\"}', overlap => 'queue')");
-        session.run("SELECT taskq.insert_task('mine', 'x', delay => '3.2 seconds')");
+        session.run("SELECT taskq.insert_task('mine', 'x', delay => '4.5 seconds')");
         sleeper.run(&format!("SET default_transaction_isolation = '{level}'"));
         let call =
             sleeper.background(|s| s.own_with("w", 5, &["x"], "wait => '20 seconds'").map(|g| g.len()));
