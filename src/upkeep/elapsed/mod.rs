@@ -169,9 +169,9 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let room = caller.others.min(bound - count);
     let time = ending.unwrap_or_else(|| within(LONGEST_FOR_OTHERS));
     if room > 0 && !time.is_used_up() {
-        // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
-        // The next look begins behind these.
+        // Of what was cut short the next look begins behind all this: nothing of it was of use.
         looked.cut = only_of_use && looked.more && !overdue && others.leases.is_empty();
+        // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
         looked.more &= looked.goes_on();
         if passed_by > start && !only_of_use {
             others.leases = windows(start).next().map(|window| window.leases).unwrap_or_default();
