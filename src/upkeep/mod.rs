@@ -76,7 +76,7 @@ pub(crate) struct Claimant<'a> {
     pub(crate) room: usize,
     /// It may go to sleep.
     pub(crate) waiting: bool,
-    /// The deadlines up to this one have been looked after, and nothing has come of it.
+    /// The deadlines up to this one, and schedules, have been looked after, and nothing has come of it.
     pub(crate) in_vain: Option<Time>,
 }
 
@@ -109,7 +109,11 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
     }
     // After the leases: the try that has ended may be of the run that kept a schedule from its next.
     if schedule && !hostage {
-        upkeep.changed |= schedules::fire_due(alone.then_some(names), STEP, now);
+        // To try whether a run may be inserted takes locks. Given up with the look, they wake another sleeper of the action, who
+        // would do the same: so who has done that in vain rests from it.
+        if !alone || in_vain.is_none() {
+            upkeep.changed |= schedules::fire_due(alone.then_some(names), STEP, now);
+        }
         upkeep.schedules = alone;
         upkeep.left |= alone;
     }

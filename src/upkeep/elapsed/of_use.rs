@@ -40,7 +40,7 @@ static CONCERNS: Statement<&[TaskNo], Concerns> = Statement::new(
 );
 
 /// Of tasks that end with their tries: those on which others depend, or on whose riders; whether some of these are of the
-/// actions (the first hundred are asked). The others may be what stands before such tasks.
+/// actions (the first hundred that wait are asked). The others may be what stands before such tasks.
 static AWAITED: Statement<(&[TaskNo], &[i32]), (TaskNo, bool)> = Statement::new(
     c"SELECT u.task_no, w.by_own
         FROM pg_catalog.unnest($1) AS u(task_no)
@@ -51,8 +51,11 @@ static AWAITED: Statement<(&[TaskNo], &[i32]), (TaskNo, bool)> = Statement::new(
                      SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = u.task_no
                       UNION ALL
                      SELECT r.task_no FROM taskq.run r WHERE r.aside = -u.task_no) AS e
-              CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = e.task_no LIMIT 100) AS d
-              CROSS JOIN LATERAL (SELECT b.action_no FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0) AS b) AS w
+              CROSS JOIN LATERAL (
+                    SELECT b.action_no
+                      FROM taskq.dependency d
+                     CROSS JOIN LATERAL (SELECT b.action_no FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0) AS b
+                     WHERE d.after_no = e.task_no LIMIT 100) AS b) AS w
        WHERE w.by_own IS NOT NULL",
 );
 

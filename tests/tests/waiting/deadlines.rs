@@ -212,3 +212,18 @@ fn what_a_sleeper_is_granted_comes_with_the_runs_of_others_that_are_due() {
         assert!(session.one::<i64>(runs) > before, "{level}: somebody has to insert them");
     }
 }
+
+/// Of its dependents those are asked that wait still.
+#[test]
+fn what_waits_behind_a_hundred_that_do_not_wait_any_more() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let behind = |id: &str, action: &str| json!({"id": id, "action": action, "depends_on": [{"id": "theirs", "condition": "settled"}]});
+    session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
+    let many: Vec<_> = (0..150).map(|n| behind(&format!("gone {n}"), "z")).collect();
+    session.insert(json!(many)).unwrap();
+    session.run("SELECT taskq.cancel_tasks((SELECT array_agg(id) FROM taskq.tasks WHERE action = 'z'))");
+    session.insert(json!([behind("mine", "x")])).unwrap();
+    dies(&db, "y");
+    comes(&mut session, "mine");
+}

@@ -104,3 +104,30 @@ fn a_deadline_for_which_nobody_was_woken_is_looked_after_in_time() {
     session.run("SELECT taskq.insert_task('b', 'x')");
     drop(sleeper.woken_soon_after(inserted, "an insert after it all"));
 }
+
+/// On wrong code the two wake each other, thousands of times a second: what a look has locked to try a run is free again when it is
+/// undone, and that is news for the other.
+#[test]
+fn two_do_not_wake_each_other_for_a_schedule_whose_last_run_may_not_run() {
+    for overlap in ["skip", "queue", "replace"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.run(&format!(
+            "SELECT taskq.schedule('s', '* * * * * *', '{{\"action\": \"x\", \"group_id\": \"g\"}}', overlap => '{overlap}');
+             SELECT taskq.run_schedule('s');
+             SELECT taskq.pause_group('g')"
+        ));
+        let calls = [(); 2].map(|()| {
+            db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '6 seconds'").unwrap().len())
+        });
+        calls.iter().for_each(|call| session.until_asleep(call.pid()));
+        let asleep = || calls.iter().map(|call| times_asleep(call.pid())).sum::<u64>();
+        let before = asleep();
+        std::thread::sleep(Duration::from_secs(3));
+        let times = asleep() - before;
+        assert!(times < 200, "{overlap}: they have gone to sleep {times} times in three seconds");
+        for call in calls {
+            assert_eq!(call.join().1, 0, "{overlap}");
+        }
+    }
+}
