@@ -9,7 +9,7 @@ use crate::pg::statement::{Record, Statement};
 use crate::token::{Base, Nonce};
 
 /// A lease whose time has come.
-pub(super) struct Elapsed {
+pub(in crate::upkeep) struct Elapsed {
     row: ItemPointerData,
     deadline: Time,
     keeper: TaskNo,
@@ -26,17 +26,25 @@ pub(super) struct Elapsed {
 
 /// A task under a lease.
 #[derive(Clone, Copy)]
-pub(super) struct Task {
+pub(in crate::upkeep) struct Task {
     pub(super) task_no: TaskNo,
     action_no: i32,
 }
 
 impl Task {
-    pub(super) fn is_of(&self, action_nos: &[i32]) -> bool {
+    pub(in crate::upkeep) fn is_of(&self, action_nos: &[i32]) -> bool {
         action_nos.contains(&self.action_no)
+    }
+
+    pub(in crate::upkeep) fn action_no(&self) -> i32 {
+        self.action_no
     }
 }
 
+/// What was set aside until a time has a lease for that, beside the one of its performance, which has ended before. (One without a
+/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has set aside, since its group is paused for
+/// instance, the next would make ready once more, as long as there is another task under the lease.
+///
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
 static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
@@ -56,7 +64,8 @@ static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new
               CROSS JOIN LATERAL (
                     SELECT r.task_no, r.action_no, r.aside FROM taskq.run r
                      WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
-                       AND (r.aside IS NOT NULL OR NOT r.grantable AND r.deadline <= $1) OFFSET 0) AS r) AS t
+                       AND CASE WHEN r.aside IS NULL THEN NOT r.grantable AND r.deadline <= $1
+                                ELSE l.deadline > r.deadline OR r.deadline = 'infinity' END OFFSET 0) AS r) AS t
        WHERE l.before < $5
        ORDER BY l.deadline, l.keeper_no",
 );
@@ -84,7 +93,7 @@ impl Elapsed {
         self.row
     }
 
-    pub(super) fn deadline(&self) -> Time {
+    pub(in crate::upkeep) fn deadline(&self) -> Time {
         self.deadline
     }
 
@@ -98,7 +107,7 @@ impl Elapsed {
         self.overdue.is_empty() && self.aside.is_empty()
     }
 
-    pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
+    pub(in crate::upkeep) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.overdue.iter().chain(&self.aside)
     }
 

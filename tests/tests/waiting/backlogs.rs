@@ -158,3 +158,32 @@ fn going_through_a_backlog_takes_time_in_proportion_to_it() {
     }
     assert!(pages[1] < 8 * pages[0], "{pages:?} pages for 40,000 and 160,000");
 }
+
+/// Two who sleep come to what is overdue behind tries whose tasks may not run now.
+#[test]
+fn two_who_sleep_behind_overdue_tasks_of_a_paused_group() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[8000]), group_id => 'g')",
+    );
+    let mut dead = db.connect();
+    assert_eq!(dead.own_with("dead", 8000, &["x"], "max_duration => '6 seconds'").unwrap().len(), 8000);
+    session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
+    assert_eq!(dead.own_with("dead", 1, &["x"], "max_duration => '6.5 seconds'").unwrap().len(), 1);
+    session.run("SELECT taskq.pause_group('g')");
+    std::thread::sleep(Duration::from_secs(6));
+    let began = Instant::now();
+    let calls = [(); 2].map(|()| {
+        db.connect().background(|s| {
+            let had = s.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap();
+            if had.iter().any(|g| g.task_id == "mine") {
+                s.insert(json!([{"id": "next", "action": "x"}])).unwrap();
+            }
+            had.len()
+        })
+    });
+    let granted: usize = calls.into_iter().map(|call| call.join().1).sum();
+    assert_eq!(granted, 2);
+    assert!(began.elapsed() < Duration::from_secs(30), "they came after {:?}", began.elapsed());
+}
