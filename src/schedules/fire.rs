@@ -49,18 +49,28 @@ record! {
     }
 }
 
-/// Those of some actions, or of all. A schedule that another transaction has locked is passed over.
-static DUE: Statement<(Time, i32, &[&str]), Due> = Statement::new(
+/// Those of some actions, or of all, from a time and name on. A schedule that another transaction has locked is passed over.
+static DUE: Statement<(Time, i32, &[&str], Time, &str), Due> = Statement::new(
     c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
              s.max_backfill
-        FROM taskq.schedule s WHERE s.next_at <= $1 AND ($3 IS NULL OR s.task ->> 'action' = ANY ($3))
-       ORDER BY s.next_at LIMIT $2 FOR UPDATE SKIP LOCKED",
+        FROM taskq.schedule s
+       WHERE s.next_at <= $1 AND ($3 IS NULL OR s.task ->> 'action' = ANY ($3)) AND (s.next_at, s.name) > ($4, $5)
+       ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE SKIP LOCKED",
 );
 static NEXT: Statement<(), Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
 
 static NEXT_AFTER: Statement<Time, Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1");
+
+static ACTIONS_DUE: Statement<(Time, Time), String> = Statement::new(
+    c"SELECT DISTINCT s.task ->> 'action' FROM taskq.schedule s WHERE s.next_at > $1 AND s.next_at <= $2",
+);
+
+/// The actions of schedules that have become due between these times.
+pub(crate) fn actions_due_since(since: Time, now: Time) -> Vec<String> {
+    ACTIONS_DUE.query((since, now))
+}
 
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
@@ -94,20 +104,29 @@ pub(crate) fn fire_due(actions: Option<&[String]>, bound: i32, now: Time) -> boo
 
 fn fire_some(actions: Option<&[String]>, bound: i32, now: Time) -> bool {
     let actions = actions.map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
-    let due = DUE.query((now, bound, actions));
     let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
     let mut fired = false;
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
-    for schedule in due {
-        if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
-            continue;
+    let mut behind = (Time::BEGINNING, String::new());
+    loop {
+        let due: Vec<Due> = DUE.query((now, bound, actions.as_deref(), behind.0, behind.1.as_str()));
+        let is_cut = due.len() == bound as usize;
+        let Some(last) = due.last() else { return fired };
+        behind = (last.next_at, last.name.clone());
+        for schedule in due {
+            if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
+                continue;
+            }
+            fired |= fire(schedule, now, &allowance);
+            if allowance.is_used_up() {
+                return fired;
+            }
         }
-        fired |= fire(schedule, now, &allowance);
-        if allowance.is_used_up() {
-            break;
+        // What others keep from running stays first: who has met nothing else goes on behind that.
+        if fired || !is_cut {
+            return fired;
         }
     }
-    fired
 }
 
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a

@@ -191,11 +191,14 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
         Some(priority) => OTHER_PRIORITY.query((task_nos.as_slice(), priority)).into_iter().collect(),
         None => HashSet::new(),
     };
-    // What they are to do has changed since: that is to be done, too.
-    let getting_off: HashSet<TaskNo> = match change.body.is_some() {
+    let ahead = change.not_before.filter(|time| *time > now);
+    let asks_riders = change.body.is_some() || change.priority.is_some() || change.not_before.is_some();
+    let riding: HashSet<TaskNo> = match asks_riders {
         true => RIDING.query(task_nos.as_slice()).into_iter().collect(),
         false => HashSet::new(),
     };
+    // What they are to do has changed since, or when: that is to be done, too.
+    let gets_off = change.body.is_some() || ahead.is_some();
     task::UPDATE.execute((
         task_nos,
         change.priority,
@@ -205,7 +208,6 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
         change.body.as_deref(),
         change.metadata.clone(),
     ));
-    let ahead = change.not_before.filter(|time| *time > now);
     let (mut leaving, mut staying, mut parked, mut blocked) = (vec![], vec![], vec![], vec![]);
     for row in rows {
         let at_the_end = moved.contains(&row.task_no) || change.not_before.is_some();
@@ -214,17 +216,19 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
             Place::Blocked { .. } => {}
             Place::Scheduled { .. } if change.not_before.is_some() => leaving.push(*row),
             Place::Scheduled { .. } => {}
-            _ if getting_off.contains(&row.task_no) => leaving.push(*row),
+            _ if gets_off && riding.contains(&row.task_no) => leaving.push(*row),
             Place::Parked if ahead.is_some() => leaving.push(*row),
             Place::Parked if at_the_end => parked.push(row.task_no),
             Place::Parked => {}
+            // Where it stands is asked once the other is given back.
+            Place::Run { .. } if riding.contains(&row.task_no) => staying.push(row.task_no),
             Place::Run { .. } if at_the_end => leaving.push(*row),
             Place::Run { .. } => staying.push(row.task_no),
         }
     }
     forget_delay(&blocked);
     stand_behind(&parked);
-    keep_place(&staying, change.max_duration);
+    keep_place(&staying, change);
     live::remove(leaving.iter().copied());
     let freed = leaving.iter().map(|row| row.freed());
     match ahead {
@@ -245,12 +249,12 @@ fn stand_behind(task_nos: &[TaskNo]) {
     }
 }
 
-fn keep_place(task_nos: &[TaskNo], max_duration: Option<Interval>) {
+fn keep_place(task_nos: &[TaskNo], change: &Change) {
     if task_nos.is_empty() {
         return;
     }
     // Claims have passed over them while they were locked. `store::live` wakes somebody for what it has locked.
-    for action_no in changes::KEEP_PLACE.query((task_nos, max_duration)) {
+    for action_no in changes::KEEP_PLACE.query((task_nos, change.max_duration, change.priority)) {
         wake::ready(action_no);
     }
 }

@@ -114,12 +114,12 @@ pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement:
        WHERE r.task_no = $1",
 );
 
-/// Another row in the place of each: see above. What is set aside stays aside.
-pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval), i32> = Statement::new(
+/// Another row in the place of each: see above. What is set aside stays aside; only of riders another priority is given.
+pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval, i32), i32> = Statement::new(
     c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
                              dependencies, grantable, limited, gated, keyed, max_duration, lane, key_hash, aside)
-      SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, g.priority, g.tries, g.failures,
+      SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, COALESCE($3, g.priority), g.tries, g.failures,
              g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.max_duration), g.lane, g.key_hash,
              g.aside
         FROM gone AS g

@@ -378,3 +378,36 @@ fn a_rider_with_another_body_runs_after_its_leader() {
         assert_eq!(session.broken(), Vec::<String>::new());
     }
 }
+
+/// Why: of those that are set aside where they are one got off by another priority, or by a time that is now, and of the others none.
+#[test]
+fn a_rider_with_another_priority_rides_on_and_one_that_is_put_off_does_not() {
+    for end in ["completed", "pending"] {
+        for held in [false, true] {
+            let db = Db::new();
+            let (mut session, mut other) = (db.connect(), db.connect());
+            session.insert(keyed(&["a", "b", "c", "d"])).unwrap();
+            if held {
+                other.run("BEGIN");
+                for id in ["b", "c", "d"] {
+                    other
+                        .insert(json!([{"id": format!("after {id}"), "action": "y", "depends_on": [id]}]))
+                        .unwrap();
+                }
+            }
+            let leader = session.own("w", 9, &["x"]).unwrap();
+            other.run("COMMIT");
+            session.run("SELECT taskq.update_tasks('{b}', delay => '0'), taskq.update_tasks('{c}', priority => 5), taskq.update_tasks('{d}', delay => '1 hour')");
+            assert!(owned(&mut session, 9, &["x"]).is_empty());
+            session.give("a", leader[0].token, end).unwrap();
+            let states = ["b", "c", "d"].map(|id| session.state(id));
+            if end == "completed" {
+                assert_eq!(states, ["completed", "completed", "scheduled"], "held: {held}");
+            } else {
+                assert_eq!(states, ["ready", "ready", "scheduled"], "held: {held}");
+                assert_eq!(owned(&mut session, 1, &["x"]), ["c"], "by its priority; held: {held}");
+            }
+            assert_eq!(session.broken(), Vec::<String>::new());
+        }
+    }
+}
