@@ -36,6 +36,16 @@ impl Allowance {
         Allowance { until: Some(self.until.map_or(most, |until| until.min(most))) }
     }
 
+    /// How much is left; `None`: any amount.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// When it is used up; `None`: never.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room_for(Duration::ZERO)
     }

@@ -1,11 +1,13 @@
 //! A claim under way: what it has moved out of its way, and why.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use super::call::{Call, Grant};
 use super::gates::{Admitted, HasSlot, Met};
 use super::way::Found;
 use super::{gates, lanes, merge, sweep};
+use crate::allowance::Allowance;
 use crate::flow::actions::Action;
 use crate::number::TaskNo;
 
@@ -18,6 +20,8 @@ pub(super) struct Claim<'a> {
     pub(super) call: Call<'a>,
     /// How many entries it has moved out of its way.
     moves: usize,
+    /// Since it has begun to look ahead for them.
+    pace: Option<Pace>,
     /// What keeps entries back, and where such were met.
     found: Found,
     /// How often it has looked ahead for others like them.
@@ -27,11 +31,32 @@ pub(super) struct Claim<'a> {
     moved_into_lanes: Vec<TaskNo>,
 }
 
+/// How fast a claim moves entries, and how much time its caller's time-out leaves for that.
+struct Pace {
+    time: Allowance,
+    since: Instant,
+    /// How many it had moved before.
+    moves: usize,
+}
+
+impl Pace {
+    /// How many more there is time for, after so many.
+    fn most(&self, moved: usize) -> usize {
+        match self.time.left() {
+            Some(left) if moved > 0 => {
+                (moved as f64 * left.as_secs_f64() / self.since.elapsed().as_secs_f64()) as usize
+            }
+            _ => usize::MAX,
+        }
+    }
+}
+
 impl<'a> Claim<'a> {
     pub(super) fn new(call: Call<'a>) -> Self {
         Claim {
             call,
             moves: 0,
+            pace: None,
             found: Found::default(),
             sweeps: 0,
             to_lanes: HashMap::new(),
@@ -101,7 +126,7 @@ impl<'a> Claim<'a> {
 
     /// Whether it moves more out of its way.
     pub(super) fn may_move(&self) -> bool {
-        self.moves < MOST_MOVES
+        self.moves < MOST_MOVES && !self.pace.as_ref().is_some_and(|pace| pace.time.is_used_up())
     }
 
     /// It has moved so much that it ends with what it has.
@@ -109,7 +134,12 @@ impl<'a> Claim<'a> {
         self.moves >= 2 * MOST_MOVES
     }
 
-    fn room_to_move(&self, most: usize) -> usize {
-        MOST_MOVES.saturating_sub(self.moves).min(most)
+    /// So many of those that it might move next it has the time for, as fast as it has moved those before.
+    fn room_to_move(&mut self, most: usize) -> usize {
+        let room = MOST_MOVES.saturating_sub(self.moves).min(most);
+        let moves = self.moves;
+        let begin = || Pace { time: Allowance::half_of_time_out(), since: Instant::now(), moves };
+        let pace = self.pace.get_or_insert_with(begin);
+        room.min(pace.most(moves - pace.moves))
     }
 }

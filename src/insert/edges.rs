@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
+use crate::pg::clock::Time;
 use crate::settle::fold;
 use crate::state::{Condition, Outcome, Signal};
 use crate::store::blocked;
@@ -323,6 +324,13 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
             },
         }));
     }
+}
+
+/// Those that are to wait for a task whose deadline has passed. Sleepers may have left that alone so far, since nothing came of it
+/// for them: of those who wait for the tasks' actions one is to look.
+pub(crate) fn overdue(set: &EdgeSet, live: &HashMap<TaskNo, Live>, now: Time) -> HashSet<TaskNo> {
+    let is_overdue = |task_no: &TaskNo| live.get(task_no).is_some_and(|row| row.deadline <= now);
+    set.edges.iter().filter(|edge| is_overdue(&edge.after)).map(|edge| edge.run).collect()
 }
 
 /// Inserts counters of tasks that have none: new ones, whose action is known, or such as come back.

@@ -10,6 +10,7 @@ pub(crate) mod elapsed;
 mod low_ends;
 pub(crate) mod retention;
 pub(crate) mod steps;
+mod told;
 
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(crate) struct Upkeep {
     pub(crate) left: bool,
     /// The look for deadlines was cut short where nothing was of use to the call.
     pub(crate) cut: bool,
+    /// Deadlines have passed since others were told of such.
+    pub(crate) untold: bool,
     /// Schedules of actions that the call does not ask for may be due; they were left to others, or to its end.
     pub(crate) schedules: bool,
     /// The time up to which deadlines were looked after.
@@ -97,7 +100,15 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
             (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
             (false, true) => (MOST_ENDED, ENDED_BY_SLEEPER),
         };
-        let caller = elapsed::Caller { action_nos, names, bound, others, only_of_use: alone, tidies: !alone };
+        let caller = elapsed::Caller {
+            action_nos,
+            names,
+            bound,
+            others,
+            only_of_use: alone,
+            tidies: !alone,
+            tells: waiting,
+        };
         let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
         let looked = elapsed::look_after(&caller, start, now);
         upkeep.changed |= looked.ended;
@@ -106,8 +117,12 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
         upkeep.stale = looked.stale && waiting;
         upkeep.left = looked.left;
         upkeep.cut = looked.cut;
+        upkeep.untold = looked.untold;
     }
     // After the leases: the try that has ended may be of the run that kept a schedule from its next.
+    if schedule && waiting {
+        told::tell_of_schedules(names, now);
+    }
     if schedule && !hostage {
         // To try whether a run may be inserted takes locks. Given up with the look, they wake another sleeper of the action, who
         // would do the same: so who has done that in vain rests from it.
@@ -320,6 +335,7 @@ impl Upkeep {
             stale,
             left,
             cut,
+            untold,
             schedules,
             looked_at,
         } = next;
@@ -333,6 +349,7 @@ impl Upkeep {
         self.stale |= stale;
         self.left |= left;
         self.cut = cut;
+        self.untold |= untold;
         self.schedules |= schedules;
         self.looked_at = looked_at;
     }

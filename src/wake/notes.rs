@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use super::channels::{
-    SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, longest_sleep, name_channel, ready_channel, settled_channel,
-    wake,
+    ANY_READY_CHANNEL, READY, SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, longest_sleep, name_channel,
+    ready_channel, settled_channel, wake,
 };
 use super::lately;
 use super::waiters::give_up;
@@ -61,9 +61,15 @@ pub(crate) fn new_number(name: &str) {
     note(name_channel(name), HowMany::All);
 }
 
-/// A deadline was added, or a schedule. One waiter is enough: it looks in time and frees what the deadline held.
+/// A deadline was added, or a schedule. One waiter is enough: it looks in time, and does what there is to do, or tells those who have a
+/// use for that (`upkeep::told`).
 pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
+}
+
+/// What has passed may be of use now to somebody who had none for it: all who wait for work look.
+pub(crate) fn timer_for_all() {
+    note(TIMER_CHANNEL, HowMany::All);
 }
 
 /// A task of this action is ready then.
@@ -88,7 +94,7 @@ fn later(channel: Channel, due: Time) {
 /// Has one waiter woken for something that is due at that moment, unless there is one who looks in time anyway.
 fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
-    // Of those who look soon nobody knows for which actions.
+    // Of those who look soon nobody knows for which actions. For a deadline that is no matter: they tell.
     let in_time =
         ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
     if !in_time {
@@ -122,6 +128,35 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
         transaction::listen(&LISTENER);
         let level = latch::nest_level();
         TAKEN.with_borrow_mut(|taken| counts.into_iter().for_each(|count| taken.add(level, count)));
+    }
+}
+
+/// Something has become due for this action, and is of no use to us: somebody who waits for tasks of it is to look as soon as the
+/// locks of this subtransaction are gone.
+pub(crate) fn not_for_us(action_no: i32) {
+    transaction::listen(&LISTENER);
+    owe(ready_channel(action_no), HowMany::UpTo(1));
+}
+
+/// The same for an action that may have no number yet.
+pub(crate) fn name_not_for_us(action: &str) {
+    transaction::listen(&LISTENER);
+    owe(name_channel(action), HowMany::UpTo(1));
+    owe(ANY_READY_CHANNEL, HowMany::UpTo(1));
+}
+
+/// What this transaction has done has come to nothing, and is undone: those who would have been woken by its commit may have a use for it. Of
+/// each action but these somebody looks now.
+pub(crate) fn undone(own: &[i32]) {
+    let own: HashSet<Channel> = own.iter().map(|n| ready_channel(*n)).collect();
+    let of_others = |channel: &Channel| channel.kind == READY && !own.contains(channel);
+    let noted: Vec<Channel> = NOTES.with_borrow_mut(|notes| {
+        let noted = notes.keys().copied().filter(of_others).collect::<Vec<_>>();
+        notes.retain(|channel, _| !of_others(channel));
+        noted
+    });
+    for channel in noted {
+        wake(channel, HowMany::UpTo(1));
     }
 }
 

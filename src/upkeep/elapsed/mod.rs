@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use end::Done;
-use leases::Elapsed;
+pub(super) use leases::Elapsed;
 use of_use::Useful;
 
 use crate::allowance::Allowance;
@@ -24,6 +24,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::random_62_bits;
 use crate::store::lease::tidy;
+use crate::upkeep::told::Untold;
 
 /// What became of the leases that were looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,8 @@ pub(crate) struct Looked {
     pub(crate) more: bool,
     /// The look has been cut short where nothing was of use to the call, and goes on from there soon.
     pub(crate) cut: bool,
+    /// Deadlines have passed since others were told of such.
+    pub(crate) untold: bool,
 }
 
 impl Looked {
@@ -102,6 +105,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) only_of_use: bool,
     /// It removes leases that no task needs any more.
     pub(crate) tidies: bool,
+    /// It may go to sleep, and tells those of what has passed who may have a use for it.
+    pub(crate) tells: bool,
 }
 
 /// So many windows are looked at each time by a call that has no use for what is in them.
@@ -116,7 +121,7 @@ const LONGEST_FOR_OTHERS: Duration = Duration::from_millis(200);
 /// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
 /// the next one begins anew.
 pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
-    let &Caller { action_nos, bound, only_of_use, tidies, .. } = caller;
+    let &Caller { action_nos, bound, only_of_use, tidies, tells, .. } = caller;
     let within = |most| match only_of_use {
         true => Allowance::quarter_of_time_out().at_most(most),
         false => Allowance::quarter_of_time_out(),
@@ -126,6 +131,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let mut looked = Looked::default();
     let (mut overdue, mut count) = (false, 0);
     let mut others = Useful::default();
+    let mut untold = Untold::leases(now);
     let passed_by = passed_by::start(action_nos, only_of_use, now);
     let windows = |start| match only_of_use {
         true => leases::windows(start, now, leases::MANY),
@@ -136,6 +142,9 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         let reached = window.leases.last().map(Elapsed::deadline);
         let passed = looked.without_stale(window.leases, tidies);
         looked.left |= !passed.is_empty();
+        if tells {
+            untold.note(&passed, action_nos);
+        }
         let Useful { leases: passed, near } = match only_of_use {
             true => of_use::only(passed, caller, now),
             false => Useful { leases: passed, ..Useful::default() },
@@ -165,6 +174,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
             break;
         }
     }
+    looked.untold = tells && untold.tell();
     looked.busy = overdue && !looked.ended;
     let room = caller.others.min(bound - count);
     let time = ending.unwrap_or_else(|| within(LONGEST_FOR_OTHERS));

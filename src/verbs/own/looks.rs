@@ -159,6 +159,9 @@ impl Looks {
         });
         looked.unwrap_or_else(|mut look| {
             self.owing |= look.upkeep.changed || look.upkeep.moved || look.upkeep.left;
+            if look.upkeep.untold {
+                wake::undone(&look.action_nos());
+            }
             if let Some(grants) = after_a_rollback(request, &self.left_out) {
                 look.grants = grants;
             }
@@ -201,7 +204,9 @@ fn look(
     let mut look = Look::of(actions::for_claim(&request.actions));
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
-    let until = waiter.as_ref().and_then(|waiter| waiter.until());
+    // The last look has to have its part of the caller's time-out.
+    let most = Allowance::half_of_time_out();
+    let until = waiter.as_ref().and_then(|waiter| waiter.until()).into_iter().chain(most.until()).min();
     let care = match &waiter {
         None => Care::Once,
         Some(_) if !reading || vain.is_some() => Care::Brief { in_vain: vain.and_then(|vain| vain.deadline) },

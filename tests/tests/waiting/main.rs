@@ -23,6 +23,7 @@ mod shown;
 mod sleeper;
 mod snapshot;
 mod tables;
+mod told;
 mod undisturbed;
 mod wakes;
 mod without_id;

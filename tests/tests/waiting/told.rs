@@ -1,0 +1,138 @@
+//! Of what becomes due one sleeper knows, whichever it is: he tells those who have a use for it.
+//!
+//! Why: of a deadline the sleeper was told who fell asleep last, or nobody if somebody looked soon anyway. Once each only did what was of
+//! use to himself, that one had no use for it, and the one who had slept on, for 20 seconds.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+use crate::sleeper::{Sleeper, WORK};
+
+/// A worker has this task for long.
+fn held(db: &Db, action: &str) -> (Session, String) {
+    let mut dead = db.connect();
+    let grants = dead.own_with("dead", 1, &[action], "max_duration => '1 hour'").unwrap();
+    assert_eq!(grants.len(), 1);
+    (dead, grants[0].token.to_string())
+}
+
+fn extend(task_id: &str, token: &str, by: &str) -> String {
+    format!("SELECT taskq.extend_tasks_ownership('dead', '{{{task_id}}}', '{{{token}}}', '{by}')")
+}
+
+/// Somebody sleeps for tasks of x, and others, who fall asleep later, for tasks of w. Then the deadline of the worker's task is to pass in a
+/// second; the first comes back promptly.
+fn wakes_the_one_who_has_a_use(db: &Db, session: &mut Session, task_id: &str, token: &str) {
+    let sleeper = Sleeper::start(db, session, WORK[0]);
+    let others = [(); 2].map(|()| {
+        db.connect().background(|s| s.own_with("v", 1, &["w"], "wait => '7 seconds'").unwrap().len())
+    });
+    others.iter().for_each(|call| session.until_asleep(call.pid()));
+    let since = Instant::now();
+    session.run(&extend(task_id, token, "1 second"));
+    drop(sleeper.woken_soon_after(since, "a deadline that others were told of"));
+    others.into_iter().for_each(|call| assert_eq!(call.join().1, 0));
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+#[test]
+fn the_deadline_of_a_task_of_its_own() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
+    let (_dead, token) = held(&db, "x");
+    wakes_the_one_who_has_a_use(&db, &mut session, "mine", &token);
+}
+
+/// And of what is begun at once by the end of something that the others did end, in vain for themselves.
+#[test]
+fn the_deadline_of_what_its_task_waits_for() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([
+        {"id": "theirs", "action": "y", "max_tries": 1},
+        {"id": "mark", "action": "z", "spontaneous": true, "depends_on": [{"id": "theirs", "condition": "settled"}]},
+        {"id": "mine", "action": "x", "depends_on": ["mark"]},
+    ]))
+    .unwrap();
+    let (_dead, token) = held(&db, "y");
+    wakes_the_one_who_has_a_use(&db, &mut session, "theirs", &token);
+}
+
+#[test]
+fn the_next_run_of_a_schedule() {
+    let db = Db::new();
+    let mut session = db.connect();
+    // Whether the action has a number yet or not.
+    for known in [false, true] {
+        if known {
+            session.run("SELECT taskq.insert_task('before', 'x'); SELECT taskq.complete_task('before')");
+        }
+        // Else it would be granted the one before, too.
+        session.run(
+            "SELECT taskq.cancel_tasks((SELECT COALESCE(array_agg(id), '{}') FROM taskq.tasks WHERE state <> 'completed'))",
+        );
+        let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+        let other =
+            db.connect().background(|s| s.own_with("v", 1, &["w"], "wait => '7 seconds'").unwrap().len());
+        session.until_asleep(other.pid());
+        let since = Instant::now();
+        session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')");
+        drop(sleeper.woken_soon_after(since, "a schedule that others were told of"));
+        session.run("SELECT taskq.unschedule('s')");
+        drop(other.join());
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
+
+/// A try that nobody who sleeps had a use for may get one: by a task that is to wait for it.
+#[test]
+fn what_comes_to_wait_for_a_try_whose_deadline_has_passed() {
+    for linked in [false, true] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
+        let (_dead, token) = held(&db, "y");
+        if linked {
+            session.insert(json!([{"id": "gate", "action": "z"}, {"id": "mine", "action": "x", "depends_on": ["gate"]}])).unwrap();
+        }
+        session.run(&extend("theirs", &token, "0.1 seconds"));
+        std::thread::sleep(Duration::from_millis(300));
+        let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+        let since = Instant::now();
+        if linked {
+            session.run("SELECT taskq.add_dependencies('{theirs}', '{mine}', 'settled'); SELECT taskq.complete_task('gate')");
+        } else {
+            session
+                .insert(json!([{"id": "mine", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]}]))
+                .unwrap();
+        }
+        drop(sleeper.woken_soon_after(since, "a task that waits for a try whose deadline has passed"));
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
+
+/// Or by a limit of tries, which makes it the last one.
+#[test]
+fn what_waits_for_a_try_whose_deadline_has_passed_and_that_becomes_the_last() {
+    for limit in ["max_tries => 1", "max_timeouts => 1"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([
+                {"id": "theirs", "action": "y"},
+                {"id": "mine", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
+            ]))
+            .unwrap();
+        let (_dead, token) = held(&db, "y");
+        session.run(&extend("theirs", &token, "0.1 seconds"));
+        std::thread::sleep(Duration::from_millis(300));
+        let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+        let since = Instant::now();
+        session.run(&format!("SELECT taskq.set_action('y', {limit})"));
+        drop(sleeper.woken_soon_after(since, "a limit of tries"));
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
