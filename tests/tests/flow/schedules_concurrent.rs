@@ -122,6 +122,32 @@ fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
     assert_eq!(b.one::<Option<String>>("SELECT problem FROM taskq.schedules"), None);
 }
 
+/// Why: each call looked at the first two hundred that were due, and these stayed so.
+#[test]
+fn a_run_behind_those_of_many_schedules_that_somebody_holds_up() {
+    let db = Db::new();
+    let (mut a, mut b) = (db.connect(), db.connect());
+    a.run("SELECT taskq.insert_task('gate', 'y')");
+    let grant = a.own_one("y");
+    for session in [&mut a, &mut b] {
+        session.set_now(Some("2030-01-01 00:00:30Z"));
+    }
+    a.run(
+        "SELECT taskq.schedule('held up ' || i, '* * * * *', '{\"action\": \"x\", \"depends_on\": [\"gate\"]}')
+           FROM generate_series(1, 250) AS i",
+    );
+    call(&mut a, "schedule('one more', '* * * * *', '{\"action\": \"x\"}')");
+    a.run("BEGIN");
+    a.complete(&grant);
+    b.set_now(Some("2030-01-01 00:01:01Z"));
+    // How far one call comes is a matter of time.
+    let had = (0..20).find_map(|_| owned(&mut b, 1, &["x"]).pop());
+    assert_eq!(had.as_deref(), Some("one more@2030-01-01T00:01:00Z"));
+    a.run("COMMIT");
+    assert_eq!(owned(&mut b, 300, &["x"]).len(), 200, "two hundred a call");
+    assert_eq!(b.broken(), Vec::<String>::new());
+}
+
 /// Many runs that would have had to wait, one after the other in one session: what Postgres keeps of the errors in between
 /// must go, or there is no room for more, and the whole server goes down.
 #[test]

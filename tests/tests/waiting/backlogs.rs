@@ -187,3 +187,25 @@ fn two_who_sleep_behind_overdue_tasks_of_a_paused_group() {
     assert_eq!(granted, 2);
     assert!(began.elapsed() < Duration::from_secs(30), "they came after {:?}", began.elapsed());
 }
+
+/// Why: it walked through the backlog for all of its time, and the look that was to follow, and to move a part of it out of the way, did not end
+/// before its caller's time-out. The next call began anew.
+#[test]
+fn the_last_look_has_its_part_of_a_time_out() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[200000]), group_id => 'g')",
+    );
+    session.run("SELECT taskq.pause_group('g')");
+    session.run("VACUUM ANALYZE");
+    session.run("SET statement_timeout = '2.4 s'");
+    let parked = |session: &mut Session| session.one::<i64>("SELECT count(*) FROM taskq.parked");
+    let mut before = 0;
+    for _ in 0..3 {
+        assert!(session.own_with("w", 1, &["x"], "wait => '1.6 s'").unwrap().is_empty());
+        let now = parked(&mut session);
+        assert!(now > before, "it has moved nothing of {before}");
+        before = now;
+    }
+}
