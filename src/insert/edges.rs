@@ -326,11 +326,17 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     }
 }
 
-/// Those that are to wait for a task whose deadline has passed. Sleepers may have left that alone so far, since nothing came of it
-/// for them: of those who wait for the tasks' actions one is to look.
-pub(crate) fn overdue(set: &EdgeSet, live: &HashMap<TaskNo, Live>, now: Time) -> HashSet<TaskNo> {
-    let is_overdue = |task_no: &TaskNo| live.get(task_no).is_some_and(|row| row.deadline <= now);
-    set.edges.iter().filter(|edge| is_overdue(&edge.after)).map(|edge| edge.run).collect()
+/// Those that are to wait for a performance with a deadline, and the first of these. Sleepers leave a try alone of whose end nothing
+/// comes for them; if it is over when this transaction commits, one of those who wait for the tasks' actions has to look.
+pub(crate) fn deadlines(set: &EdgeSet, live: &HashMap<TaskNo, Live>) -> HashMap<TaskNo, Time> {
+    let mut deadlines: HashMap<TaskNo, Time> = HashMap::new();
+    for edge in &set.edges {
+        let deadline = live.get(&edge.after).map_or(Time::INFINITY, |row| row.deadline);
+        if deadline != Time::INFINITY {
+            deadlines.entry(edge.run).and_modify(|first| *first = deadline.min(*first)).or_insert(deadline);
+        }
+    }
+    deadlines
 }
 
 /// Inserts counters of tasks that have none: new ones, whose action is known, or such as come back.

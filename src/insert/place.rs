@@ -48,9 +48,12 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
         }
     }
     edges::block_new(&blocked);
-    let overdue = edges::overdue(set, &stored.live, now);
-    let behind = blocked.iter().filter(|(task_no, ..)| overdue.contains(task_no));
-    behind.filter_map(|(_, action_no, _)| *action_no).for_each(wake::ready);
+    let deadlines = edges::deadlines(set, &stored.live);
+    for task in tasks {
+        if let Some(deadline) = deadlines.get(&task.task_no) {
+            wake::behind(task.action_no, *deadline);
+        }
+    }
     insert_ready(&ready);
     ready::schedule(scheduled.into_iter());
     settle(endings, now);

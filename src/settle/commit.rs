@@ -66,9 +66,7 @@ pub(crate) fn before_commit() {
     let mut signs = Signs::default();
     // A transaction may have become read-only after its calls. Then it cannot count, and its commit must not fail for that.
     if session::is_read_only() || last_look(&mut signs).leaves {
-        let now = clock::now();
-        wake::timer(now);
-        wake::due(now);
+        wake::signals_left();
     }
     if touched::is_preparing() {
         // They would last until COMMIT PREPARED, which may come in days.

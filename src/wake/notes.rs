@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
+use std::thread::LocalKey;
 use std::time::Instant;
 
 use super::channels::{
@@ -28,6 +29,8 @@ thread_local! {
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
     /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
     static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
+    /// The earliest deadlines that tasks have come to wait for, by the channels of these tasks.
+    static BEHIND: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
     /// Whom to wake as soon as the locks of the (sub)transaction that has ended are gone.
     static OWED: RefCell<Vec<(Channel, HowMany)>> = const { RefCell::new(Vec::new()) };
     /// How many waiters for each action this transaction's rollback has to wake.
@@ -67,6 +70,12 @@ pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
 }
 
+/// This transaction leaves signals that somebody has to count.
+pub(crate) fn signals_left() {
+    note(TIMER_CHANNEL, HowMany::UpTo(1));
+    due(clock::now());
+}
+
 /// What has passed may be of use now to somebody who had none for it: all who wait for work look.
 pub(crate) fn timer_for_all() {
     note(TIMER_CHANNEL, HowMany::All);
@@ -77,16 +86,25 @@ pub(crate) fn ready_later(action_no: i32, due: Time) {
     later(ready_channel(action_no), due);
 }
 
+/// A task of this action is to wait for a performance with this deadline. If that has passed when this transaction commits, it was of no use
+/// to those who looked after it so far: one who waits for the action looks.
+pub(crate) fn behind(action_no: i32, deadline: Time) {
+    note_time(&BEHIND, ready_channel(action_no), deadline);
+}
+
 fn later(channel: Channel, due: Time) {
-    if due == Time::INFINITY {
-        return;
+    if due != Time::INFINITY {
+        note_time(&LATER, channel, due);
     }
+}
+
+/// Notes the earliest time of a channel. The transaction may stay open for long: what counts is how far off it is at the commit.
+fn note_time(times: &'static LocalKey<RefCell<BTreeMap<Channel, Instant>>>, channel: Channel, time: Time) {
     transaction::listen(&LISTENER);
-    // The transaction may stay open for long: what counts is how far off it is at the commit.
-    let ahead = clock::now().until(due);
+    let ahead = clock::now().until(time);
     if let Some(at) = Instant::now().checked_add(ahead) {
-        LATER.with_borrow_mut(|later| {
-            later.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
+        times.with_borrow_mut(|times| {
+            times.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
         });
     }
 }
@@ -94,6 +112,10 @@ fn later(channel: Channel, due: Time) {
 /// Has one waiter woken for something that is due at that moment, unless there is one who looks in time anyway.
 fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
+    if ahead.is_zero() && channel.kind == TIMER {
+        // Who sleeps may have told others of what was due until now, and tells nobody of what was due before that.
+        return owe(channel, HowMany::All);
+    }
     // Of those who look soon nobody knows for which actions. For a deadline that is no matter: they tell.
     let in_time =
         ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
@@ -188,6 +210,10 @@ fn on_end(end: End) {
             if !notes.is_empty() || due != Time::INFINITY {
                 board::tell(due);
             }
+            let now = Instant::now();
+            for (channel, _) in BEHIND.take().into_iter().filter(|(_, deadline)| *deadline <= now) {
+                owe(channel, HowMany::UpTo(1));
+            }
             for (channel, due) in LATER.take() {
                 if !notes.contains_key(&channel) {
                     wake_for(channel, due);
@@ -229,6 +255,7 @@ fn on_end(end: End) {
 fn forget() {
     NOTES.take();
     LATER.take();
+    BEHIND.take();
     DUE.set(Time::INFINITY);
     TAKEN.set(Levels::new());
     HELD.set(Levels::new());

@@ -12,10 +12,12 @@
 //! * [`signals`]: deferred signals, and who counts them.
 //! * [`wake`]: sleeping and waking.
 //! * [`limits`]: slots, and who has them.
+//! * [`due`]: what becomes due, and who hears of it.
 //!
 //! `TASKQ_MODELS=long` tries larger bounds, for minutes.
 
 pub mod check;
+pub mod due;
 pub mod limits;
 pub mod marks;
 pub mod signals;

@@ -136,3 +136,46 @@ fn what_waits_for_a_try_whose_deadline_has_passed_and_that_becomes_the_last() {
         assert_eq!(session.broken(), Vec::<String>::new());
     }
 }
+
+/// And what was linked to a try in time is committed after its deadline.
+#[test]
+fn what_has_come_to_wait_for_a_try_in_a_transaction_that_ends_after_its_deadline() {
+    let db = Db::new();
+    let (mut session, mut open) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
+    let (_dead, token) = held(&db, "y");
+    session.run(&extend("theirs", &token, "1 second"));
+    open.run("BEGIN");
+    open.insert(
+        json!([{"id": "mine", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]}]),
+    )
+    .unwrap();
+    let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+    // It looks at the deadline, and has no use for that yet.
+    std::thread::sleep(Duration::from_millis(1500));
+    let since = Instant::now();
+    open.run("COMMIT");
+    drop(sleeper.woken_soon_after(since, "a task that has come to wait for a try that is over"));
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// Those who have told others of what was due until then tell nobody of what was due before that.
+#[test]
+fn a_grant_whose_deadline_has_passed_by_its_commit() {
+    let db = Db::new();
+    let (mut session, mut open) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "mine", "action": "x"}, {"id": "theirs", "action": "y"}])).unwrap();
+    let (_dead, token) = held(&db, "y");
+    open.run("BEGIN");
+    assert_eq!(open.own_with("dead", 1, &["x"], "max_duration => '0.2 seconds'").unwrap().len(), 1);
+    let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+    session.run(&extend("theirs", &token, "0.7 seconds"));
+    let other = db.connect().background(|s| s.own_with("v", 1, &["w"], "wait => '7 seconds'").unwrap().len());
+    session.until_asleep(other.pid());
+    std::thread::sleep(Duration::from_secs(1));
+    let since = Instant::now();
+    open.run("COMMIT");
+    drop(sleeper.woken_soon_after(since, "a deadline that had passed by the commit"));
+    assert_eq!(other.join().1, 0);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
