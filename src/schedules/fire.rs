@@ -95,43 +95,72 @@ thread_local! {
     static PUT_OFF: RefCell<HashMap<String, Instant>> = RefCell::default();
 }
 
-/// Inserts the runs of up to `bound` schedules that are due, of tasks of these `actions` if they are given, as many as there is time for and at least one; returns
-/// whether there were any.
-pub(crate) fn fire_due(actions: Option<&[String]>, bound: i32, now: Time) -> bool {
+/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns whether
+/// there were any.
+pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Whoever calls, it is not his doing.
-    rights::whoever_calls(|| fire_some(actions, bound, now))
+    rights::whoever_calls(|| fire_windows(None, bound, now).advanced)
 }
 
-fn fire_some(actions: Option<&[String]>, bound: i32, now: Time) -> bool {
-    let actions = actions.map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+static STAYS_DUE: Statement<(Time, &[&str]), bool> = Statement::new(
+    c"SELECT true FROM taskq.schedule s WHERE s.next_at <= $1 AND s.task ->> 'action' = ANY ($2) LIMIT 1",
+);
+
+/// The same for a call that may sleep, of schedules of its actions: what comes to nothing it undoes.
+pub(crate) fn fire_own(actions: &[String], bound: i32, now: Time) -> bool {
+    rights::whoever_calls(|| {
+        let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
+        let fired = fire_windows(Some(&actions), bound, now);
+        if STAYS_DUE.first((now, actions)).is_some() {
+            // Somebody holds it up, who may let go of that without a change.
+            wake::passed_over();
+        }
+        fired.advanced
+    })
+}
+
+/// What firing some schedules has come to.
+#[derive(Clone, Copy, Default)]
+struct Fired {
+    /// A schedule goes on with its next time.
+    advanced: bool,
+    /// A run was inserted.
+    inserted: bool,
+}
+
+fn fire_windows(actions: Option<&[&str]>, bound: i32, now: Time) -> Fired {
     let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
-    let mut fired = false;
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
+    let mut all = Fired::default();
     let mut behind = (Time::BEGINNING, String::new());
     loop {
-        let due: Vec<Due> = DUE.query((now, bound, actions.as_deref(), behind.0, behind.1.as_str()));
+        let due: Vec<Due> = DUE.query((now, bound, actions, behind.0, behind.1.as_str()));
         let is_cut = due.len() == bound as usize;
-        let Some(last) = due.last() else { return fired };
+        let Some(last) = due.last() else { return all };
         behind = (last.next_at, last.name.clone());
         for schedule in due {
             if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
                 continue;
             }
-            fired |= fire(schedule, now, &allowance);
+            let fired = fire(schedule, now, &allowance);
+            all.advanced |= fired.advanced;
+            all.inserted |= fired.inserted;
             if allowance.is_used_up() {
-                return fired;
+                return all;
             }
         }
-        // What others keep from running stays first: who has met nothing else goes on behind that.
-        if fired || !is_cut {
-            return fired;
+        // What others keep from running stays first: who has met nothing else goes on behind that. For who undoes what comes to nothing
+        // those are nothing, too, that were skipped.
+        let enough = if actions.is_some() { all.inserted } else { all.advanced };
+        if enough || !is_cut {
+            return all;
         }
     }
 }
 
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
 /// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
-fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
+fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
         schedule::ADVANCE.execute((
             schedule.name,
@@ -140,7 +169,7 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
             None::<String>,
             "its cron expression or its time zone cannot be read any more",
         ));
-        return false;
+        return Fired::default();
     };
     let (runs, next) = runs(&calendar, &schedule, now);
     let done = insert_all(&schedule, &runs, now, allowance);
@@ -148,11 +177,12 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
         PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name.clone(), Instant::now()));
     }
     if done.stopped.is_some() && done.left == runs.first().copied() {
-        return false;
+        return Fired::default();
     }
+    let inserted = done.last.is_some();
     let (last_at, last_id) = done.last.unzip();
     schedule::ADVANCE.execute((schedule.name, done.left.unwrap_or(next), last_at, last_id, done.problem));
-    true
+    Fired { advanced: true, inserted }
 }
 
 /// What inserting runs of a schedule has come to.

@@ -9,4 +9,4 @@ mod fire;
 mod zone;
 
 pub(crate) use cron::Calendar;
-pub(crate) use fire::{actions_due_since, fire_due, next_after, next_at, run_now};
+pub(crate) use fire::{actions_due_since, fire_due, fire_own, next_after, next_at, run_now};

@@ -1,13 +1,14 @@
 //! Riders: tasks that were ready when another with their merge key was granted. They are parked under it, and share its
 //! end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Ending, settle};
 use crate::flow::actions::try_limits;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
+use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::aside;
 use crate::store::merge_key::{self, MergeKey};
@@ -26,6 +27,17 @@ pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     });
     changes::SET_RIDERS_ASIDE.execute(columns());
     park(riders, now);
+}
+
+static AMONG: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) AND p.kind = 'm'
+       UNION ALL
+      SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.aside < 0",
+);
+
+/// Those of the tasks that ride on another, whose performance has begun before.
+pub(crate) fn among(task_nos: &[TaskNo]) -> HashSet<TaskNo> {
+    AMONG.query(task_nos).into_iter().collect()
 }
 
 /// A task that is to ride.

@@ -100,15 +100,8 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
             (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
             (false, true) => (MOST_ENDED, ENDED_BY_SLEEPER),
         };
-        let caller = elapsed::Caller {
-            action_nos,
-            names,
-            bound,
-            others,
-            only_of_use: alone,
-            tidies: !alone,
-            tells: waiting,
-        };
+        let caller =
+            elapsed::Caller { action_nos, names, bound, others, only_of_use: waiting, tidies: !alone };
         let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
         let looked = elapsed::look_after(&caller, start, now);
         upkeep.changed |= looked.ended;
@@ -127,13 +120,22 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
         // To try whether a run may be inserted takes locks. Given up with the look, they wake another sleeper of the action, who
         // would do the same: so who has done that in vain rests from it.
         if !alone || in_vain.is_none() {
-            upkeep.changed |= schedules::fire_due(alone.then_some(names), STEP, now);
+            let fired = match alone {
+                true => schedules::fire_own(names, STEP, now),
+                false => schedules::fire_due(STEP, now),
+            };
+            upkeep.changed |= fired;
+            // A try whose end was of no use may be what such a run waits for.
+            upkeep.more |= fired && alone;
         }
         upkeep.schedules = alone;
         upkeep.left |= alone;
     }
     if due {
-        let released = due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now);
+        // So it is with tasks whose time has come, and that may not run: somebody is woken for what was taken and given up.
+        let since = |start: Time| in_vain.map_or(start, |deadline| start.max(deadline));
+        let starts = starts.scheduled.into_iter().map(since).collect();
+        let released = due::release(action_nos, starts, bound.max(room.min(10_000) as i32), now);
         upkeep.changed |= released.done;
         upkeep.more |= released.more;
     }
@@ -228,7 +230,7 @@ pub(crate) fn tidy_before_commit() {
 
 /// Inserts the runs of schedules that are due, which a call that might have slept has left alone.
 pub(crate) fn fire_left_schedules() {
-    schedules::fire_due(None, STEP, clock::now());
+    schedules::fire_due(STEP, clock::now());
 }
 
 /// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay

@@ -41,7 +41,7 @@ static DUE_ACTIONS: Statement<Time, i32> = Statement::new(
 pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
     let until_done = |done| Step { done, more: done };
     Ok(match word("kind", Some(kind), &KINDS)? {
-        "schedules" => until_done(fire_due(None, STEP, now)),
+        "schedules" => until_done(fire_due(STEP, now)),
         "leases" => {
             let looked = elapsed::look_after_all(STEP as usize, now);
             Step { done: looked.ended || looked.removed, more: looked.goes_on() }

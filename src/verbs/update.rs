@@ -21,7 +21,7 @@ use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
-use crate::settle::fold;
+use crate::settle::{fold, riders};
 use crate::spec::check_interval;
 use crate::store::blocked;
 use crate::store::live::{self, Live, LockStrength, Place};
@@ -178,13 +178,6 @@ fn in_order<'a>(
 static OTHER_PRIORITY: Statement<(&[TaskNo], i32), TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.priority <> $2");
 
-/// Those that ride on the performance of another task, which began before this call.
-static RIDING: Statement<&[TaskNo], TaskNo> = Statement::new(
-    c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) AND p.kind = 'm'
-       UNION ALL
-      SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.aside < 0",
-);
-
 fn apply(rows: &[&Live], change: &Change, now: Time) {
     let task_nos: Vec<TaskNo> = rows.iter().map(|row| row.task_no).collect();
     let moved: HashSet<TaskNo> = match change.priority {
@@ -194,7 +187,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     let ahead = change.not_before.filter(|time| *time > now);
     let asks_riders = change.body.is_some() || change.priority.is_some() || change.not_before.is_some();
     let riding: HashSet<TaskNo> = match asks_riders {
-        true => RIDING.query(task_nos.as_slice()).into_iter().collect(),
+        true => riders::among(&task_nos),
         false => HashSet::new(),
     };
     // What they are to do has changed since, or when: that is to be done, too.

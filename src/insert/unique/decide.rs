@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Call, Holder, Key, Known};
 use crate::error::{Refusal, Result};
 use crate::insert::{Fate, NewTask, Stored, in_the_way};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::spec::{OnHeld, Reference, State};
 use crate::state::{Condition, Outcome};
@@ -189,13 +190,21 @@ impl LeftOut {
 }
 
 /// A holder as its locked row shows it; `None` if the task is gone.
-pub(super) fn as_locked(holder: Holder, stored: &Stored, now: Time) -> Option<Holder> {
+///
+/// One that rides on another has begun with that: what it would do is being done, by whoever has seen what was there before.
+pub(super) fn as_locked(
+    holder: Holder,
+    stored: &Stored,
+    riding: &HashSet<TaskNo>,
+    now: Time,
+) -> Option<Holder> {
     if stored.numbers.get(&holder.id) != Some(&holder.task_no) {
         return None;
     }
     let state = match (stored.live.get(&holder.task_no), stored.outcomes.get(&holder.task_no)) {
         (Some(row), _) => match row.place {
             Place::Run { .. } if row.in_progress() => State::InProgress,
+            _ if riding.contains(&holder.task_no) => State::InProgress,
             Place::Blocked { .. } => State::Blocked,
             Place::Scheduled { due, .. } if due > now => State::Scheduled,
             _ if holder.held_back => State::Scheduled,

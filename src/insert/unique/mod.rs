@@ -31,6 +31,7 @@ use super::{Fates, NewTask, Stored};
 use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
+use crate::settle::riders;
 use crate::spec::{OnHeld, State, TaskSpec};
 use crate::store::unique_key::{self, Key, Pointer};
 use decide::{LeftOut, Winner, as_locked, winners};
@@ -47,6 +48,8 @@ struct Holder {
     state: State,
     /// Its workgroup is held back: it is not ready, whatever its row says.
     held_back: bool,
+    /// It has a merge key, and may share the end of another task.
+    may_ride: bool,
 }
 
 impl Holder {
@@ -165,9 +168,13 @@ impl Keys {
         call: &mut Call,
     ) -> Result<()> {
         let mut open = std::mem::take(&mut self.open);
+        let holders = open.values().flat_map(|known| known.holder.iter().chain(&known.behind));
+        let may_ride: Vec<TaskNo> = holders.filter(|h| h.may_ride).map(|h| h.task_no).collect();
+        let riding = if may_ride.is_empty() { HashSet::new() } else { riders::among(&may_ride) };
+        let locked = |holder: Holder| as_locked(holder, stored, &riding, call.now);
         for known in open.values_mut() {
-            known.holder = known.holder.take().and_then(|holder| as_locked(holder, stored, call.now));
-            known.behind = known.behind.take().and_then(|holder| as_locked(holder, stored, call.now));
+            known.holder = known.holder.take().and_then(locked);
+            known.behind = known.behind.take().and_then(locked);
         }
         self.decide(open, tasks, call)
     }

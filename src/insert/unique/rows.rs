@@ -18,15 +18,16 @@ record! {
         states: Option<i16>,
         state: Option<i16>,
         held_back: Option<bool>,
+        may_ride: Option<bool>,
     }
 }
 
 /// Where tasks that keys point to are, in one snapshot: two rows for a key, for the task inserted last with it and for
 /// the one behind which that came, each empty behind the key's own columns if there is none. States are the bits of
-/// [`State`].
+/// [`State`]; what rides on another is in progress with that.
 static LOOK: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Time, Option<Time>, Pointed)> = Statement::new(
     c"SELECT u.action, u.key, k.task_no, k.since, k.not_before,
-             t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back
+             t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back, t.may_ride
         FROM unnest($1, $2) AS u(action, key)
        CROSS JOIN LATERAL (SELECT k.task_no, k.behind_no, k.since, k.not_before FROM taskq.unique_key k
                             WHERE k.action = u.action AND k.key = u.key OFFSET 0) AS k
@@ -35,13 +36,15 @@ static LOOK: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Time, 
              SELECT t.task_no, t.id, t.unique_until, t.unique_states,
                     COALESCE((SELECT CASE s.code WHEN 'c' THEN 16 ELSE 32 END
                                 FROM taskq.settled s WHERE s.task_no = t.task_no),
-                             (SELECT CASE WHEN r.nonce <> 0 THEN 8 END
+                             (SELECT CASE WHEN r.nonce <> 0 OR r.aside < 0 THEN 8 END
                                 FROM taskq.run r WHERE r.task_no = t.task_no),
+                             (SELECT CASE WHEN p.kind = 'm' THEN 8 END
+                                FROM taskq.parked p WHERE p.task_no = t.task_no AND t.merge_key IS NOT NULL),
                              (SELECT 1 FROM taskq.blocked w WHERE w.task_no = t.task_no),
                              (SELECT CASE WHEN d.due > $3 THEN 2 END
                                 FROM taskq.scheduled d WHERE d.task_no = t.task_no),
                              CASE WHEN h.held_back THEN 2 ELSE 4 END)::smallint AS state,
-                    h.held_back
+                    h.held_back, t.merge_key IS NOT NULL AS may_ride
                FROM taskq.task t
               CROSS JOIN LATERAL (
                     SELECT EXISTS (SELECT FROM taskq.workgroup w
@@ -77,6 +80,7 @@ impl Pointed {
             states: self.states?,
             state: State::from_stored(self.state?),
             held_back: self.held_back?,
+            may_ride: self.may_ride?,
         })
     }
 }

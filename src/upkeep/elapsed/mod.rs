@@ -11,20 +11,14 @@ mod holders;
 mod leases;
 mod of_use;
 mod passed_by;
-
-use std::collections::HashSet;
-use std::time::Duration;
+mod walk;
 
 use end::Done;
 pub(super) use leases::Elapsed;
-use of_use::Useful;
+pub(crate) use walk::{Caller, look_after};
 
-use crate::allowance::Allowance;
-use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session::random_62_bits;
 use crate::store::lease::tidy;
-use crate::upkeep::told::Untold;
 
 /// What became of the leases that were looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,128 +84,6 @@ pub(crate) fn look_after_all(bound: usize, now: Time) -> Looked {
     }
     looked.busy = overdue && !looked.ended;
     looked
-}
-
-/// A call for some actions, and how much it does.
-pub(crate) struct Caller<'a> {
-    pub(crate) action_nos: &'a [i32],
-    pub(crate) names: &'a [String],
-    /// So many tasks altogether.
-    pub(crate) bound: usize,
-    /// So many of them of other actions, with what room its own have left.
-    pub(crate) others: usize,
-    /// It is about to sleep, and ends only those of which something may come for it: for what comes to nothing is undone, and all
-    /// of it has to be looked at each time.
-    pub(crate) only_of_use: bool,
-    /// It removes leases that no task needs any more.
-    pub(crate) tidies: bool,
-    /// It may go to sleep, and tells those of what has passed who may have a use for it.
-    pub(crate) tells: bool,
-}
-
-/// So many windows are looked at each time by a call that has no use for what is in them.
-const FEW_WINDOWS: usize = 2;
-
-/// How long a call that is about to sleep looks for what is of use to it; and how long it ends tries of other actions.
-const LONGEST_LOOK: Duration = Duration::from_millis(500);
-const LONGEST_FOR_OTHERS: Duration = Duration::from_millis(200);
-
-/// The same for a call: first after what it can use, from the deadline `start` on.
-///
-/// What is done at once has to be short: a call that is given a second by its caller, and is cut off, has done nothing, and
-/// the next one begins anew.
-pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
-    let &Caller { action_nos, bound, only_of_use, tidies, tells, .. } = caller;
-    let within = |most| match only_of_use {
-        true => Allowance::quarter_of_time_out().at_most(most),
-        false => Allowance::quarter_of_time_out(),
-    };
-    let looking = within(LONGEST_LOOK);
-    let mut ending = None;
-    let mut looked = Looked::default();
-    let (mut overdue, mut count) = (false, 0);
-    let mut others = Useful::default();
-    let mut untold = Untold::leases(now);
-    let passed_by = passed_by::start(action_nos, only_of_use, now);
-    let windows = |start| match only_of_use {
-        true => leases::windows(start, now, leases::MANY),
-        false => leases::windows(start, now, leases::SOME),
-    };
-    for (earlier, window) in windows(start.max(passed_by)).enumerate() {
-        looked.more = window.is_cut;
-        let reached = window.leases.last().map(Elapsed::deadline);
-        let passed = looked.without_stale(window.leases, tidies);
-        looked.left |= !passed.is_empty();
-        if tells {
-            untold.note(&passed, action_nos);
-        }
-        let Useful { leases: passed, near } = match only_of_use {
-            true => of_use::only(passed, caller, now),
-            false => Useful { leases: passed, ..Useful::default() },
-        };
-        overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(action_nos));
-        let nothing = !overdue && (!only_of_use || passed.is_empty() && others.leases.is_empty());
-        let is_far = earlier >= FEW_WINDOWS || looking.is_used_up();
-        if let Some(reached) = reached.filter(|_| nothing && is_far) {
-            passed_by::remember(action_nos, only_of_use, reached, now);
-        }
-        let done = match overdue {
-            true => {
-                let time = ending.get_or_insert_with(Allowance::quarter_of_time_out);
-                end::some(&passed, |task| task.is_of(action_nos), bound - count, time, now)
-            }
-            false => Done::default(),
-        };
-        let enough = done.left || looking.is_used_up();
-        count += looked.add(done);
-        if count >= bound {
-            break;
-        }
-        if only_of_use || others.leases.is_empty() {
-            others.add(passed, near);
-        }
-        if enough {
-            break;
-        }
-    }
-    looked.untold = tells && untold.tell();
-    looked.busy = overdue && !looked.ended;
-    let room = caller.others.min(bound - count);
-    let time = ending.unwrap_or_else(|| within(LONGEST_FOR_OTHERS));
-    if room > 0 && !time.is_used_up() {
-        // Of what was cut short the next look begins behind all this: nothing of it was of use.
-        looked.cut = only_of_use && looked.more && !overdue && others.leases.is_empty();
-        // Whoever comes does a part: nobody else may be there. But a call does not go on for that.
-        looked.more &= looked.goes_on();
-        if passed_by > start && !only_of_use {
-            others.leases = windows(start).next().map(|window| window.leases).unwrap_or_default();
-        }
-        looked.ended |= others.end(room, &time, now);
-    }
-    looked
-}
-
-impl Useful {
-    fn add(&mut self, leases: Vec<Elapsed>, near: HashSet<TaskNo>) {
-        self.leases.extend(leases);
-        self.near.extend(near);
-    }
-
-    /// Ends up to `room` of them, as long as there is time: those first that surely concern the call. Which of the rest is left
-    /// to chance: what was in vain the last time, and will be there each time, keeps nothing from its turn.
-    fn end(&mut self, room: usize, time: &Allowance, now: Time) -> bool {
-        let Useful { leases, near } = self;
-        let done = end::some(leases, |task| near.contains(&task.task_no), room, time, now);
-        let room = room - done.count;
-        if room == 0 || done.left || leases.is_empty() {
-            return done.ended;
-        }
-        if leases.iter().map(|lease| lease.tasks().count()).sum::<usize>() > room {
-            let first = random_62_bits() as usize % leases.len();
-            leases.rotate_left(first);
-        }
-        end::some(leases, |task| !near.contains(&task.task_no), room, time, now).ended || done.ended
-    }
 }
 
 /// Removes leases that have passed and that no task needs any more; how many.

@@ -139,6 +139,10 @@ impl Looks {
             found = self.attempt(request, waiter, true);
         }
         self.owing |= !self.left_out.is_empty();
+        if found.grants.is_empty() && (resting.is_some() || found.upkeep.changed) {
+            // What keeps it back is not there for whoever ends that to see, since it is undone.
+            wake::passed_over();
+        }
         match resting {
             // Something has woken it meanwhile that may need what it rests from.
             Some(vain) => found.due = found.due.into_iter().chain([clock::now() + vain.left()]).min(),

@@ -227,3 +227,66 @@ fn what_waits_behind_a_hundred_that_do_not_wait_any_more() {
     dies(&db, "y");
     comes(&mut session, "mine");
 }
+
+/// What its look inserts and undoes is news for the same look.
+#[test]
+fn a_run_that_waits_for_a_try_whose_deadline_has_passed() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
+    dies(&db, "y");
+    std::thread::sleep(Duration::from_millis(600));
+    session.run(
+        "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\", \"depends_on\": [{\"id\": \"theirs\", \"condition\": \"settled\"}]}')",
+    );
+    let began = Instant::now();
+    let grants = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
+    assert_eq!(grants.len(), 1);
+    assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
+}
+
+/// Why: it undid what it had skipped, and began with the same two hundred.
+#[test]
+fn a_run_behind_those_of_many_schedules_that_are_skipped() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2030-01-01 00:00:30Z"));
+    session.run(
+        "SELECT taskq.schedule('running ' || i, '* * * * *', '{\"action\": \"x\"}') FROM generate_series(1, 250) AS i",
+    );
+    session.set_now(Some("2030-01-01 00:01:10Z"));
+    let mut had = 0;
+    while had < 250 {
+        let more = session.own_with("dead", 250, &["x"], "max_duration => '1 hour'").unwrap().len();
+        assert!(more > 0);
+        had += more;
+    }
+    session.run("SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}')");
+    session.set_now(Some("2030-01-01 00:02:10Z"));
+    let began = Instant::now();
+    let grants = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
+    assert_eq!(grants.len(), 1);
+    assert!(grants[0].task_id.starts_with("s@"), "{}", grants[0].task_id);
+    assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
+}
+
+/// Why: each look ended the same one first, with the room that it has there, and undid it.
+#[test]
+fn what_depends_on_one_of_many_whose_deadlines_have_passed_to_a_sleeper_in_a_transaction_block() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let theirs: Vec<_> =
+        (0..30).map(|n| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1})).collect();
+    session.insert(json!(theirs)).unwrap();
+    assert_eq!(db.connect().own_with("dead", 30, &["y"], "max_duration => '0.5 seconds'").unwrap().len(), 30);
+    // Which of them is the last one nobody says.
+    let behind =
+        json!([{"id": "mine", "action": "x", "depends_on": [{"id": "theirs 17", "condition": "settled"}]}]);
+    session.insert(behind).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    session.run("SET taskq.shortest_sleep = '10ms'");
+    session.run("BEGIN");
+    let grants = session.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap();
+    assert_eq!(grants.len(), 1);
+    session.run("COMMIT");
+}

@@ -179,3 +179,27 @@ fn a_grant_whose_deadline_has_passed_by_its_commit() {
     assert_eq!(other.join().1, 0);
     assert_eq!(session.broken(), Vec::<String>::new());
 }
+
+/// Or it comes to wait for it by a retry.
+#[test]
+fn what_a_retry_makes_wait_for_a_try_whose_deadline_has_passed() {
+    for call in ["retry_tasks('{mine}')", "reset_group('g')"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([
+                {"id": "theirs", "action": "y", "max_tries": 1},
+                {"id": "mine", "action": "x", "group_id": "g", "depends_on": [{"id": "theirs", "condition": "settled"}]},
+            ]))
+            .unwrap();
+        session.cancel(&["mine"]).unwrap();
+        let (_dead, token) = held(&db, "y");
+        session.run(&extend("theirs", &token, "0.1 seconds"));
+        std::thread::sleep(Duration::from_millis(300));
+        let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+        let since = Instant::now();
+        session.run(&format!("SELECT taskq.{call}"));
+        drop(sleeper.woken_soon_after(since, call));
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}

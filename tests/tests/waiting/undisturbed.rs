@@ -131,3 +131,41 @@ fn two_do_not_wake_each_other_for_a_schedule_whose_last_run_may_not_run() {
         }
     }
 }
+
+/// Why: each made the task ready, moved it out of its way, undid that, and woke the other for what was there again.
+#[test]
+fn two_do_not_wake_each_other_for_a_task_that_is_due_and_may_not_run() {
+    let held_back = [
+        ("group_id", "SELECT taskq.pause_group('k')"),
+        ("workgroup", "SELECT taskq.delay_workgroup('k', '1 hour')"),
+        ("merge_key", "SELECT taskq.own_tasks('v', 1, '{x}', '1 hour')"),
+    ];
+    for (what, before) in held_back {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.run(&format!(
+            "SELECT taskq.insert_tasks('[{{\"id\": \"first\", \"action\": \"x\", \"{what}\": \"k\"}}]')"
+        ));
+        session.run(before);
+        if what != "merge_key" {
+            session.run("SELECT taskq.cancel_tasks('{first}')");
+        }
+        session.run(&format!(
+            "SELECT taskq.insert_tasks('[{{\"id\": \"second\", \"action\": \"x\", \"{what}\": \"k\", \"delay\": \"1 second\"}}]')"
+        ));
+        let calls = [(); 2].map(|()| {
+            db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '6 seconds'").unwrap().len())
+        });
+        calls.iter().for_each(|call| session.until_asleep(call.pid()));
+        std::thread::sleep(Duration::from_millis(1500));
+        let asleep = || calls.iter().map(|call| times_asleep(call.pid())).sum::<u64>();
+        let before = asleep();
+        std::thread::sleep(Duration::from_secs(3));
+        let times = asleep() - before;
+        assert!(times < 200, "{what}: they have gone to sleep {times} times in three seconds");
+        for call in calls {
+            assert_eq!(call.join().1, 0, "{what}");
+        }
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
