@@ -155,7 +155,7 @@ fn take(
                 turns::remember(source(sources, candidate).turns, turn);
             }
         }
-        wake::taken(taken.iter().map(|g| g.action_no));
+        wake::taken(taken.iter().filter(|g| !g.unseen).map(|g| g.action_no));
     }
     let reserved: HashMap<TaskNo, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
     let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));

@@ -99,7 +99,7 @@ fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) {
         let taken = take::in_order(&claim.call, &ranges, room, depth);
         more = taken.more;
         if !claim.call.request.trial {
-            wake::taken(taken.grants.iter().map(|g| g.action_no));
+            wake::taken(taken.grants.iter().filter(|g| !g.unseen).map(|g| g.action_no));
         }
         grants.extend(claim.admit(taken.grants, &|_, _| false));
         claim.sweep();

@@ -27,6 +27,7 @@ use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Change, Key, Row, Scan, look};
 use crate::store::{progress, run, task};
 use crate::token::Nonce;
+use crate::wake;
 
 /// What was taken by one look.
 pub(super) struct Taken {
@@ -167,6 +168,7 @@ struct Held {
     deadline: Time,
     gated: bool,
     overdue: bool,
+    unseen: bool,
 }
 
 /// Takes an entry, if it may be taken and nobody else has it. Tells whether somebody has changed it since the look: a
@@ -211,6 +213,7 @@ fn attempt(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> 
             deadline,
             gated: entry.get(run::GATED),
             overdue: entry.get(run::NONCE) != Nonce::NONE,
+            unseen: wake::may_sleep() && entry.is_ours(),
         });
     }
     changed
@@ -265,6 +268,7 @@ fn granted(call: &Call, h: &Held, task: &Row) -> Grant {
         workgroup: task.get(task::WORKGROUP),
         merge_key: task.get(task::MERGE_KEY),
         overdue: h.overdue,
+        unseen: h.unseen,
         action_no: h.action_no,
         lane: h.lane,
     }

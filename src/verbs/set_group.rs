@@ -55,4 +55,5 @@ fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, cle
     for action_no in slot::concerned(&limit) {
         wake::ready_for_all(action_no);
     }
+    wake::for_those_in_vain();
 }

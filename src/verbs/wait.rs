@@ -47,6 +47,7 @@ pub(crate) struct Waiter {
     /// The actions, of a call that waits for work; and the channels on which all news come that concern them.
     names: Option<(Vec<String>, Registration)>,
     registered: Option<Registration>,
+    in_vain: Option<Registration>,
 }
 
 impl Waiter {
@@ -64,6 +65,7 @@ impl Waiter {
             level: latch::nest_level(),
             names: None,
             registered: None,
+            in_vain: None,
         })
     }
 
@@ -100,6 +102,13 @@ impl Waiter {
             // First the new ones: in between somebody may be looking for us.
             let registered = Registration::new(channels, self.level);
             self.registered = Some(registered);
+        }
+    }
+
+    /// Notes that a look has done something in vain, and undone it. Who ends what keeps it back finds this call from now on.
+    pub(crate) fn was_in_vain(&mut self) {
+        if self.in_vain.is_none() {
+            self.in_vain = Some(Registration::in_vain(self.level));
         }
     }
 
@@ -177,7 +186,7 @@ impl Waiter {
     /// Gives up all registrations, as the call ends: with nothing, or with what it waited for.
     pub(crate) fn leave(&mut self, empty: bool) {
         wake::end_look();
-        self.registered = None;
+        (self.registered, self.in_vain) = (None, None);
         if let Some((names, registration)) = self.names.take() {
             drop(registration);
             if empty {

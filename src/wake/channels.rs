@@ -13,6 +13,7 @@ const NEW_NUMBER: u8 = 3;
 pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 pub(super) const READY_ANY: u8 = 6;
+const VAIN: u8 = 7;
 
 /// Waiters for tasks of this action.
 pub(super) fn ready_channel(action_no: i32) -> Channel {
@@ -37,6 +38,9 @@ pub(super) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
 
 /// Waiters for tasks that look within [`SOON`] whether they are woken or not.
 pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
+
+/// Waiters for tasks that have undone what they did: what keeps that back is nowhere to be seen by whoever ends it.
+pub(super) const VAIN_CHANNEL: Channel = Channel { kind: VAIN, number: 0 };
 
 /// Who sleeps no longer than that needs no wake-up for what is due later.
 pub(crate) const SOON: Duration = Duration::from_secs(1);

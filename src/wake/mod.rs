@@ -18,8 +18,9 @@ pub(crate) use channels::{
     SETTLED, SOON, TIMER, channels_for_names, channels_for_work, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
-    behind, due, gone, held, name_not_for_us, new_number, not_for_us, ready, ready_for_all, ready_later,
-    settled, signals_left, somebody_to_look, stay_registered, taken, timer, timer_for_all, undone,
+    behind, due, for_those_in_vain, gone, held, name_not_for_us, new_number, not_for_us, ready,
+    ready_for_all, ready_later, settled, signals_left, somebody_to_look, stay_registered, taken, timer,
+    timer_for_all, undone,
 };
 pub(crate) use waiters::{
     Registration, begin_look, end_look, hand_on, may_sleep, pass_on, pass_on_signals, passed_over,

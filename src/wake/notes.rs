@@ -10,8 +10,8 @@ use std::thread::LocalKey;
 use std::time::Instant;
 
 use super::channels::{
-    ANY_READY_CHANNEL, READY, SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, longest_sleep, name_channel,
-    ready_channel, settled_channel, wake,
+    ANY_READY_CHANNEL, READY, SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, longest_sleep,
+    name_channel, ready_channel, settled_channel, wake,
 };
 use super::lately;
 use super::waiters::give_up;
@@ -79,6 +79,12 @@ pub(crate) fn signals_left() {
 /// What has passed may be of use now to somebody who had none for it: all who wait for work look.
 pub(crate) fn timer_for_all() {
     note(TIMER_CHANNEL, HowMany::All);
+}
+
+/// A group or a workgroup holds nothing back any more. Tasks that it has held back are ready; of those that were not, as they have become
+/// due meanwhile and a sleeper has undone that, he knows.
+pub(crate) fn for_those_in_vain() {
+    note(VAIN_CHANNEL, HowMany::All);
 }
 
 /// A task of this action is ready then.

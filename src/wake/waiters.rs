@@ -4,7 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use super::channels::{
-    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, ready_channel, wake,
+    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, ready_channel,
+    wake,
 };
 use super::notes::{LISTENER, owe};
 use crate::pg::latch::{self, Channel, HowMany};
@@ -75,6 +76,11 @@ impl Registration {
     /// Says that this backend looks soon whether it is woken or not. Given up before that look.
     pub(crate) fn soon() -> Self {
         Registration::new(vec![SOON_CHANNEL], latch::nest_level())
+    }
+
+    /// Says that a look of this call was in vain, and was undone; from the subtransaction of this level on.
+    pub(crate) fn in_vain(level: i32) -> Self {
+        Registration::new(vec![VAIN_CHANNEL], level)
     }
 
     /// The channels.

@@ -142,6 +142,7 @@ impl Looks {
         if found.grants.is_empty() && (resting.is_some() || found.upkeep.changed) {
             // What keeps it back is not there for whoever ends that to see, since it is undone.
             wake::passed_over();
+            waiter.was_in_vain();
         }
         match resting {
             // Something has woken it meanwhile that may need what it rests from.

@@ -203,3 +203,32 @@ fn what_a_retry_makes_wait_for_a_try_whose_deadline_has_passed() {
         assert_eq!(session.broken(), Vec::<String>::new());
     }
 }
+
+/// Why: what had become due while it was held back, and a sleeper had undone, was nowhere to be seen for whoever ended that.
+#[test]
+fn what_has_become_due_while_its_group_or_workgroup_held_it_back() {
+    let all = [
+        ("group_id", "pause_group('k')", "resume_group('k')"),
+        ("workgroup", "delay_workgroup('k', '1 hour')", "delay_workgroup('k', '0')"),
+        ("group_id", "set_group('k', max_concurrency => 0)", "set_group('k', clear => '{max_concurrency}')"),
+    ];
+    for (what, hold, let_go) in all {
+        for overdue in [false, true] {
+            let db = Db::new();
+            let mut session = db.connect();
+            let delay = if overdue { "0 seconds" } else { "1 second" };
+            session.insert(json!([{"id": "mine", "action": "x", what: "k", "delay": delay}])).unwrap();
+            if overdue {
+                let had = db.connect().own_with("dead", 1, &["x"], "max_duration => '1 second'").unwrap();
+                assert_eq!(had.len(), 1);
+            }
+            session.run(&format!("SELECT taskq.{hold}"));
+            let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+            std::thread::sleep(Duration::from_millis(1500));
+            let since = Instant::now();
+            session.run(&format!("SELECT taskq.{let_go}"));
+            drop(sleeper.woken_soon_after(since, let_go));
+            assert_eq!(session.broken(), Vec::<String>::new());
+        }
+    }
+}
