@@ -330,6 +330,9 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
 /// comes for them; if it is over when this transaction commits, one of those who wait for the tasks' actions has to look.
 pub(crate) fn deadlines(set: &EdgeSet, live: &HashMap<TaskNo, Live>) -> HashMap<TaskNo, Time> {
     let mut deadlines: HashMap<TaskNo, Time> = HashMap::new();
+    if live.values().all(|row| row.deadline == Time::INFINITY) {
+        return deadlines;
+    }
     for edge in &set.edges {
         let deadline = live.get(&edge.after).map_or(Time::INFINITY, |row| row.deadline);
         if deadline != Time::INFINITY {
