@@ -221,7 +221,7 @@ fn on_end(end: End) {
                 owe(channel, HowMany::UpTo(1));
             }
             for (channel, due) in LATER.take() {
-                if !notes.contains_key(&channel) {
+                if !notes.contains_key(&channel) || due <= now {
                     wake_for(channel, due);
                 }
             }
