@@ -233,8 +233,11 @@ static DEADLINES: Statement<&[TaskNo], (i32, Time)> = Statement::new(
     c"SELECT b.action_no, pg_catalog.min(r.deadline)
         FROM taskq.blocked b
        CROSS JOIN LATERAL (SELECT d.after_no FROM taskq.dependency d WHERE d.run_no = b.task_no OFFSET 0) AS d
+       CROSS JOIN LATERAL (SELECT d.after_no AS task_no
+                            UNION ALL
+                           SELECT p.leader_no FROM taskq.parked p WHERE p.task_no = d.after_no AND p.kind = 'm') AS e
        CROSS JOIN LATERAL (SELECT r.deadline FROM taskq.run r
-                            WHERE r.task_no = d.after_no AND r.deadline < 'infinity' OFFSET 0) AS r
+                            WHERE r.task_no = e.task_no AND r.deadline < 'infinity' OFFSET 0) AS r
        WHERE b.task_no = ANY ($1)
        GROUP BY b.action_no",
 );

@@ -40,7 +40,8 @@ pub(crate) struct Grant {
     pub(super) gated: bool,
     /// Its deadline had passed, and the actor that had it may still return it.
     pub(super) overdue: bool,
-    /// Its entry was made in this transaction, of a call that may sleep: nobody else has passed over it.
+    /// Its entry was made in this transaction, of a call that may sleep: nobody else has passed over it, and nobody need be woken if the look
+    /// is undone.
     pub(super) unseen: bool,
     pub(super) group_id: Option<String>,
     pub(super) workgroup: Option<String>,

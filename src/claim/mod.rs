@@ -86,6 +86,12 @@ pub(crate) fn claim(
     Moved { any: claim.has_moved(), cut: !claim.may_move() }
 }
 
+/// To be called when a look that may be undone has come to these grants, and is kept: if the caller's transaction is rolled back, their tasks are to
+/// be had again, also those that nobody has seen before.
+pub(crate) fn keep(grants: &[Grant]) {
+    wake::taken(grants.iter().filter(|g| g.unseen).map(|g| g.action_no));
+}
+
 /// Takes entries that are in no lane, in their order.
 fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) {
     let max_tasks = claim.call.request.max_tasks;

@@ -6,7 +6,7 @@ use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::settle::fold;
+use crate::settle::{fold, riders};
 use crate::state::{Condition, Outcome, Signal};
 use crate::store::blocked;
 use crate::store::dependency;
@@ -329,14 +329,19 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
 /// Those that are to wait for a performance with a deadline, and the first of these. Sleepers leave a try alone of whose end nothing
 /// comes for them; if it is over when this transaction commits, one of those who wait for the tasks' actions has to look.
 pub(crate) fn deadlines(set: &EdgeSet, live: &HashMap<TaskNo, Live>) -> HashMap<TaskNo, Time> {
-    let mut deadlines: HashMap<TaskNo, Time> = HashMap::new();
-    if live.values().all(|row| row.deadline == Time::INFINITY) {
-        return deadlines;
+    let finite = live.values().filter(|row| row.deadline != Time::INFINITY);
+    let mut of: HashMap<TaskNo, Time> = finite.map(|row| (row.task_no, row.deadline)).collect();
+    let parked: Vec<TaskNo> =
+        live.values().filter(|row| row.place == Place::Parked).map(|row| row.task_no).collect();
+    if !parked.is_empty() {
+        of.extend(riders::deadlines(&parked));
     }
-    for edge in &set.edges {
-        let deadline = live.get(&edge.after).map_or(Time::INFINITY, |row| row.deadline);
-        if deadline != Time::INFINITY {
-            deadlines.entry(edge.run).and_modify(|first| *first = deadline.min(*first)).or_insert(deadline);
+    let mut deadlines: HashMap<TaskNo, Time> = HashMap::new();
+    if !of.is_empty() {
+        for edge in &set.edges {
+            let Some(deadline) = of.get(&edge.after) else { continue };
+            let first = deadlines.entry(edge.run).or_insert(*deadline);
+            *first = *deadline.min(first);
         }
     }
     deadlines

@@ -95,8 +95,10 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let starts = low_ends::starts(action_nos, now);
     if lease {
-        let (bound, others) = match (hostage, alone) {
-            (true, _) => (bound as usize, bound as usize),
+        let (bound, others) = match (hostage, waiting) {
+            (true, false) => (bound as usize, bound as usize),
+            // Of what is of use several may have to be ended at once: of one alone nothing would come, each time.
+            (true, true) => (STEP as usize, STEP as usize),
             (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
             (false, true) => (MOST_ENDED, ENDED_BY_SLEEPER),
         };

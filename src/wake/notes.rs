@@ -174,15 +174,11 @@ pub(crate) fn name_not_for_us(action: &str) {
 }
 
 /// What this transaction has done has come to nothing, and is undone: those who would have been woken by its commit may have a use for it. Of
-/// each action but these somebody looks now.
+/// each action but these somebody looks now. (And once more at the commit: what was done before is noted as well.)
 pub(crate) fn undone(own: &[i32]) {
     let own: HashSet<Channel> = own.iter().map(|n| ready_channel(*n)).collect();
     let of_others = |channel: &Channel| channel.kind == READY && !own.contains(channel);
-    let noted: Vec<Channel> = NOTES.with_borrow_mut(|notes| {
-        let noted = notes.keys().copied().filter(of_others).collect::<Vec<_>>();
-        notes.retain(|channel, _| !of_others(channel));
-        noted
-    });
+    let noted: Vec<Channel> = NOTES.with_borrow(|notes| notes.keys().copied().filter(of_others).collect());
     for channel in noted {
         wake(channel, HowMany::UpTo(1));
     }

@@ -47,7 +47,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
             break;
         }
     }
-    walk.passed_by = (passed_by > start && !caller.only_of_use).then_some(start);
+    walk.passed_by = (passed_by > start).then_some(start);
     walk.end_for_others()
 }
 
@@ -83,7 +83,7 @@ struct Walk<'a> {
     overdue: bool,
     /// How much of its bound it has done.
     count: usize,
-    /// From there on are some that it has not looked at, since none of them is its own.
+    /// From there on are some that it has not looked at, since a moment ago there was nothing for it.
     passed_by: Option<Time>,
     /// What is left to be ended for others.
     for_others: Useful,
@@ -156,9 +156,10 @@ impl<'a> Walk<'a> {
         let room = self.caller.others.min(self.caller.bound - self.count);
         let time = self.ending.unwrap_or_else(|| self.caller.within(LONGEST_FOR_OTHERS));
         if room > 0 && !time.is_used_up() {
-            // Of what was cut short the next look begins behind all this: nothing of it was of use.
-            looked.cut =
-                self.caller.only_of_use && looked.more && !self.overdue && self.for_others.leases.is_empty();
+            // Of what was cut short the next look begins behind all this: nothing of it was of use. And of what was passed by something may
+            // be of use now.
+            let cut = looked.more || self.passed_by.is_some();
+            looked.cut = self.caller.only_of_use && cut && !self.overdue && self.for_others.leases.is_empty();
             // A call does not go on for others.
             looked.more &= looked.goes_on();
             if let Some(first) = self.passed_by.and_then(|start| self.caller.windows(start, self.now).next())

@@ -7,7 +7,7 @@ use super::leave::leave;
 use crate::allowance::Allowance;
 use crate::claim::left_out::LeftOut;
 use crate::claim::marks;
-use crate::claim::{Grant, Request, claim};
+use crate::claim::{self, Grant, Request, claim};
 use crate::clock;
 use crate::error::Result;
 use crate::flow::actions::{self, Action};
@@ -162,6 +162,9 @@ impl Looks {
             let look = look(request, Some(waiter), left_out, reading, vain);
             if look.grants.is_empty() { Err(look) } else { Ok(look) }
         });
+        if let Ok(look) = &looked {
+            claim::keep(&look.grants);
+        }
         looked.unwrap_or_else(|mut look| {
             self.owing |= look.upkeep.changed || look.upkeep.moved || look.upkeep.left;
             if look.upkeep.untold {
@@ -191,8 +194,10 @@ fn after_a_rollback(request: &Request, left_out: &LeftOut) -> Option<Vec<Grant>>
         claim(request, &actions, clock::now(), left_out, &mut grants);
         if grants.is_empty() { Err(true) } else { Ok(grants) }
     });
-    if looked.as_ref().is_err_and(|left| *left) {
-        board::tell(wall());
+    match &looked {
+        Ok(grants) => claim::keep(grants),
+        Err(true) => board::tell(wall()),
+        Err(false) => {}
     }
     looked.ok()
 }

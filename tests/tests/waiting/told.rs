@@ -232,3 +232,113 @@ fn what_has_become_due_while_its_group_or_workgroup_held_it_back() {
         }
     }
 }
+
+/// Why: it woke for what its transaction had noted before, which nobody could see yet, and forgot it.
+#[test]
+fn what_a_transaction_has_done_before_it_slept_in_vain() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "dead", "action": "z"}])).unwrap();
+    let (_dead, token) = held(&db, "z");
+    session.run(&extend("dead", &token, "0.1 seconds"));
+    std::thread::sleep(Duration::from_millis(300));
+    let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+    session.run("BEGIN");
+    session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
+    assert!(session.own_with("v", 1, &["w"], "wait => '0.5 seconds'").unwrap().is_empty());
+    let since = Instant::now();
+    session.run("COMMIT");
+    drop(sleeper.woken_soon_after(since, "a task of a transaction that has slept since"));
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// Why: what only the look that was granted it had made ready counted as nothing that others might have seen.
+#[test]
+fn a_task_that_has_become_due_and_was_granted_to_a_call_that_slept_and_is_rolled_back() {
+    for end in ["ROLLBACK", "ROLLBACK TO s"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(json!([{"id": "mine", "action": "x", "delay": "1 second"}])).unwrap();
+        let mut first = db.connect();
+        first.run("BEGIN; SAVEPOINT s");
+        let first = first.background(|s| s.own_with("v", 1, &["x"], "wait => '5 seconds'").unwrap().len());
+        session.until_asleep(first.pid());
+        let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+        let (mut first, had) = first.join();
+        if had == 0 {
+            // The other was faster.
+            drop(sleeper.woken_by("its time"));
+            continue;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let since = Instant::now();
+        first.run(end);
+        drop(sleeper.woken_soon_after(since, end));
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
+
+/// Why: in a transaction block it ended one try, which was not enough, and undid that.
+#[test]
+fn several_tries_together_keep_back_what_a_sleeper_in_a_transaction_block_waits_for() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let theirs = |n: usize| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1});
+    session.insert(json!((0..4).map(theirs).collect::<Vec<_>>())).unwrap();
+    let after: Vec<_> =
+        (0..4).map(|n| json!({"id": format!("theirs {n}"), "condition": "settled"})).collect();
+    session.insert(json!([{"id": "mine", "action": "x", "depends_on": after}])).unwrap();
+    assert_eq!(db.connect().own_with("dead", 4, &["y"], "max_duration => '1 second'").unwrap().len(), 4);
+    let mut block = db.connect();
+    block.run("BEGIN");
+    let sleeper = Sleeper::start_in(block, &mut session, WORK[0]);
+    let mut block = sleeper.woken_by("the deadlines");
+    block.run("COMMIT");
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// Why: a call remembers for a second how far there was nothing for it, and began behind that when it was woken.
+#[test]
+fn what_comes_to_wait_for_one_of_many_tries_that_have_just_been_passed_by() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('y', array_fill('b'::text, ARRAY[1500]),
+             ids => (SELECT array_agg('y' || i) FROM generate_series(1, 1500) AS i), max_tries => 1)",
+    );
+    session.run(
+        "DO $$ BEGIN FOR i IN 1..1500 LOOP
+             PERFORM taskq.own_tasks('dead', 1, '{y}', max_duration => '5 seconds'); END LOOP; END $$",
+    );
+    let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+    std::thread::sleep(Duration::from_millis(5100));
+    let since = Instant::now();
+    session
+        .insert(
+            json!([{"id": "mine", "action": "x", "depends_on": [{"id": "y700", "condition": "settled"}]}]),
+        )
+        .unwrap();
+    drop(sleeper.woken_soon_after(since, "a task that waits for one of them"));
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// What rides on a try has no deadline of its own.
+#[test]
+fn what_comes_to_wait_for_a_rider_of_a_try_whose_deadline_has_passed() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let y = |id: &str| json!({"id": id, "action": "y", "merge_key": "k", "max_tries": 1});
+    session.insert(json!([y("leader"), y("rider")])).unwrap();
+    let (_dead, token) = held(&db, "y");
+    session.run(&extend("leader", &token, "0.1 seconds"));
+    std::thread::sleep(Duration::from_millis(300));
+    let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+    let since = Instant::now();
+    session
+        .insert(
+            json!([{"id": "mine", "action": "x", "depends_on": [{"id": "rider", "condition": "settled"}]}]),
+        )
+        .unwrap();
+    drop(sleeper.woken_soon_after(since, "a task that waits for a rider"));
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
