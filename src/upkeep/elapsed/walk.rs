@@ -162,8 +162,8 @@ impl<'a> Walk<'a> {
             looked.cut = self.caller.only_of_use && cut && !self.overdue && self.for_others.leases.is_empty();
             // A call does not go on for others.
             looked.more &= looked.goes_on();
-            if let Some(first) = self.passed_by.and_then(|start| self.caller.windows(start, self.now).next())
-            {
+            let start = self.passed_by.filter(|_| !self.caller.only_of_use);
+            if let Some(first) = start.and_then(|start| self.caller.windows(start, self.now).next()) {
                 // Whoever comes does a part: nobody else may be there.
                 self.for_others.leases = first.leases;
             }

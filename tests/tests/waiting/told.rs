@@ -18,6 +18,11 @@ fn held(db: &Db, action: &str) -> (Session, String) {
     (dead, grants[0].token.to_string())
 }
 
+/// There have been tasks of x: else its sleepers hear of the first one by another way.
+fn with_action_x(session: &mut Session) {
+    session.run("SELECT taskq.insert_task('before', 'x'); SELECT taskq.complete_task('before')");
+}
+
 fn extend(task_id: &str, token: &str, by: &str) -> String {
     format!("SELECT taskq.extend_tasks_ownership('dead', '{{{task_id}}}', '{{{token}}}', '{by}')")
 }
@@ -238,6 +243,7 @@ fn what_has_become_due_while_its_group_or_workgroup_held_it_back() {
 fn what_a_transaction_has_done_before_it_slept_in_vain() {
     let db = Db::new();
     let mut session = db.connect();
+    with_action_x(&mut session);
     session.insert(json!([{"id": "dead", "action": "z"}])).unwrap();
     let (_dead, token) = held(&db, "z");
     session.run(&extend("dead", &token, "0.1 seconds"));
@@ -258,21 +264,18 @@ fn a_task_that_has_become_due_and_was_granted_to_a_call_that_slept_and_is_rolled
     for end in ["ROLLBACK", "ROLLBACK TO s"] {
         let db = Db::new();
         let mut session = db.connect();
-        session.insert(json!([{"id": "mine", "action": "x", "delay": "1 second"}])).unwrap();
-        let mut first = db.connect();
-        first.run("BEGIN; SAVEPOINT s");
-        let first = first.background(|s| s.own_with("v", 1, &["x"], "wait => '5 seconds'").unwrap().len());
-        session.until_asleep(first.pid());
+        with_action_x(&mut session);
         let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
-        let (mut first, had) = first.join();
-        if had == 0 {
-            // The other was faster.
-            drop(sleeper.woken_by("its time"));
-            continue;
-        }
-        std::thread::sleep(Duration::from_millis(500));
+        let mut last = db.connect();
+        last.run("BEGIN; SAVEPOINT s");
+        // Who falls asleep last hears of it.
+        let last = last.background(|s| s.own_with("v", 1, &["x"], "wait => '5 seconds'").unwrap().len());
+        session.until_asleep(last.pid());
+        session.run("SELECT taskq.insert_task('mine', 'x', delay => '1 second')");
+        let (mut last, had) = last.join();
+        assert_eq!(had, 1);
         let since = Instant::now();
-        first.run(end);
+        last.run(end);
         drop(sleeper.woken_soon_after(since, end));
         assert_eq!(session.broken(), Vec::<String>::new());
     }
@@ -302,21 +305,22 @@ fn several_tries_together_keep_back_what_a_sleeper_in_a_transaction_block_waits_
 fn what_comes_to_wait_for_one_of_many_tries_that_have_just_been_passed_by() {
     let db = Db::new();
     let mut session = db.connect();
+    with_action_x(&mut session);
     session.run(
         "SELECT count(*) FROM taskq.insert_many('y', array_fill('b'::text, ARRAY[1500]),
              ids => (SELECT array_agg('y' || i) FROM generate_series(1, 1500) AS i), max_tries => 1)",
     );
     session.run(
         "DO $$ BEGIN FOR i IN 1..1500 LOOP
-             PERFORM taskq.own_tasks('dead', 1, '{y}', max_duration => '5 seconds'); END LOOP; END $$",
+             PERFORM taskq.own_tasks('dead', 1, '{y}', max_duration => now() + '5 seconds' - clock_timestamp()); END LOOP; END $$",
     );
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
-    std::thread::sleep(Duration::from_millis(5100));
+    let left: f64 =
+        session.one("SELECT extract(epoch FROM max(deadline) - clock_timestamp())::float8 FROM taskq.lease");
+    std::thread::sleep(Duration::from_secs_f64(left.max(0.0) + 0.4));
     let since = Instant::now();
     session
-        .insert(
-            json!([{"id": "mine", "action": "x", "depends_on": [{"id": "y700", "condition": "settled"}]}]),
-        )
+        .insert(json!([{"id": "mine", "action": "x", "depends_on": [{"id": "y1", "condition": "settled"}]}]))
         .unwrap();
     drop(sleeper.woken_soon_after(since, "a task that waits for one of them"));
     assert_eq!(session.broken(), Vec::<String>::new());
@@ -327,6 +331,7 @@ fn what_comes_to_wait_for_one_of_many_tries_that_have_just_been_passed_by() {
 fn what_comes_to_wait_for_a_rider_of_a_try_whose_deadline_has_passed() {
     let db = Db::new();
     let mut session = db.connect();
+    with_action_x(&mut session);
     let y = |id: &str| json!({"id": id, "action": "y", "merge_key": "k", "max_tries": 1});
     session.insert(json!([y("leader"), y("rider")])).unwrap();
     let (_dead, token) = held(&db, "y");
