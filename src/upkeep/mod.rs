@@ -95,15 +95,16 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let starts = low_ends::starts(action_nos, now);
     if lease {
-        let (bound, others) = match (hostage, waiting) {
-            (true, false) => (bound as usize, bound as usize),
+        let (few, some) = (bound as usize, STEP as usize);
+        let (bound, own, others) = match (hostage, waiting) {
+            (true, false) => (few, few, few),
             // Of what is of use several may have to be ended at once: of one alone nothing would come, each time.
-            (true, true) => (STEP as usize, STEP as usize),
-            (false, false) => (MOST_ENDED, ENDED_FOR_OTHERS),
-            (false, true) => (MOST_ENDED, ENDED_BY_SLEEPER),
+            (true, true) => (some, few, some),
+            (false, false) => (MOST_ENDED, MOST_ENDED, ENDED_FOR_OTHERS),
+            (false, true) => (MOST_ENDED, MOST_ENDED, ENDED_BY_SLEEPER),
         };
         let caller =
-            elapsed::Caller { action_nos, names, bound, others, only_of_use: waiting, tidies: !alone };
+            elapsed::Caller { action_nos, names, bound, own, others, only_of_use: waiting, tidies: !alone };
         let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
         let looked = elapsed::look_after(&caller, start, now);
         upkeep.changed |= looked.ended;

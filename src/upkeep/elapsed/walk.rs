@@ -22,6 +22,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) names: &'a [String],
     /// So many tasks altogether.
     pub(crate) bound: usize,
+    /// So many of its own actions; with these it has enough.
+    pub(crate) own: usize,
     /// So many of them of other actions, with what room its own have left.
     pub(crate) others: usize,
     /// It is about to sleep, and ends only those of which something may come for it: for what comes to nothing is undone, and all
@@ -124,7 +126,7 @@ impl<'a> Walk<'a> {
         let done = self.end_own(&passed);
         let enough = done.left || self.looking.is_used_up();
         self.count += self.looked.add(done);
-        if self.count >= caller.bound {
+        if self.count >= caller.own {
             return false;
         }
         if caller.only_of_use || self.for_others.leases.is_empty() {
@@ -145,7 +147,7 @@ impl<'a> Walk<'a> {
         }
         let time = self.ending.get_or_insert_with(Allowance::quarter_of_time_out);
         let action_nos = self.caller.action_nos;
-        end::some(passed, |task| task.is_of(action_nos), self.caller.bound - self.count, time, self.now)
+        end::some(passed, |task| task.is_of(action_nos), self.caller.own - self.count, time, self.now)
     }
 
     /// Ends a part of the others, as far as room and time are left.
@@ -153,7 +155,10 @@ impl<'a> Walk<'a> {
         let mut looked = self.looked;
         looked.untold = self.caller.only_of_use && self.untold.tell();
         looked.busy = self.overdue && !looked.ended;
-        let room = self.caller.others.min(self.caller.bound - self.count);
+        let room = match self.count < self.caller.own {
+            true => self.caller.others.min(self.caller.bound - self.count),
+            false => 0,
+        };
         let time = self.ending.unwrap_or_else(|| self.caller.within(LONGEST_FOR_OTHERS));
         if room > 0 && !time.is_used_up() {
             // Of what was cut short the next look begins behind all this: nothing of it was of use. And of what was passed by something may
