@@ -149,6 +149,7 @@ impl LeftOut {
         let mut window = FIRST;
         loop {
             check_for_interrupts();
+            let since = Instant::now();
             let next = match laned {
                 true => candidates::next(&sources, window, &self.lanes, true),
                 false => candidates::without_lanes(&sources, window, &self.behind, self.walked_to.next()),
@@ -180,10 +181,12 @@ impl LeftOut {
             if free {
                 return true;
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            // The next ones take longer than these, by so much.
+            let more = if window < MANY { 4 } else { 2 };
+            if until.is_some_and(|until| Instant::now() + more as u32 * since.elapsed() >= until) {
                 return false;
             }
-            window *= if window < MANY { 4 } else { 2 };
+            window *= more;
         }
     }
 
