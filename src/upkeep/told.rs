@@ -31,10 +31,14 @@ pub(super) struct Untold {
     action_nos: HashSet<i32>,
 }
 
+/// A clock that has gone back has everything before it once more.
+fn unless_later(told: Time, now: Time) -> Time {
+    if told > now { Time::BEGINNING } else { told }
+}
+
 impl Untold {
     pub(super) fn leases(now: Time) -> Self {
-        // A clock that has gone back has everything before it once more.
-        let told = LEASES.get().min(now);
+        let told = unless_later(LEASES.get(), now);
         Untold { told, last: told, action_nos: HashSet::new() }
     }
 
@@ -56,7 +60,7 @@ impl Untold {
 
 /// Has those woken who wait for other actions than these, of which schedules have become due.
 pub(super) fn tell_of_schedules(own: &[String], now: Time) {
-    let told = SCHEDULES.replace(now).min(now);
+    let told = unless_later(SCHEDULES.replace(now), now);
     let due = schedules::actions_due_since(told, now);
     due.iter().filter(|action| !own.contains(action)).for_each(|action| wake::name_not_for_us(action));
 }
