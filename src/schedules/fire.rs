@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::cron::{Calendar, iso, iso_exactly};
+use super::cron::{Calendar, iso};
 use crate::allowance::Allowance;
-use crate::error::{Refusal, Result};
+use crate::error::Refusal;
 use crate::insert::{OnConflict, Options, insert};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
@@ -393,29 +393,4 @@ fn start(
     let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
     let inserted = insert(specs, options).map_err(refused)?;
     Ok(if inserted.is_empty() { Started::Skipped } else { Started::Inserted(id) })
-}
-
-/// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
-static LOCK: Statement<&str, JsonText> =
-    Statement::new(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
-
-/// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
-/// before.
-pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
-    let task: JsonText = LOCK.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
-    // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands
-    // still.
-    let mut time = now;
-    let mut id = format!("{name}@{}", iso_exactly(time));
-    while !numbers::by_id(&[&id]).is_empty() {
-        time = time + Duration::from_micros(1);
-        id = format!("{name}@{}", iso_exactly(time));
-    }
-    let mut specs = spec::parse_tasks(&format!("[{}]", task.0))?;
-    for spec in &mut specs {
-        spec.id = Some(id.clone());
-    }
-    insert(specs, Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
-    schedule::NOTE_RUN.execute((name, now, id.as_str()));
-    Ok(id)
 }

@@ -6,7 +6,9 @@
 
 mod cron;
 mod fire;
+mod on_demand;
 mod zone;
 
 pub(crate) use cron::Calendar;
-pub(crate) use fire::{actions_due_since, fire_due, fire_own, next_after, next_at, run_now};
+pub(crate) use fire::{actions_due_since, fire_due, fire_own, next_after, next_at};
+pub(crate) use on_demand::run_now;
