@@ -81,6 +81,13 @@ FIRST = [
     (r"store/run/", ["own order ready:: wait::", "returns", "flow merge limits::"]),
     (r"store/", ["returns"]),
     (r"wake/", ["waiting"]),
+    (r"upkeep/elapsed/", ["waiting deadlines told backlogs", "own exhaustion tries hostages locked_leases"]),
+    (r"upkeep/retention", ["delete_cancel retention"]),
+    (r"upkeep/", ["waiting told deadlines looks", "own ready tries many_actions upkeep_waits"]),
+    (r"schedules/", ["flow schedules", "waiting told deadlines"]),
+    (r"insert/unique", ["insert unique"]),
+    (r"insert/", ["insert", "replace", "signals cycles"]),
+    (r"verbs/own/", ["waiting", "own wait:: open_transactions"]),
 ]
 
 # The test programs for what survives these, by module.
@@ -92,6 +99,10 @@ THEN = {
     "store": ["returns", "ledger", "storm", "insert", "delete_cancel", "signals", "counts", "replace", "update", "operate",
               "metrics", "own", "flow", "workflows", "waiting", "model"],
     "wake": ["flow", "signals", "own"],
+    "upkeep": ["flow", "signals", "own", "delete_cancel", "waiting"],
+    "schedules": ["flow", "waiting", "own", "metrics", "update"],
+    "insert": ["insert", "replace", "flow", "workflows", "signals", "returns"],
+    "verbs/own": ["own", "waiting", "flow", "returns"],
 }
 
 PROGRAMS = [suite.split()[0] for _, suites in FIRST for suite in suites] + [program for programs in THEN.values() for program in programs]

@@ -2,8 +2,8 @@
 # Installs what a fresh Debian 12 machine with Rust lacks for this project.
 #
 #   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
-#   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo; and
-#                     what the example clients want, see examples/clients/setup.sh
+#   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo; SQLsmith,
+#                     if it can be had; and what the example clients want, see examples/clients/setup.sh
 #   setup.sh deb      what it takes to build, and to make a package
 #   setup.sh test-deb    the same, and what makes a fresh Debian
 #   setup.sh matrix   what it takes to build, and to unpack servers of other versions, see other_server.sh
@@ -188,5 +188,7 @@ find_cargo
 if [ "$1" = test ]; then
     install_cargo_pgrx
     register_server
+    # A test does without it, and says so.
+    have sqlsmith || { have apt-get && apt_install sqlsmith 2>/dev/null; } || say "there is no sqlsmith: its test will not be run"
     "$(dirname "$0")/../examples/clients/setup.sh"
 fi

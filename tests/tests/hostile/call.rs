@@ -21,6 +21,8 @@ pub enum Caller {
     Sleeper,
     /// A function that is for the extension itself: who may call it at all is told less nicely.
     Inside,
+    /// A program that knows the types only: it is not waited for, and what PostgreSQL itself says of its statements is its own.
+    Smith,
 }
 
 /// What became of a call.
@@ -36,11 +38,15 @@ pub enum End {
 pub fn hostile(session: &mut Session, call: &str, caller: Caller) -> End {
     let shown: String = call.chars().take(600).collect();
     session.run("BEGIN");
-    if caller == Caller::Sleeper {
+    if matches!(caller, Caller::Sleeper | Caller::Smith) {
         session.run("SET LOCAL statement_timeout = '100ms'");
     }
     let end = match session.simple_query(call) {
-        Ok(_) => End::Worked,
+        Ok(_) => {
+            // What is left of the time that a sleeper has would be the rollback's.
+            session.simple_query("SET LOCAL statement_timeout = DEFAULT").ok();
+            End::Worked
+        }
         Err(error) => {
             let Some(error) = error.as_db_error() else { panic!("{shown}\ncost the connection: {error:?}") };
             readable(error, &shown, caller);
@@ -54,7 +60,7 @@ pub fn hostile(session: &mut Session, call: &str, caller: Caller) -> End {
 /// Whether it is an error for callers.
 fn readable(error: &DbError, call: &str, caller: Caller) {
     let code = error.code().code();
-    let asleep = caller == Caller::Sleeper && code == "57014";
+    let asleep = matches!(caller, Caller::Sleeper | Caller::Smith) && code == "57014";
     let parts = [Some(error.message()), error.detail(), error.hint()];
     for trace in ["panicked", "unwrap", ".rs:", "src/", "internal error", "cache lookup", "unrecognized"] {
         let found = parts.iter().flatten().any(|part| part.contains(trace));

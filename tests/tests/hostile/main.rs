@@ -5,6 +5,7 @@
 //!   multi-dimensional or of another type in each argument, one at a time and by chance several;
 //! * `documents`: the JSON that calls take, mutated;
 //! * `settings`: what a session may set makes no difference;
+//! * `smith`: statements that SQLsmith writes;
 //! * `memory`: a session that makes very many calls stays as large as it was.
 //!
 //! `TASKQ_TEST_SOAK=20` makes what is random that many times as long.
@@ -15,4 +16,5 @@ mod functions;
 mod memory;
 mod scene;
 mod settings;
+mod smith;
 mod values;
