@@ -122,6 +122,69 @@ fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
     assert_eq!(b.one::<Option<String>>("SELECT problem FROM taskq.schedules"), None);
 }
 
+/// Whoever calls waits for nobody, in whatever state the run before is; what is to be left out beside it is, at once.
+#[test]
+fn a_previous_run_that_somebody_has_locked_in_any_state() {
+    let given_back = "SELECT taskq.return_task(g.task_id, g.token, 'pending', retry_after => '1 day') FROM taskq.own_tasks('w', 1, '{x}') AS g";
+    for (table, task, before) in [
+        ("run", r#"{"action": "x"}"#, "SELECT 1"),
+        ("blocked", r#"{"action": "x", "depends_on": ["gate"]}"#, "SELECT 1"),
+        ("scheduled", r#"{"action": "x"}"#, given_back),
+        (
+            "parked",
+            r#"{"action": "x", "group_id": "g"}"#,
+            "SELECT taskq.pause_group('g'); SELECT taskq.own_tasks('w', 1, '{x}')",
+        ),
+    ] {
+        let db = Db::new();
+        let (mut a, mut b) = (db.connect(), db.connect());
+        for session in [&mut a, &mut b] {
+            session.set_now(Some("2030-01-01 00:00:30Z"));
+        }
+        a.run("SELECT taskq.insert_task('gate', 'y')");
+        call(&mut a, &format!("schedule('s', '* * * * *', '{task}', overlap => 'skip')"));
+        a.set_now(Some("2030-01-01 00:01:01Z"));
+        call(&mut a, "maintain()");
+        let first = "s@2030-01-01T00:01:00Z";
+        a.run(before);
+        let there = format!(
+            "SELECT count(*) FROM taskq.{table} AS r JOIN taskq.task AS t USING (task_no) WHERE t.id = '{first}'"
+        );
+        assert_eq!(a.one::<i64>(&there), 1, "{table}");
+        a.run(&format!("BEGIN; SELECT taskq.cancel_tasks('{{{first}}}')"));
+        b.set_now(Some("2030-01-01 00:02:01Z"));
+        let looking = b.background(|s| call(s, "maintain()"));
+        assert_eq!(looking.settle_down(&mut db.connect()), taskq_tests::Progress::Done, "{table}");
+        drop(looking.join());
+        a.run("ROLLBACK");
+        let next: String = a.one("SELECT (next_at AT TIME ZONE 'UTC')::text FROM taskq.schedules");
+        assert_eq!(next, "2030-01-01 00:03:00", "{table}: its run is left out, not put off");
+        assert_eq!(a.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE id ~ '^s@'"), 1);
+    }
+}
+
+/// Who has passed over the run before, because somebody was just inserting the next one, hears of its end.
+#[test]
+fn who_passes_over_the_run_before_hears_when_it_is_let_go() {
+    let db = Db::new();
+    let (mut firing, mut watcher) = (db.connect(), db.connect());
+    firing.set_now(Some("2030-01-01 00:00:30Z"));
+    call(&mut firing, "schedule('s', '* * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
+    firing.set_now(Some("2030-01-01 00:01:01Z"));
+    call(&mut firing, "maintain()");
+    firing.run("BEGIN");
+    firing.set_now(Some("2030-01-01 00:02:01Z"));
+    call(&mut firing, "maintain()");
+    let waiter = db.connect();
+    let pid = waiter.pid();
+    let waiting = waiter.background(|s| wait_for_one(s, "x"));
+    watcher.until_asleep(pid);
+    let start = Instant::now();
+    firing.run("COMMIT");
+    assert_eq!(waiting.join().1.expect("the run before").task_id, "s@2030-01-01T00:01:00Z");
+    assert!(start.elapsed() < Duration::from_secs(3), "it slept on for {:?}", start.elapsed());
+}
+
 /// Why: each call looked at the first two hundred that were due, and these stayed so.
 #[test]
 fn a_run_behind_those_of_many_schedules_that_somebody_holds_up() {
@@ -144,7 +207,8 @@ fn a_run_behind_those_of_many_schedules_that_somebody_holds_up() {
     let had = (0..20).find_map(|_| owned(&mut b, 1, &["x"]).pop());
     assert_eq!(had.as_deref(), Some("one more@2030-01-01T00:01:00Z"));
     a.run("COMMIT");
-    assert_eq!(owned(&mut b, 300, &["x"]).len(), 200, "two hundred a call");
+    let rest: usize = (0..20).map(|_| owned(&mut b, 300, &["x"]).len()).sum();
+    assert_eq!(rest, 250, "two hundred a call, if there is time for them");
     assert_eq!(b.broken(), Vec::<String>::new());
 }
 

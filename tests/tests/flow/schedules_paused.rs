@@ -172,15 +172,14 @@ fn a_pause_waits_for_a_run_that_is_being_inserted() {
 /// "It was so already" would be a lie: there is none any more.
 #[test]
 fn one_that_is_dropped_while_the_call_waits_is_refused() {
-    for verb in ["pause", "resume"] {
+    for verb in ["pause_schedule", "resume_schedule", "run_schedule"] {
         let db = Db::new();
         let mut session = hourly(&db, "overlap => 'skip'");
-        if verb == "resume" {
+        if verb == "resume_schedule" {
             call(&mut session, "pause_schedule('s')");
         }
         session.run("BEGIN; SELECT taskq.unschedule('s')");
-        let waiting =
-            db.connect().background(move |s| s.batch_execute(&format!("SELECT taskq.{verb}_schedule('s')")));
+        let waiting = db.connect().background(move |s| s.batch_execute(&format!("SELECT taskq.{verb}('s')")));
         assert_eq!(waiting.settle_down(&mut db.connect()), Progress::Blocked);
         session.run("COMMIT");
         assert_eq!(sqlstate(&waiting.join().1.unwrap_err()), "TQ007");
