@@ -67,6 +67,7 @@ extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     pg::memory::init();
+    pg::planner::init();
     guc::init();
     background::init();
 }

@@ -1,14 +1,16 @@
 //! Planner settings for the making of one plan.
 
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_guard, pg_sys};
 
 /// What the planner may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Settings {
-    /// Index scans and nested loops only: the one sensible plan for a statement that looks up few rows, and right at
-    /// any size of the tables.
+    /// Index scans and nested loops only, as for tables that are large: the one sensible plan for a statement that looks up
+    /// few rows, and right at any size of the tables.
     Lookups,
     /// Everything, whatever the session has switched off: for a statement that may read whole tables, planned when their
     /// sizes are known.
@@ -65,6 +67,7 @@ pub(crate) fn with_kept_plans<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs `work` with these settings.
 pub(crate) fn with<T>(settings: Settings, work: impl FnOnce() -> T) -> T {
+    let _sizes = Sizes::begin(settings);
     let settings = match settings {
         Settings::Lookups => &LOOKUPS,
         Settings::Everything => &EVERYTHING,
@@ -88,5 +91,73 @@ pub(crate) fn with<T>(settings: Settings, work: impl FnOnce() -> T) -> T {
         let result = work();
         pg_sys::AtEOXact_GUC(true, level);
         result
+    }
+}
+
+/// How large a table is at least, as a lookup is planned. Statistics may be those of a table that was empty, or whose rows
+/// had not been committed. Of two ways to join what a statement has in hand with a table, one goes through the index for each
+/// of these; the other goes through the whole table, and through all of these for each of its rows: for a table that is thought
+/// to be empty, that is the cheaper one.
+const ROWS: f64 = 1_000_000.0;
+const PAGES: pg_sys::BlockNumber = 20_000;
+
+thread_local! {
+    /// Whether what is planned now is a lookup.
+    static LOOKS_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is planned until this goes, also by an error, is planned for such sizes, or for those that the tables have.
+struct Sizes {
+    before: bool,
+}
+
+impl Sizes {
+    fn begin(settings: Settings) -> Sizes {
+        Sizes { before: LOOKS_UP.replace(matches!(settings, Settings::Lookups)) }
+    }
+}
+
+impl Drop for Sizes {
+    fn drop(&mut self) {
+        LOOKS_UP.set(self.before);
+    }
+}
+
+/// Who was asked for the sizes of tables before us, and is first.
+static BEFORE_US: OnceLock<pg_sys::get_relation_info_hook_type> = OnceLock::new();
+
+/// Has the planner ask for the sizes of tables.
+pub(crate) fn init() {
+    // SAFETY: a setting of this process, which has one thread; it is called once, as the library is loaded.
+    unsafe {
+        if BEFORE_US.set(pg_sys::get_relation_info_hook).is_ok() {
+            pg_sys::get_relation_info_hook = Some(sizes);
+        }
+    }
+}
+
+/// # Safety
+/// `rel` is what the planner has just filled in of a table.
+#[pg_guard]
+unsafe extern "C-unwind" fn sizes(
+    root: *mut pg_sys::PlannerInfo,
+    table: pg_sys::Oid,
+    is_parent: bool,
+    rel: *mut pg_sys::RelOptInfo,
+) {
+    // SAFETY: what the planner gives is handed on; it has made the list of indexes for this table, and nobody else has it.
+    unsafe {
+        if let Some(before_us) = BEFORE_US.get().copied().flatten() {
+            before_us(root, table, is_parent, rel);
+        }
+        if !LOOKS_UP.get() {
+            return;
+        }
+        (*rel).tuples = (*rel).tuples.max(ROWS);
+        (*rel).pages = (*rel).pages.max(PAGES);
+        for index in PgList::<pg_sys::IndexOptInfo>::from_pg((*rel).indexlist).iter_ptr() {
+            (*index).tuples = (*index).tuples.max(ROWS);
+            (*index).pages = (*index).pages.max(PAGES / 4);
+        }
     }
 }
