@@ -2204,8 +2204,10 @@ SELECT k.action,
        k.key,
        t.id AS task_id,
        p.state,
-       CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
-                    WHEN 'completed' THEN 16 ELSE 32 END & t.unique_states <> 0
+       -- Who rides on another has begun with it.
+       CASE WHEN p.leader_no IS NOT NULL AND p.state IN ('ready', 'scheduled') THEN 8
+            ELSE CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
+                              WHEN 'completed' THEN 16 ELSE 32 END END & t.unique_states <> 0
            AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
        t.unique_until AS held_until
   FROM taskq.unique_key AS k

@@ -90,10 +90,12 @@ pub(super) fn winners(
                 replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
                 // One that has ended so that it holds no key does not hold up what comes after it either.
                 let over = known.behind.as_ref().is_some_and(|b| !b.state.is_in(b.states));
+                // Nor does the one that this one takes the place of by its id.
+                let behind = known.behind.clone().filter(|b| !(call.by_id && b.id == task.id));
                 winners.push(Winner {
                     element: *element,
                     replaced,
-                    behind: known.behind.clone(),
+                    behind,
                     not_before: known.not_before.filter(|_| !over),
                     since: known.since,
                 });

@@ -120,3 +120,47 @@ fn a_hundred_thousand_unique_tasks_go_in_at_once() {
     assert_eq!(insert(&mut session, some), 10_000, "key 0 is new");
     assert_eq!(session.one::<i64>(count), 100_002);
 }
+
+/// Who rides on another has begun with it: its key is in the way of nobody who asks for pending ones. The view said that it was.
+#[test]
+fn the_view_and_insertions_agree_about_a_rider() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let task = |id: &str, key: &str| json!([{"id": id, "action": "x", "merge_key": "m", "unique_by": {"key": key, "states": ["pending"]}}]);
+    session.insert(task("leader", "a")).unwrap();
+    session.insert(task("rider", "b")).unwrap();
+    let held = "SELECT key || ' ' || held FROM taskq.unique_keys ORDER BY key";
+    assert_eq!(session.all::<String>(held), ["a true", "b true"]);
+    let grant = session.own_one("x");
+    assert_eq!((grant.task_id.as_str(), session.state("rider").as_str()), ("leader", "ready"));
+    assert_eq!(session.all::<String>(held), ["a false", "b false"]);
+    for key in ["a", "b"] {
+        assert_eq!(report(&mut session, task(&format!("next {key}"), key)), [format!("next {key} inserted")]);
+    }
+}
+
+/// Why: what was inserted behind the rider, and is replaced with it, was said to come after the rider, which is the new task itself: a circle.
+#[test]
+fn a_rider_with_a_successor_is_replaced_by_its_id() {
+    for rides in [false, true] {
+        let db = Db::new();
+        let mut session = db.connect();
+        if rides {
+            session.insert(json!([{"id": "leader", "action": "x", "merge_key": "m"}])).unwrap();
+        }
+        let mut first = unique("first", json!("k"));
+        first[0]["merge_key"] = json!("m");
+        session.insert(first).unwrap();
+        let grant = session.own_one("x");
+        let next = unique("next", json!({"key": "k", "on_conflict": "replace"}));
+        assert_eq!(report(&mut session, next), ["next inserted first"]);
+        if !rides {
+            session.give_with("first", grant.token, "pending", "retry_after => '1 hour'").unwrap();
+        }
+        session.replace(unique("first", json!({"key": "k", "on_conflict": "replace"}))).unwrap();
+        let keys: Vec<String> =
+            session.all("SELECT key || ' ' || task_id || ' ' || held FROM taskq.unique_keys");
+        assert_eq!(keys, ["k first true"]);
+        assert!(session.task("next").is_none() || session.state("next") == "aborted", "its place is taken");
+    }
+}
