@@ -14,6 +14,7 @@ mod told;
 
 use std::time::Duration;
 
+use elapsed::Walked;
 use low_ends::{Found, Starts};
 
 use crate::claim::marks;
@@ -62,6 +63,8 @@ pub(crate) struct Upkeep {
     pub(crate) left: bool,
     /// The look for deadlines was cut short where nothing was of use to the call.
     pub(crate) cut: bool,
+    /// It has gone on with this walk, in which nothing was.
+    pub(crate) walked: Option<Walked>,
     /// Deadlines have passed since others were told of such.
     pub(crate) untold: bool,
     /// Schedules of actions that the call does not ask for may be due; they were left to others, or to its end.
@@ -113,11 +116,13 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
         upkeep.stale = looked.stale && waiting;
         upkeep.left = looked.left;
         upkeep.cut = looked.cut;
+        upkeep.walked = looked.walked;
         upkeep.untold = looked.untold;
     }
     // After the leases: the try that has ended may be of the run that kept a schedule from its next.
     if schedule && waiting {
-        told::tell_of_schedules(names, now);
+        // In a transaction block it has no use for those of its own either.
+        told::tell_of_schedules(if hostage { &[] } else { names }, now);
     }
     if schedule && !hostage {
         // To try whether a run may be inserted takes locks. Given up with the look, they wake another sleeper of the action, who
@@ -340,6 +345,7 @@ impl Upkeep {
             stale,
             left,
             cut,
+            walked,
             untold,
             schedules,
             looked_at,
@@ -354,6 +360,7 @@ impl Upkeep {
         self.stale |= stale;
         self.left |= left;
         self.cut = cut;
+        self.walked = walked;
         self.untold |= untold;
         self.schedules |= schedules;
         self.looked_at = looked_at;

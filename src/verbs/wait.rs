@@ -38,6 +38,8 @@ pub(crate) struct Waiter {
     slept: bool,
     /// A wake-up has ended the last sleep, and nothing has come of it yet.
     woken: bool,
+    /// When the last wake-up came; at first, when the call began.
+    news: Instant,
     /// The last look has left signals uncounted.
     left_signals: bool,
     pace: Pace,
@@ -59,6 +61,7 @@ impl Waiter {
             until: Instant::now().checked_add(now.until(now.plus(timeout))),
             slept: false,
             woken: false,
+            news: Instant::now(),
             left_signals: false,
             pace: Pace::of_session(),
             quiet: Quiet::default(),
@@ -90,6 +93,9 @@ impl Waiter {
         self.woken |= latch::is_set();
         latch::check_client();
         self.woken |= latch::is_set();
+        if self.woken {
+            self.news = Instant::now();
+        }
         latch::reset();
         self.quiet = Quiet::before_look();
         wake::begin_look();
@@ -115,6 +121,11 @@ impl Waiter {
     /// Notes that a look has left signals uncounted.
     pub(crate) fn leaves_signals(&mut self) {
         self.left_signals = true;
+    }
+
+    /// When something was told to this call, as late as it may have come.
+    pub(crate) fn news(&self) -> Instant {
+        self.news
     }
 
     /// When the time of the call is up; `None`: never.

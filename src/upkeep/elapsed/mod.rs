@@ -15,6 +15,7 @@ mod walk;
 
 use end::Done;
 pub(super) use leases::Elapsed;
+pub(crate) use passed_by::{Walked, begin_call};
 pub(crate) use walk::{Caller, look_after};
 
 use crate::pg::clock::Time;
@@ -38,6 +39,8 @@ pub(crate) struct Looked {
     pub(crate) more: bool,
     /// The look has been cut short where nothing was of use to the call, and goes on from there soon.
     pub(crate) cut: bool,
+    /// It has gone on with this walk, in which nothing was of use to the call.
+    pub(crate) walked: Option<Walked>,
     /// Deadlines have passed since others were told of such.
     pub(crate) untold: bool,
 }

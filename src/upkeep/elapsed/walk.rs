@@ -4,12 +4,13 @@
 //! the next one begins anew.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::Looked;
 use super::end::{self, Done};
 use super::leases::{self, Elapsed, Window};
 use super::of_use::{self, Useful};
-use super::{Looked, passed_by};
+use super::passed_by::{self, Walked};
 use crate::allowance::Allowance;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
@@ -42,14 +43,13 @@ const LONGEST_FOR_OTHERS: Duration = Duration::from_millis(200);
 
 /// Looks after leases that have passed, from the deadline `start` on.
 pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
-    let passed_by = passed_by::start(caller.action_nos, caller.only_of_use, now);
-    let mut walk = Walk::new(caller, now);
-    for (n, window) in caller.windows(start.max(passed_by), now).enumerate() {
+    let mut walk = Walk::new(caller, start, now);
+    let start = walk.before.map_or(start, |walked| walked.up_to);
+    for (n, window) in caller.windows(start, now).enumerate() {
         if !walk.take(window, n) {
             break;
         }
     }
-    walk.passed_by = (passed_by > start).then_some(start);
     walk.end_for_others()
 }
 
@@ -77,6 +77,11 @@ impl Caller<'_> {
 struct Walk<'a> {
     caller: &'a Caller<'a>,
     now: Time,
+    began: Instant,
+    /// From there on it looks,
+    start: Time,
+    /// or goes on behind what has been walked before, where a moment ago there was nothing for it.
+    before: Option<Walked>,
     looked: Looked,
     looking: Allowance,
     /// For ending tries, since the first of its own.
@@ -85,24 +90,25 @@ struct Walk<'a> {
     overdue: bool,
     /// How much of its bound it has done.
     count: usize,
-    /// From there on are some that it has not looked at, since a moment ago there was nothing for it.
-    passed_by: Option<Time>,
     /// What is left to be ended for others.
     for_others: Useful,
     untold: Untold,
 }
 
 impl<'a> Walk<'a> {
-    fn new(caller: &'a Caller<'a>, now: Time) -> Self {
+    fn new(caller: &'a Caller<'a>, start: Time, now: Time) -> Self {
+        let before = passed_by::known(caller.action_nos, caller.only_of_use, now);
         Walk {
             caller,
             now,
+            began: Instant::now(),
+            start,
+            before: before.filter(|walked| walked.up_to > start),
             looked: Looked::default(),
             looking: caller.within(LONGEST_LOOK),
             ending: None,
             overdue: false,
             count: 0,
-            passed_by: None,
             for_others: Useful::default(),
             untold: Untold::leases(now),
         }
@@ -121,7 +127,8 @@ impl<'a> Walk<'a> {
         let Useful { leases: passed, near } = caller.useful(passed, self.now);
         self.overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(caller.action_nos));
         if let Some(reached) = reached.filter(|_| self.passes_by(&passed, n)) {
-            passed_by::remember(caller.action_nos, caller.only_of_use, reached, self.now);
+            let (of_use, began) = (caller.only_of_use, self.began);
+            passed_by::remember(caller.action_nos, of_use, reached, self.before, began, self.now);
         }
         let done = self.end_own(&passed);
         let enough = done.left || self.looking.is_used_up();
@@ -161,14 +168,16 @@ impl<'a> Walk<'a> {
         };
         let time = self.ending.unwrap_or_else(|| self.caller.within(LONGEST_FOR_OTHERS));
         if room > 0 && !time.is_used_up() {
-            // Of what was cut short the next look begins behind all this: nothing of it was of use. And of what was passed by something may
-            // be of use now.
-            let cut = looked.more || self.passed_by.is_some();
-            looked.cut = self.caller.only_of_use && cut && !self.overdue && self.for_others.leases.is_empty();
+            if self.caller.only_of_use && !self.overdue && self.for_others.leases.is_empty() {
+                // Of what was cut short the next look begins behind all this: nothing of it was of use. And of what was passed by
+                // something may be of use since.
+                looked.cut = looked.more;
+                looked.walked = self.before;
+            }
             // A call does not go on for others.
             looked.more &= looked.goes_on();
-            let start = self.passed_by.filter(|_| !self.caller.only_of_use);
-            if let Some(first) = start.and_then(|start| self.caller.windows(start, self.now).next()) {
+            let passes = self.before.is_some() && !self.caller.only_of_use;
+            if let Some(first) = passes.then(|| self.caller.windows(self.start, self.now).next()).flatten() {
                 // Whoever comes does a part: nobody else may be there.
                 self.for_others.leases = first.leases;
             }

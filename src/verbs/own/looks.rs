@@ -17,7 +17,7 @@ use crate::pg::clock::{Time, wall};
 use crate::pg::subtransaction;
 use crate::settle::commit;
 use crate::store::{tables, touched};
-use crate::upkeep::{self, Claimant, Due, Upkeep};
+use crate::upkeep::{self, Claimant, Due, Upkeep, elapsed};
 use crate::verbs::wait::Waiter;
 use crate::wake::{self, lately};
 
@@ -46,6 +46,7 @@ impl Look {
 /// tells what the last look has left to the end of the call.
 pub(super) fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Result<(Vec<Grant>, Upkeep)> {
     let mut looks = Looks { again: WARY.get(), ..Looks::default() };
+    elapsed::begin_call();
     loop {
         let mut found = match waiter {
             Some(waiter) => looks.without_trace(request, waiter),
@@ -160,12 +161,13 @@ impl Looks {
         let looked = subtransaction::all_or_nothing(|| {
             tables::hold();
             let look = look(request, Some(waiter), left_out, reading, vain);
-            if look.grants.is_empty() { Err(look) } else { Ok(look) }
+            if look.grants.is_empty() { Err(Box::new(look)) } else { Ok(look) }
         });
         if let Ok(look) = &looked {
             claim::keep(&look.grants);
         }
-        looked.unwrap_or_else(|mut look| {
+        looked.unwrap_or_else(|look| {
+            let mut look = *look;
             self.owing |= look.upkeep.changed || look.upkeep.moved || look.upkeep.left;
             if look.upkeep.untold {
                 wake::undone(&look.action_nos());
@@ -214,6 +216,7 @@ fn look(
     let mut look = Look::of(actions::for_claim(&request.actions));
     let action_nos = look.action_nos();
     let waiting = waiter.is_some();
+    let news = waiter.as_ref().map_or_else(Instant::now, |waiter| waiter.news());
     // The last look has to have its part of the caller's time-out.
     let most = Allowance::half_of_time_out();
     let until = waiter.as_ref().and_then(|waiter| waiter.until()).into_iter().chain(most.until()).min();
@@ -250,8 +253,13 @@ fn look(
         let looked_at = look.upkeep.looked_at.filter(|_| changed || stale || left).or(care.in_vain());
         let overdue = look.upkeep.busy.then(clock::now);
         let rest = look.upkeep.cut.then(|| clock::now() + SOON);
+        // Who is called may be needed for what has been passed by before.
+        let walked = look.upkeep.walked.filter(|walked| walked.since < news);
+        let anew =
+            walked.map(|walked| clock::now() + walked.until().saturating_duration_since(Instant::now()));
         let due = upkeep::next_due(&action_nos, looked_at);
-        look.due = due.into_iter().chain(overdue).chain(rest).chain(rates).chain(left_out.until()).min();
+        let soon = overdue.into_iter().chain(rest).chain(anew).chain(rates);
+        look.due = due.into_iter().chain(soon).chain(left_out.until()).min();
         if left_out.is_empty() && !look.upkeep.moved {
             upkeep::note_passed_over(&look.actions);
         }

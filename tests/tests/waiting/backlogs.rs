@@ -3,10 +3,14 @@
 //! Why: a look that comes to nothing is rolled back, with the part of the backlog that it has moved out of its way or ended. The next one began
 //! anew, and so on until the time was up, as busy as can be.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use taskq_tests::{Db, Session};
+
+#[cfg(target_os = "linux")]
+use crate::sleeper::times_asleep;
 
 /// A call that sleeps is granted this task, long before its time is up.
 fn comes(session: &mut Session, task_id: &str) {
@@ -47,7 +51,7 @@ fn a_backlog_of_tries_that_have_ended() {
     session
         .insert(json!([{"id": "next", "action": "x", "depends_on": [{"id": last, "condition": "settled"}]}]))
         .unwrap();
-    std::thread::sleep(Duration::from_secs(8));
+    thread::sleep(Duration::from_secs(8));
     comes(&mut session, "next");
 }
 
@@ -101,7 +105,7 @@ fn tries_of_which_nothing_comes_are_left_alone_by_those_who_sleep() {
         db.connect().own_with("dead", 3000, &["x"], "max_duration => '1 second'").unwrap().len(),
         3000
     );
-    std::thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(1));
     let calls: Vec<_> = (0..2)
         .map(|_| {
             db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '3 seconds'").unwrap().len())
@@ -172,7 +176,7 @@ fn two_who_sleep_behind_overdue_tasks_of_a_paused_group() {
     session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
     assert_eq!(dead.own_with("dead", 1, &["x"], "max_duration => '6.5 seconds'").unwrap().len(), 1);
     session.run("SELECT taskq.pause_group('g')");
-    std::thread::sleep(Duration::from_secs(6));
+    thread::sleep(Duration::from_secs(6));
     let began = Instant::now();
     let calls = [(); 2].map(|()| {
         db.connect().background(|s| {
@@ -208,4 +212,56 @@ fn the_last_look_has_its_part_of_a_time_out() {
         assert!(now > before, "it has moved nothing of {before}");
         before = now;
     }
+}
+
+/// A worker has taken so many tasks one by one, and is gone; of use to nobody but who waits for what depends on the last of them.
+fn tries_of_a_dead_worker(db: &Db, number: usize) -> Session {
+    let mut session = db.connect();
+    session.set_now(Some("2020-01-01"));
+    session.run(&format!(
+        "SELECT count(*) FROM taskq.insert_many('y', array_fill('b'::text, ARRAY[{number}]), max_tries => 1);
+         DO $$ BEGIN FOR i IN 1..{number} LOOP
+             PERFORM taskq.own_tasks('dead', 1, '{{y}}', make_interval(secs => 1 + i * 0.001));
+         END LOOP; END $$"
+    ));
+    session.insert(json!([{"id": "last", "action": "y", "max_tries": 1}])).unwrap();
+    session.own_one_with("y", "max_duration => '1 hour'");
+    let mine = json!([{"id": "mine", "action": "x", "depends_on": [{"id": "last", "condition": "settled"}]}]);
+    session.insert(mine).unwrap();
+    session.set_now(None);
+    session.run("VACUUM ANALYZE");
+    session
+}
+
+/// Why: a look that went on where the one before had been cut short was followed by another one in a tenth of a second, since something of
+/// what it had not looked at might be of use by now; that one began at the beginning, was cut short, and so on, for ever.
+#[test]
+#[cfg(target_os = "linux")]
+fn who_has_gone_through_a_backlog_of_no_use_sleeps() {
+    let db = Db::new();
+    // More than one look comes through.
+    let mut session = tries_of_a_dead_worker(&db, 120_000);
+    for begin in ["SELECT 1", "BEGIN; SELECT pg_current_xact_id()"] {
+        let mut sleeper = db.connect();
+        sleeper.run(begin);
+        let pid = sleeper.pid();
+        let sleeper =
+            sleeper.background(|s| s.own_with("w", 1, &["w"], "wait => '17 seconds'").unwrap().len());
+        // It goes through all of it, once as it begins, and once more since it was woken.
+        thread::sleep(Duration::from_secs(5));
+        session.run(&format!("SELECT pg_log_backend_memory_contexts({pid})"));
+        thread::sleep(Duration::from_secs(7));
+        let before = times_asleep(pid);
+        thread::sleep(Duration::from_secs(4));
+        let looks = times_asleep(pid) - before;
+        assert!(looks < 5, "{begin}: {looks} looks in 4 seconds");
+        assert_eq!(sleeper.join().1, 0);
+    }
+    // And in a transaction that had an id already nothing was remembered of what a look had gone through, so that each began anew.
+    session.run("BEGIN; SELECT pg_current_xact_id()");
+    let began = Instant::now();
+    let grants = session.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap();
+    assert_eq!(grants.len(), 1, "nothing in {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "it came after {:?}", began.elapsed());
+    session.run("COMMIT");
 }

@@ -15,6 +15,7 @@ mod let_go;
 mod locked;
 mod looks;
 mod many;
+mod nearest;
 mod notify;
 mod post_result;
 mod prepared;

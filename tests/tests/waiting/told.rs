@@ -347,3 +347,21 @@ fn what_comes_to_wait_for_a_rider_of_a_try_whose_deadline_has_passed() {
     drop(sleeper.woken_soon_after(since, "a task that waits for a rider"));
     assert_eq!(session.broken(), Vec::<String>::new());
 }
+
+/// A call in a transaction block inserts no runs, not of its own actions either.
+#[test]
+fn a_schedule_of_which_one_in_a_transaction_block_was_told() {
+    let db = Db::new();
+    let mut session = db.connect();
+    with_action_x(&mut session);
+    let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
+    let mut block = db.connect();
+    block.run("BEGIN");
+    let block = block.background(|s| s.own_with("v", 1, &["x"], "wait => '7 seconds'").unwrap().len());
+    session.until_asleep(block.pid());
+    let since = Instant::now();
+    session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')");
+    drop(sleeper.woken_soon_after(since, "a schedule that one in a transaction block was told of"));
+    session.run("SELECT taskq.unschedule('s')");
+    block.join();
+}
