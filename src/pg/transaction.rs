@@ -85,7 +85,7 @@ impl Listener {
 }
 
 /// How many listeners there are at most.
-const MOST: usize = 2;
+const MOST: usize = 3;
 
 thread_local! {
     /// Those of this backend. Copied by whoever tells them something: one of them may bring in another meanwhile.

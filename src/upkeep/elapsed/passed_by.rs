@@ -9,7 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use crate::pg::clock::Time;
-use crate::pg::session;
+use crate::pg::transaction::{self, End, Listener};
+use crate::pg::{latch, session};
 
 /// For how long it is remembered at least, and in proportion to how long the walk took.
 const LEAST: Duration = Duration::from_secs(1);
@@ -40,8 +41,9 @@ struct PassedBy {
     walked: Walked,
     /// For which time of the queue.
     now: Time,
-    /// Only for this call.
-    call: Option<u64>,
+    /// In a transaction that had an id: what it has changed itself before, in subtransactions of at most this nesting level, comes
+    /// back if it is rolled back.
+    level: Option<i32>,
 }
 
 thread_local! {
@@ -49,30 +51,44 @@ thread_local! {
     static ANY: RefCell<Option<PassedBy>> = const { RefCell::new(None) };
     /// Of calls that end what is of use to them: nothing was.
     static OF_USE: RefCell<Option<PassedBy>> = const { RefCell::new(None) };
-    /// The number of the last call that may go to sleep.
-    static CALL: Cell<u64> = const { Cell::new(0) };
+    /// The nesting level of the last call that may go to sleep, whatever it begins for its looks.
+    static LEVEL: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Another call that may go to sleep begins.
+/// A call that may go to sleep begins.
 pub(crate) fn begin_call() {
-    CALL.set(CALL.get() + 1);
+    LEVEL.set(latch::nest_level());
+}
+
+static LISTENER: Listener = Listener { ended, ..Listener::DEAF };
+
+/// Forgets what a rollback has made untrue.
+fn ended(end: End) {
+    OF_USE.with_borrow_mut(|kept| {
+        let Some((known, level)) = kept.as_mut().and_then(|known| known.level.map(|level| (known, level)))
+        else {
+            return;
+        };
+        match end {
+            End::Commit => known.level = None,
+            End::CommitSub(sub) if sub == level => known.level = Some(level - 1),
+            End::AbortSub(sub) if sub <= level => *kept = None,
+            End::CommitSub(_) | End::AbortSub(_) => {}
+            End::Abort | End::Prepare => *kept = None,
+        }
+    });
 }
 
 /// The walk that a look for these actions goes on with.
 pub(super) fn known(action_nos: &[i32], only_of_use: bool, now: Time) -> Option<Walked> {
-    let holds = |k: &&PassedBy| {
-        k.action_nos == action_nos
-            && k.now <= now
-            && Instant::now() < k.walked.until()
-            && k.call.is_none_or(|call| call == CALL.get())
-    };
+    let holds =
+        |k: &&PassedBy| k.action_nos == action_nos && k.now <= now && Instant::now() < k.walked.until();
     let kept = if only_of_use { &OF_USE } else { &ANY };
     kept.with_borrow(|known| known.as_ref().filter(holds).map(|k| k.walked))
 }
 
 /// Up to this deadline there was nothing for these actions, or nothing of use, in a look that began then and went on with that
-/// walk. In a transaction that has an id this holds as long as the call sleeps: what the transaction has changed itself may come
-/// back with a savepoint.
+/// walk. What the transaction has changed itself may come back with a savepoint.
 pub(super) fn remember(
     action_nos: &[i32],
     only_of_use: bool,
@@ -81,9 +97,12 @@ pub(super) fn remember(
     began: Instant,
     now: Time,
 ) {
-    let call = session::has_transaction_id().then(|| CALL.get());
-    if call.is_some() && !only_of_use {
-        return;
+    let level = session::has_transaction_id().then(|| LEVEL.get());
+    if level.is_some() {
+        if !only_of_use {
+            return;
+        }
+        transaction::listen(&LISTENER);
     }
     let at = Instant::now();
     let walked = Walked {
@@ -93,5 +112,5 @@ pub(super) fn remember(
         at,
     };
     let kept = if only_of_use { &OF_USE } else { &ANY };
-    kept.set(Some(PassedBy { action_nos: action_nos.to_vec(), walked, now, call }));
+    kept.set(Some(PassedBy { action_nos: action_nos.to_vec(), walked, now, level }));
 }
