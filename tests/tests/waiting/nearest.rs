@@ -1,28 +1,20 @@
 //! Of much that will be due a sleeper wakes for the first.
 //!
-//! Why: how long it sleeps is asked once, before it falls asleep; of what is nearer than that it hears only if it is committed later. An
-//! index would give the first one by itself, so it may not be used.
+//! Why: how long it sleeps is asked once, before it falls asleep; of what is nearer than that it hears only if it is committed later.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use taskq_tests::{Db, Session, let_databases_stay};
+use taskq_tests::{Db, let_databases_stay};
 
 /// Far, near and in between, in this order.
 const TIMES: [&str; 3] = ["25 seconds", "1.5 seconds", "20 seconds"];
-
-/// Who may use no index.
-fn without_indexes(db: &Db) -> Session {
-    let mut session = db.connect();
-    session.run("SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off");
-    session
-}
 
 /// Whoever sleeps for tasks of x comes back with this one, in time.
 fn comes_in_time(db: &Db, task_id: &str) {
     let_databases_stay();
     let began = Instant::now();
-    let grants = without_indexes(db).own_with("w", 5, &["x"], "wait => '15 seconds'").unwrap();
+    let grants = db.connect().own_with("w", 5, &["x"], "wait => '15 seconds'").unwrap();
     assert_eq!(grants.iter().map(|grant| grant.task_id.as_str()).collect::<Vec<_>>(), [task_id]);
     assert!(began.elapsed() < Duration::from_secs(6), "it slept for {:?}", began.elapsed());
 }
@@ -60,7 +52,7 @@ fn of_schedules() {
     );
     let_databases_stay();
     let began = Instant::now();
-    let grants = without_indexes(&db).own_with("w", 1, &["x"], "wait => '15 seconds'").unwrap();
+    let grants = session.own_with("w", 1, &["x"], "wait => '15 seconds'").unwrap();
     assert!(grants[0].task_id.starts_with("second@"));
     assert!(began.elapsed() < Duration::from_secs(6), "it slept for {:?}", began.elapsed());
     session.run("SELECT taskq.unschedule('second')");
