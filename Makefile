@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install install-private uninstall package deb test-deb pgxn demo demo-shards test lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
+.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb pgxn demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -54,6 +54,9 @@ SUDO       = $(if $(DESTDIR),,$(shell test -w '$(PKGLIBDIR)' -a -w '$(EXTDIR)' |
 # The library that a running server has loaded is replaced, never written into, and at no moment missing or half there
 # for a session that begins.
 install: build ## install into the server that PG_CONFIG belongs to, with sudo where that takes it
+	@$(MAKE) --no-print-directory put
+
+put:
 	$(SUDO) install -d '$(DESTDIR)$(PKGLIBDIR)' '$(DESTDIR)$(EXTDIR)'
 	$(SUDO) install -m 755 $(LIBRARY) '$(DESTDIR)$(PKGLIBDIR)/taskq.so.new'
 	$(SUDO) mv -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so.new' '$(DESTDIR)$(PKGLIBDIR)/taskq.so'
@@ -99,8 +102,11 @@ demo-shards: ## the same on three servers behind a router (REPO=, REV=, WORKERS=
 # The tests' feature set: that of the build, and pg_test, which is this crate's alone.
 TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 
-test: ## all of the following four; installs what they need
+test: ## all of the following four, but for what is long by nature; installs what they need
 	@.ci/test.sh all
+
+test-all: ## the same, with storms and faults at random, lost servers, and the clients in seven languages
+	@.ci/test.sh everything
 
 lint: ## format, clippy, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
 	cargo fmt --all --check
@@ -116,9 +122,7 @@ lint: ## format, clippy, pgspot on the install script, the scripts of releases, 
 	 else echo "lint: cargo-deny is not installed, so licences and sources of dependencies are not checked"; fi
 
 unit-test: ## tests of the pure parts, without a server, and of the models of the protocols (TASKQ_MODELS=long: for longer)
-	$(CARGO_ENV) cargo test --release --locked -p taskq --lib $(TEST_FEATURES) -- --skip pg_test::
-	cargo test --release --locked -p branch_export
-	cargo test --release --locked -p taskq_models
+	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh unit
 
 pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T='$(T)' .ci/test.sh pg

@@ -5,6 +5,7 @@
 #   server.sh          make or refresh the copy, and print the path of its pg_config
 #
 #   PG_CONFIG=path     the server to copy (default: the first pg_config on the path)
+#   COPY=name          another copy than that of everybody
 #
 # PostgreSQL finds its libraries and shared files relative to where its program lies. So the copy has real programs
 # in the same folders under another root, and links to everything else. It lives in target/server/, or, where the
@@ -27,7 +28,7 @@ sharedir=$("$pg_config" --sharedir)
 [ -x "$bindir/postgres" ] && [ -x "$bindir/pg_config" ] || die "there is no server in $bindir: set PG_CONFIG"
 major=$("$bindir/postgres" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
 
-place=${CARGO_TARGET_DIR:-target}/server
+place=${CARGO_TARGET_DIR:-target}/server${COPY:+-$COPY}
 mkdir -p "$place"
 place=$(cd "$place" && pwd -P)
 

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian 12 machine with Rust lacks for this project.
 #
-#   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
-#   setup.sh test     the same, and what `cargo pgrx test` wants: cargo-pgrx, its register of servers, sudo; SQLsmith,
-#                     if it can be had; and what the example clients want, see examples/clients/setup.sh
+#   setup.sh build    what it takes to build, install, run and test: server, headers, libclang, compiler, git
+#   setup.sh smith    the same, and SQLsmith, if it can be had
 #   setup.sh deb      what it takes to build, and to make a package
 #   setup.sh test-deb    the same, and what makes a fresh Debian
 #   setup.sh matrix   what it takes to build, and to unpack servers of other versions, see other_server.sh
@@ -12,7 +11,6 @@
 # a server that is there, with headers, that one is used as it is and none is installed.
 set -euo pipefail
 
-PGRX_VERSION=0.17.0
 PG_MAJOR=15
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -40,18 +38,6 @@ any_exists() {
         [ -e "$path" ] && return 0
     done
     return 1
-}
-
-# The pg_config to build against. Debian's common /usr/bin/pg_config may belong to libpq alone or to another
-# version, so the one beside the server comes first.
-find_pg_config() {
-    if [ -n "${PG_CONFIG:-}" ] && is_server "$PG_CONFIG"; then
-        printf '%s\n' "$PG_CONFIG"
-    elif [ -x "/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" ]; then
-        printf '%s\n' "/usr/lib/postgresql/$PG_MAJOR/bin/pg_config"
-    else
-        printf '%s\n' pg_config
-    fi
 }
 
 # True for the pg_config of a server that can be run and built against; that of libpq alone is not.
@@ -128,48 +114,23 @@ apt_install() {
         apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@" >/dev/null
 }
 
-# --- Rust and pgrx -----------------------------------------------------------------------------------------------
+# --- Rust -----------------------------------------------------------------------------------------------
 
 find_cargo() {
     have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
     have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
 }
 
-install_cargo_pgrx() {
-    [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $PGRX_VERSION" ] && return 0
-    say "installing cargo-pgrx $PGRX_VERSION (takes some minutes, once)"
-    cargo install --locked --quiet "cargo-pgrx@$PGRX_VERSION"
-}
-
-# Makes the server known to cargo-pgrx. `cargo pgrx init` forgets the servers that it is not told of, so one
-# more is added to an existing register by hand.
-register_server() {
-    local register="${PGRX_HOME:-$HOME/.pgrx}/config.toml" pg_config label known
-    pg_config=$(command -v "$(find_pg_config)") || die "no pg_config in sight"
-    label=pg$("$pg_config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
-    known=$(sed -n "s/^ *$label *= *\"\(.*\)\".*/\1/p" "$register" 2>/dev/null | head -n 1 || true)
-    [ -n "$known" ] && [ -x "$known" ] && return 0
-    if grep -q '^\[configs\]' "$register" 2>/dev/null; then
-        sed -i -e "/^ *$label *=/d" -e "s|^\[configs\]|&\n$label = \"$pg_config\"|" "$register"
-    else
-        cargo pgrx init "--$label" "$pg_config" >/dev/null
-    fi
-}
-
 case "${1:-}" in
-    build | test | deb | test-deb | matrix) ;;
+    build | smith | deb | test-deb | matrix) ;;
     *)
-        printf 'usage: %s build|test|deb|test-deb|matrix\n' "$0" >&2
+        printf 'usage: %s build|smith|deb|test-deb|matrix\n' "$0" >&2
         exit 2
         ;;
 esac
 
 missing_server
 missing_tools
-if [ "$1" = test ] && ! have sudo; then
-    # cargo-pgrx puts the server's user in charge of the test cluster by calling sudo, also when run as root.
-    need sudo
-fi
 case "$1" in
     deb | test-deb)
         have dpkg-shlibdeps || need dpkg-dev
@@ -185,10 +146,7 @@ if [ "$1" = matrix ]; then
 fi
 install_packages
 find_cargo
-if [ "$1" = test ]; then
-    install_cargo_pgrx
-    register_server
+if [ "$1" = smith ]; then
     # A test does without it, and says so.
     have sqlsmith || { have apt-get && apt_install sqlsmith 2>/dev/null; } || say "there is no sqlsmith: its test will not be run"
-    "$(dirname "$0")/../examples/clients/setup.sh"
 fi

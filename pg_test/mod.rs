@@ -4,6 +4,9 @@
 //! actions. For the same reason nothing here tells what another session sees: that is for `tests/`.
 //! Uncommitted ids of one test would block another, so they run one at a time (`RUST_TEST_THREADS=1`).
 //!
+//! The library is built with the feature `pg_test` (`taskq_pg_test` in Cargo.toml), in which each test is a C function, and
+//! installed into a private copy of the server that nothing else uses. `run` calls them there. `.ci/test.sh` does all that.
+//!
 //! The Rust name of a test is its name in SQL as well: unique in the crate, and at most 63 bytes.
 #![allow(missing_docs)]
 
@@ -23,11 +26,16 @@ mod rights;
 mod spontaneous;
 mod unique;
 
-/// Called by the test framework in each test process.
+#[cfg(test)]
+mod run;
+#[cfg(test)]
+pub use run::run_test;
+
+/// Called by what `#[pg_test]` makes of a test, before it is run.
 pub fn setup(_options: Vec<&str>) {}
 
-/// Settings of the test server.
+/// Handed on by `#[pg_test]`. The settings of the server are in `.ci/test.sh`.
 #[must_use]
 pub fn postgresql_conf_options() -> Vec<&'static str> {
-    vec!["fsync = off", "full_page_writes = off", "autovacuum = off"]
+    Vec::new()
 }

@@ -17,7 +17,6 @@
 //! - Claims, signals and upkeep never wait for a lock.
 //! - What is kept in a backend is plans and hints, never state: an abort leaves nothing wrong.
 
-// Not in Cargo.toml: what pgrx generates for `src/bin` is full of it.
 #![deny(unsafe_code)]
 
 use pgrx::prelude::*;
@@ -55,14 +54,6 @@ pgrx::pg_module_magic!();
 #[cfg(not(panic = "unwind"))]
 compile_error!("Postgres errors travel through Rust as panics: build with panic = \"unwind\"");
 
-extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
-extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
-extension_sql_file!("../sql/counts.sql", name = "counts", requires = ["functions"]);
-extension_sql_file!("../sql/estimates.sql", name = "estimates", requires = ["counts"]);
-extension_sql_file!("../sql/views.sql", name = "views", requires = ["estimates"]);
-extension_sql_file!("../sql/operate.sql", name = "operate", requires = ["views"]);
-extension_sql_file!("../sql/grants.sql", name = "grants", finalize);
-
 /// Called by Postgres when the library is loaded.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
@@ -75,3 +66,9 @@ pub extern "C-unwind" fn _PG_init() {
 #[cfg(any(test, feature = "pg_test"))]
 #[path = "../pg_test/mod.rs"]
 pub mod pg_test;
+
+// What `#[pg_test]` makes of a test calls `pgrx_tests::run_test`: that is ours, and the crate of that name is not needed.
+#[cfg(test)]
+extern crate self as pgrx_tests;
+#[cfg(test)]
+pub use pg_test::run_test;

@@ -67,8 +67,8 @@ fn files() -> Vec<File> {
             }
         }
     }
-    // What pgrx demands for the generation of SQL.
-    found.retain(|file| file.module != "bin");
+    // Another name of lib.rs, see Cargo.toml.
+    found.retain(|file| file.module != "with_tests");
     found
 }
 

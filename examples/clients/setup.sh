@@ -2,6 +2,8 @@
 # Installs what the example clients and their tests need into target/clients: a Python environment, the packages of
 # Node, the workers that are compiled (Rust, Go, Java). Quick when nothing has changed.
 #
+#   setup.sh [python|node|go|java|ruby|rust|pgbouncer]...    these only (default: all)
+#
 # What is missing of python3 with venv, node with npm, go with pgx, a JDK with the JDBC driver and Gson, ruby with pg, psql
 # and PgBouncer is installed from the distribution's packages, as root or through sudo. cargo must be there.
 set -euo pipefail
@@ -103,10 +105,7 @@ install_rust() {
 have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
 have psql || apt_install postgresql-client
-install_pgbouncer
-install_python
-install_node
-install_go
-install_java
-install_ruby
-install_rust
+[ $# -gt 0 ] || set -- pgbouncer python node go java ruby rust
+for what; do
+    install_"$what"
+done
