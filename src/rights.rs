@@ -188,6 +188,11 @@ fn allowed(doing: Doing) -> Option<Rc<BTreeSet<String>>> {
     CURRENT.with_borrow(|access| access.of(doing).cloned())
 }
 
+/// Whether the caller's part is narrowed to some actions.
+pub(crate) fn is_narrowed(doing: Doing) -> bool {
+    allowed(doing).is_some()
+}
+
 /// Refuses actions that the caller has nothing to do with.
 pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let Some(allowed) = allowed(doing) else { return Ok(()) };
@@ -244,7 +249,7 @@ fn refuse_others(
 /// [`check_tasks`] by the ids, before anything else is said of them: the state of a task that the caller has nothing
 /// to do with is no concern of his.
 pub(crate) fn check_named<'a>(doing: Doing, ids: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    if allowed(doing).is_none() {
+    if !is_narrowed(doing) {
         return Ok(());
     }
     let ids: Vec<&str> = ids.into_iter().collect();

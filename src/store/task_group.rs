@@ -28,6 +28,19 @@ pub(crate) static SET_PAUSED: Statement<(&str, bool)> = Statement::new(
 pub(crate) static REMOVE: Statement<&str> =
     Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
 
+static REMOVE_UNLESS_SET: Statement<&str> = Statement::new(
+    c"DELETE FROM taskq.task_group g
+       WHERE g.group_id = $1 AND g.max_concurrency IS NULL AND g.weight IS NULL",
+);
+static RESUME: Statement<&str> =
+    Statement::new(c"UPDATE taskq.task_group g SET paused = false WHERE g.group_id = $1 AND g.paused");
+
+/// The pause goes, and what was set for the group stays: that is for operators.
+pub(crate) fn remove_pause(group: &str) {
+    REMOVE_UNLESS_SET.execute(group);
+    RESUME.execute(group);
+}
+
 /// The row is changed first, so that whoever sets the same group comes after this call.
 pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::new(
     c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)

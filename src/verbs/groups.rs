@@ -28,15 +28,13 @@ use crate::wake;
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_pause_group(group_id: Option<&str>) -> i64 {
-    rights::for_caller(|| {
-        known(group_id).map(|group| if set_paused(group, true) { pending(group) } else { 0 })
-    })
+    rights::for_caller(|| known(group_id).and_then(pause))
 }
 
 /// `taskq.resume_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_resume_group(group_id: Option<&str>) -> i64 {
-    rights::for_caller(|| known(group_id).map(resume))
+    rights::for_caller(|| known(group_id).and_then(resume))
 }
 
 /// `taskq.cancel_group(group_id) -> bigint`
@@ -60,8 +58,8 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
 #[pg_extern(sql = "")]
 fn taskq_retry_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
-        known(group_id)
-            .and_then(|group| restartable(|| revive(&members(group), Unrevivable::Leave, clock::now())))
+        let group = known(group_id)?;
+        restartable(|| revive(&members_of_caller(group)?, Unrevivable::Leave, clock::now()))
     })
 }
 
@@ -76,21 +74,31 @@ static KNOWN: Statement<&str, bool> = Statement::new(
           OR EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = $1)",
 );
 
-/// A group that has tasks, or that was paused or set.
+/// A group that has tasks, or that was paused or set. A caller whose part is narrowed is refused here if it has tasks of
+/// others, before anybody is waited for. More may come in until the call has what it changes: each verb asks again about
+/// what it has got then.
 fn known(group_id: Option<&str>) -> Result<&str> {
     let group = required("group_id", group_id)?;
     match KNOWN.first(group) {
         Some(true) => {
-            rights::check_found(Doing::Change, members_of_interest(group))?;
+            check_members(group)?;
             Ok(group)
         }
         _ => Err(Refusal::no_such("group", group)),
     }
 }
 
-/// What a caller is asked about whose part is narrowed. It is not looked up for others.
-fn members_of_interest(group: &str) -> impl Iterator<Item = TaskNo> {
-    std::iter::once_with(|| members(group)).flatten()
+/// Refuses a group with tasks of others, for a caller whose part is narrowed. They are not looked up for other callers.
+fn check_members(group: &str) -> Result<()> {
+    rights::check_found(Doing::Change, std::iter::once_with(|| members(group)).flatten())
+}
+
+/// The tasks of a group, of which the caller may change each. The verb goes by these numbers and does not ask again which there
+/// are.
+fn members_of_caller(group: &str) -> Result<Vec<TaskNo>> {
+    let task_nos = members(group);
+    rights::check_found(Doing::Change, task_nos.iter().copied())?;
+    Ok(task_nos)
 }
 
 /// The tasks of a group, in the order of their insertion.
@@ -100,6 +108,14 @@ fn members(group: &str) -> Vec<TaskNo> {
 
 fn set_paused(group: &str, paused: bool) -> bool {
     task_group::SET_PAUSED.execute((group, paused)) > 0
+}
+
+/// Counts before it asks about those that have come in while the row of the group was waited for: each that is counted is asked
+/// about. A refusal undoes the rest.
+fn pause(group: &str) -> Result<i64> {
+    let pending = if set_paused(group, true) { pending(group) } else { 0 };
+    check_members(group)?;
+    Ok(pending)
 }
 
 static PENDING: Statement<&str, i64> = Statement::new(
@@ -118,15 +134,16 @@ static IS_PAUSED: Statement<&str, bool> =
 static PAUSED: Statement<&str, bool> =
     Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
-/// What was parked under the group comes back to the end of its priority, in its old order.
-fn resume(group: &str) -> i64 {
+/// What was parked under the group comes back to the end of its priority, in its old order. What that is nobody changes from
+/// where the row of the group is locked: claims share it to park. Asked about last, as by [`pause`].
+fn resume(group: &str) -> Result<i64> {
     session::refuse_if_read_only();
     if IS_PAUSED.first(group).is_none() {
-        return 0;
+        return Ok(0);
     }
     turnstile::close(turnstile::Reason::Group(group));
     if PAUSED.first(group).is_none() {
-        return 0;
+        return Ok(0);
     }
     set_paused(group, false);
     let reason = parked::Reason::Group(group.to_owned());
@@ -136,11 +153,13 @@ fn resume(group: &str) -> i64 {
     // Those that no claim has moved were passed over by calls that sleep now.
     ready_now::wake_all_of_group(group);
     wake::for_those_in_vain();
-    pending(group)
+    let pending = pending(group);
+    check_members(group)?;
+    Ok(pending)
 }
 
 fn cancel_members(group: &str) -> Result<i64> {
-    let task_nos = members(group);
+    let task_nos = members_of_caller(group)?;
     Ok(cancel_locked(&fold::locked(|| Ok(lock_for_change(&task_nos)), |rows| rows)?, None))
 }
 
@@ -150,6 +169,9 @@ static LOCK: Statement<&str> =
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
 /// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
 /// waited for, and the group is looked at again.
+///
+/// Tasks that are inserted into the group from then on are none of the call's: they are not locked. Whatever is asked about
+/// the group after this has a newer snapshot, and goes by these numbers only.
 fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
     loop {
         check_for_interrupts();
@@ -165,6 +187,7 @@ fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
 
 fn delete(group: &str) -> Result<i64> {
     let (task_nos, rows) = fold::locked(|| Ok(hold(group)), |(_, rows)| rows)?;
+    rights::check_found(Doing::Change, task_nos.iter().copied())?;
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
         let ids = numbers::ids(&[row.task_no]);
         return Err(live::held(
@@ -174,12 +197,21 @@ fn delete(group: &str) -> Result<i64> {
         ));
     }
     let deleted = delete_locked(task_nos, rows, clock::now());
-    task_group::REMOVE.execute(group);
+    if rights::is_narrowed(Doing::Change) {
+        task_group::remove_pause(group);
+    } else {
+        task_group::REMOVE.execute(group);
+    }
     Ok(deleted)
 }
 
-static SEEDS: Statement<&str, TaskNo> =
-    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1 AND t.seed");
+/// A task is a seed for ever, or it is none.
+static SEEDS: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"SELECT t.task_no
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT t.task_no, t.seed FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       WHERE t.seed",
+);
 
 static DEPENDENCIES: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
@@ -201,7 +233,9 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);
-    let mut seeds: Vec<TaskNo> = SEEDS.query(group);
+    rights::check_found(Doing::Change, all.iter().copied())?;
+    // Of those that are held: a seed inserted since is not locked, and may be ready, held or settled by now.
+    let mut seeds: Vec<TaskNo> = SEEDS.query(all.as_slice());
     seeds.sort_unstable();
     let stay: Vec<TaskNo> = if seeds.is_empty() { all.clone() } else { seeds };
     let staying: HashSet<TaskNo> = stay.iter().copied().collect();

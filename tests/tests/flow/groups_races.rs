@@ -3,6 +3,9 @@
 //! leaves a ghost that is granted and belongs to no task, or a counter that is wrong for ever. `check()` at the end of
 //! each test finds both.
 
+use std::thread;
+use std::time::Duration;
+
 use serde_json::json;
 use taskq_tests::{Background, Db, Progress, Session};
 
@@ -126,5 +129,45 @@ fn what_comes_while_a_group_is_being_reset_or_deleted_waits_for_it() {
             assert!(broken.is_empty(), "{call} and {beside}: {broken:?}");
             all_ends(&mut watcher, &format!("{call} and {beside}"));
         }
+    }
+}
+
+/// A seed that is inserted while the group is being reset is none of the reset's tasks. On wrong code it is placed once more:
+/// `23505` comes out of the reset, or the seed is settled and ready at once; or all others are deleted for it. The moment is one
+/// between two looks at the group, of which the first takes some milliseconds: it is met by one of several trials.
+#[test]
+fn a_seed_that_comes_while_its_group_is_being_reset_stays_as_it_is() {
+    const TASKS: i64 = 5_000;
+    let db = Db::new();
+    let (mut watcher, mut holder, mut inserter) = (db.connect(), db.connect(), db.connect());
+    let fill = format!(
+        "SELECT taskq.insert_many('t', array_fill('{{}}'::text, ARRAY[{TASKS}]), group_id => 'g');
+         SELECT taskq.insert_task('done', 'd', group_id => 'g')"
+    );
+    watcher.run(&fill);
+    let mut resetting = db.connect();
+    for (n, after) in [0, 300, 600, 1_000, 1_500, 2_000, 3_000, 4_500, 6_000, 9_000].into_iter().enumerate() {
+        // The reset has locked the others, and waits for this one. After that it looks whether there are still the same.
+        watcher.perform("d", "completed");
+        holder.run("BEGIN; SELECT FROM taskq.settled FOR UPDATE");
+        inserter
+            .run(&format!("BEGIN; SELECT taskq.insert_task('seed {n}', 's', group_id => 'g', seed => true)"));
+        let reset = resetting.background(|session| {
+            session.query_one("SELECT taskq.reset_group('g')", &[]).map(|row| row.get::<_, i64>(0))
+        });
+        assert_eq!(reset.settle_down(&mut watcher), Progress::Blocked);
+        holder.run("COMMIT");
+        thread::sleep(Duration::from_micros(after));
+        inserter.run("COMMIT");
+        let (session, number) = reset.join();
+        resetting = session;
+        let number = number.unwrap_or_else(|error| panic!("a seed after {after} us: {error:?}"));
+        if number > TASKS + 1 {
+            // It came before: only seeds stay.
+            assert_eq!(watcher.one::<i64>("SELECT count(*) FROM taskq.tasks"), 1, "after {after} us");
+            watcher.run(&fill);
+        }
+        assert_eq!(watcher.one::<i64>("SELECT count(*) FROM taskq.tasks"), TASKS + 2, "after {after} us");
+        assert_eq!(watcher.delete(&[&format!("seed {n}")]).unwrap(), 1);
     }
 }

@@ -6,6 +6,7 @@
 mod forbidden;
 mod install;
 mod narrowed;
+mod narrowed_groups;
 mod roles;
 mod search_path;
 mod untold;
