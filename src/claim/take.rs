@@ -240,11 +240,9 @@ fn grants(call: &Call, held: Vec<Held>) -> Vec<Grant> {
         let read = |at: usize, task: &Row| granted(call, &held[at], task);
         (progress::checkpoints(look, task_nos()), task::each(look, task_nos(), read))
     });
-    let with = |(grant, checkpoint): (Option<Grant>, Option<JsonText>)| match grant {
-        Some(grant) => Grant { checkpoint, ..grant },
-        None => pgrx::error!("a task that was granted is gone"),
-    };
-    tasks.into_iter().zip(checkpoints).map(with).collect()
+    // An entry without a task is nobody's, and stays out of the way from here on. `check()` names it.
+    let with = |(grant, checkpoint): (Option<Grant>, Option<JsonText>)| Some(Grant { checkpoint, ..grant? });
+    tasks.into_iter().zip(checkpoints).filter_map(with).collect()
 }
 
 fn granted(call: &Call, h: &Held, task: &Row) -> Grant {

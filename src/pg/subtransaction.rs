@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::panic::CaughtError;
+use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
 use pgrx::prelude::PgSqlErrorCode;
 
 use super::block;
@@ -155,6 +155,39 @@ pub(crate) fn unless_others_were_faster(work: impl FnOnce()) {
     }
 }
 
+/// Runs `work` in a subtransaction. If it fails for what is stored, what it did is undone, and the error returned in words: a row
+/// that is there already, or is missing, or has a value that cannot be. An error that says something of the call goes on.
+pub(crate) fn unless_rows_are_wrong<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    let done = catch_unwind(AssertUnwindSafe(|| all_or_nothing(|| Ok::<T, Infallible>(work()))));
+    match done {
+        Ok(Ok(done)) => Ok(done),
+        Err(payload) => match report(payload.as_ref()).filter(|report| is_of_rows(report.sql_error_code())) {
+            Some(report) => {
+                let detail = report.detail().map(|detail| format!(" ({detail})"));
+                let words = format!("{}{}", report.message(), detail.unwrap_or_default());
+                forget_error();
+                Err(words)
+            }
+            None => resume_unwind(payload),
+        },
+    }
+}
+
+/// Classes 21, 22 and 23 of SQLSTATE, and XX: what the library itself does not find where it has to be has a code of that.
+fn is_of_rows(code: PgSqlErrorCode) -> bool {
+    use PgSqlErrorCode as Code;
+    // The first two of five characters of six bits each.
+    let class = |code: Code| code as i32 & 0xfff;
+    [
+        Code::ERRCODE_CARDINALITY_VIOLATION,
+        Code::ERRCODE_DATA_EXCEPTION,
+        Code::ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION,
+        Code::ERRCODE_INTERNAL_ERROR,
+    ]
+    .into_iter()
+    .any(|of_rows| class(of_rows) == class(code))
+}
+
 /// To be called by whoever has caught an error of Postgres' and does not pass it on. Postgres keeps what it knows of
 /// errors under way on a stack of five, and ends every session when there is no room for one more. If another error is
 /// under way, whoever ends that clears the stack.
@@ -168,9 +201,14 @@ pub(super) fn forget_error() {
 
 /// Whether this is an error of Postgres' with that code.
 fn is(payload: &(dyn std::any::Any + Send), code: PgSqlErrorCode) -> bool {
-    let report = match payload.downcast_ref::<CaughtError>() {
-        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => report,
-        _ => return false,
-    };
-    report.sql_error_code() == code
+    report(payload).is_some_and(|report| report.sql_error_code() == code)
+}
+
+/// What an error says that was raised by Postgres, or by the library as one of Postgres'.
+fn report(payload: &(dyn std::any::Any + Send)) -> Option<&ErrorReportWithLevel> {
+    match payload.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => Some(report),
+        Some(CaughtError::RustPanic { .. }) => None,
+        None => payload.downcast_ref::<ErrorReportWithLevel>(),
+    }
 }

@@ -40,6 +40,11 @@ fn is_refusal(code: i32) -> bool {
     class == encode("22") || class == encode("54")
 }
 
+/// Writes to the server's log, and nothing to the client.
+pub(crate) fn log(message: &str, detail: &str, hint: &str) {
+    report(pg_sys::LOG_SERVER_ONLY, "00000", message, detail, hint);
+}
+
 fn report(level: u32, sqlstate: &str, message: &str, detail: &str, hint: &str) {
     // SAFETY: the struct is zeroed (every field of it may be), the strings outlive the call, and
     // ThrowErrorData copies them into Postgres' error memory before it jumps, or returns if the level is no

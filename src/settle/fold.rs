@@ -11,6 +11,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::store::contradiction;
 use crate::store::live::{Live, Place};
 use crate::store::signal;
 use crate::store::touched;
@@ -51,7 +52,7 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
         let from = AT.get();
         let waiting = go_on(limit);
         looked_at += waiting.len();
-        if fold(waiting, now) {
+        if fold_what_can_be(waiting, now) {
             return true;
         }
         // Once round, or enough.
@@ -70,7 +71,7 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
         let all = waiting.len() < limit as usize;
         from = waiting.last().copied().unwrap_or(TaskNo::NONE);
         check_for_interrupts();
-        if fold(waiting, now) {
+        if fold_what_can_be(waiting, now) {
             return true;
         }
         if all {
@@ -84,7 +85,7 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
 pub(crate) fn due(limit: usize, now: Time) -> bool {
     let mut due = unsent::look(&go_on(FEW)).all_sent;
     due.truncate(limit);
-    fold(due, now)
+    fold_what_can_be(due, now)
 }
 
 static OF_ACTIONS: Statement<(&[TaskNo], &[i32]), TaskNo> = Statement::new(
@@ -107,7 +108,7 @@ pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
         let waiting: Vec<TaskNo> = OF_ACTIONS.query((some, action_nos));
         let mut due = unsent::look(&waiting).all_sent;
         due.truncate(limit);
-        if fold(due, now) {
+        if fold_what_can_be(due, now) {
             return true;
         }
     }
@@ -162,11 +163,26 @@ fn fold(waiting: Vec<TaskNo>, now: Time) -> bool {
     if waiting.is_empty() {
         return false;
     }
-    let Counted { locked, changed } = try_lock_and_count(&waiting, now);
-    let locked: HashSet<TaskNo> = locked.into_iter().collect();
+    let counted = try_lock_and_count(&waiting, now);
+    sweep(waiting, &[counted])
+}
+
+/// The same for whoever comes by: a task that cannot be freed, since its rows contradict others, is left alone.
+fn fold_what_can_be(waiting: Vec<TaskNo>, now: Time) -> bool {
+    if waiting.is_empty() {
+        return false;
+    }
+    let counted = contradiction::leaving(&waiting, |n| *n, |part| try_lock_and_count(part, now)).parts;
+    sweep(waiting, &counted)
+}
+
+/// Removes signals for tasks that do not wait any more, among those that could not be locked; whether this, or the counting before,
+/// has changed anything.
+fn sweep(waiting: Vec<TaskNo>, counted: &[Counted]) -> bool {
+    let locked: HashSet<TaskNo> = counted.iter().flat_map(|part| &part.locked).copied().collect();
     let others: Vec<TaskNo> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
     let swept = !others.is_empty() && signal::SWEEP.execute(others) > 0;
-    changed || swept
+    swept || counted.iter().any(|part| part.changed)
 }
 
 /// What came of an attempt to count.
@@ -176,11 +192,13 @@ pub(super) struct Counted {
     pub(super) changed: bool,
 }
 
-/// Locks those of the counters that nobody else has, and counts the signals that are there for them.
+/// Locks those of the counters that nobody else has, and counts the signals that are there for them. Not those of tasks that this
+/// backend has met with and cannot free: it would fail with them again, in its last look before it commits for instance.
 pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
     // and those committed before the lock was had are seen.
     touched::locking();
+    let task_nos: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !contradiction::is_left(*n)).collect();
     let locked: Vec<TaskNo> = LOCK.query(task_nos);
     // A transaction that sends a signal meanwhile finds the counter locked, and leaves the last look to this one.
     touched::locked(&locked);

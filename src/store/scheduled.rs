@@ -100,6 +100,21 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Posit
       RETURNING d.due, d.position, d.task_no, d.tries, d.failures, d.dependencies",
 );
 
+/// The same of these, as far as they are due and nobody else has them.
+pub(crate) static TAKE: Statement<(&[TaskNo], Time), (Time, Position, Freed)> = Statement::new(
+    c"DELETE FROM taskq.scheduled d
+       WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s
+                                  WHERE s.task_no = ANY ($1) AND s.due <= $2 FOR UPDATE SKIP LOCKED))
+      RETURNING d.due, d.position, d.task_no, d.tries, d.failures, d.dependencies",
+);
+
+/// Of those that are due and cannot be taken out, another time.
+pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time, Time)> = Statement::new(
+    c"UPDATE taskq.scheduled d SET due = $3
+       WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s
+                                  WHERE s.task_no = ANY ($1) AND s.due <= $2 FOR UPDATE SKIP LOCKED))",
+);
+
 pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
        WHERE s.task_no = ANY ($1)",

@@ -1,15 +1,42 @@
 //! Tasks whose time has come move from `scheduled` to the end of their priority in `run`.
 
+use std::cell::RefCell;
+
 use super::steps::Step;
+use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
+use crate::pg::subtransaction::unless_rows_are_wrong;
+use crate::store::contradiction;
 use crate::store::ready::{Freed, make_ready};
 use crate::store::scheduled;
 
 /// Releases up to `bound` tasks of these actions that are due, from a time on for each.
 pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Time) -> Step {
-    let mut due = scheduled::TAKE_DUE.query((action_nos, bound, now, starts));
+    let taken: RefCell<Vec<TaskNo>> = RefCell::default();
+    let all_at_once = unless_rows_are_wrong(|| {
+        let due = scheduled::TAKE_DUE.query((action_nos, bound, now, starts));
+        taken.replace(due.iter().map(|(.., freed)| freed.task_no).collect());
+        in_order(due)
+    });
+    let taken = taken.into_inner();
+    let done = all_at_once.unwrap_or_else(|_| leaving_some(&taken, now));
+    Step { done: done > 0, more: done > 0 && taken.len() as i32 >= bound }
+}
+
+/// Makes ready what was taken out; how many that were.
+fn in_order(mut due: Vec<(Time, Position, Freed)>) -> usize {
     due.sort_by_key(|(due, position, freed)| (*due, *position, freed.task_no));
     let freed: Vec<Freed> = due.into_iter().map(|(.., freed)| freed).collect();
     make_ready(&freed);
-    Step { done: !freed.is_empty(), more: freed.len() as i32 >= bound }
+    freed.len()
+}
+
+/// The same with those of the tasks that can be: one whose rows contradict others is due again later.
+fn leaving_some(task_nos: &[TaskNo], now: Time) -> usize {
+    let take = |part: &[TaskNo]| in_order(scheduled::TAKE.query((part, now)));
+    let done = contradiction::leaving(task_nos, |n| *n, take);
+    if !done.left.is_empty() {
+        scheduled::PUT_OFF.execute((done.left, now, now + contradiction::LEAVE));
+    }
+    done.parts.into_iter().sum()
 }

@@ -1,5 +1,6 @@
 //! The end of tries whose time has come.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
 use crate::settle::{Ending, settle};
 use crate::state::Cause;
+use crate::store::contradiction;
 use crate::store::lease::{append, tidy};
 use crate::store::live::{InRun, Live, in_run};
 use crate::store::run::changes;
@@ -66,14 +68,39 @@ pub(super) fn all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
 /// Ends the tries under leases that this call has removed.
 fn under(taken: &[Elapsed], now: Time) -> bool {
     let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.overdue.iter())).collect();
-    let locked = lock(&held, usize::MAX, now);
-    let ours: HashSet<TaskNo> = locked.iter().map(|l| l.task_no).collect();
+    let Ended { ours, left } = end_of(&held, usize::MAX, now);
     for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
-        append(now + AGAIN, nonce.base(*task_no), vec![*task_no]);
+        let again = if left.contains(task_no) { contradiction::LEAVE } else { AGAIN };
+        append(now + again, nonce.base(*task_no), vec![*task_no]);
     }
     let aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.aside.iter())).collect();
-    let freed = look_again(&aside);
-    end_tries(locked, now) | freed
+    look_again(&aside) | !ours.is_empty()
+}
+
+/// What became of tries that were to be ended.
+struct Ended {
+    /// They are.
+    ours: HashSet<TaskNo>,
+    /// Their rows contradict others: they stay as they are.
+    left: HashSet<TaskNo>,
+}
+
+/// Ends the tries of up to `most` of the tasks: of those that are still overdue and in nobody else's hands. Each is locked in the
+/// subtransaction in which its try is ended.
+fn end_of(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Ended {
+    let number = Cell::new(0);
+    let done = contradiction::leaving(
+        held,
+        |(task_no, _)| *task_no,
+        |part| {
+            let locked = lock(part, most - number.get(), now);
+            let ours: Vec<TaskNo> = locked.iter().map(|live| live.task_no).collect();
+            end_tries(locked, now);
+            number.set(number.get() + ours.len());
+            ours
+        },
+    );
+    Ended { ours: done.parts.into_iter().flatten().collect(), left: done.left.into_iter().collect() }
 }
 
 /// How many tries are ended at once by a call that is to be short. Few at first: what depends on one that aborts is a part of
@@ -97,15 +124,16 @@ pub(super) fn some(
     };
     let (held, aside) = (of(|lease| &lease.overdue), of(|lease| &lease.aside));
     let mut done = Done::default();
-    let mut ours: HashSet<TaskNo> = HashSet::new();
+    let (mut ours, mut left): (HashSet<TaskNo>, HashSet<TaskNo>) = Default::default();
     let (mut rest, mut size) = (held.as_slice(), FIRST_PIECE);
     while !rest.is_empty() && !done.left {
         let (piece, behind) = rest.split_at(size.min(rest.len()));
         (rest, size) = (behind, (2 * size).min(PIECE));
         let since = Instant::now();
-        let locked = lock(piece, bound - ours.len(), now);
-        ours.extend(locked.iter().map(|live| live.task_no));
-        done.ended |= end_tries(locked, now);
+        let ended = end_of(piece, bound - ours.len(), now);
+        done.ended |= !ended.ours.is_empty();
+        ours.extend(ended.ours);
+        left.extend(ended.left);
         // The next piece takes twice as long as this one. What others have locked may be all that there is: who finds nothing
         // goes on.
         done.left = ours.len() >= bound || !ours.is_empty() && !time.has_room_for(2 * since.elapsed());
@@ -114,12 +142,26 @@ pub(super) fn some(
     let (looked_at, later) = aside.split_at(aside.len().min(room));
     ours.extend(looked_at.iter().map(|(task_no, _)| *task_no));
     done.ended |= look_again(looked_at);
-    let is_done = |lease: &&Elapsed| !lease.is_part && lease.tasks().all(|task| ours.contains(&task.task_no));
-    let rows: Vec<ItemPointerData> = passed.iter().filter(is_done).map(Elapsed::row).collect();
-    done.removed = !tidy::remove(rows).is_empty();
+    let is_done = |task: &Task| ours.contains(&task.task_no) || left.contains(&task.task_no);
+    let are_done = |lease: &&Elapsed| !lease.is_part && lease.tasks().all(is_done);
+    let rows: Vec<ItemPointerData> = passed.iter().filter(are_done).map(Elapsed::row).collect();
+    let removed = tidy::remove(rows);
+    done.removed = !removed.is_empty();
+    if !left.is_empty() {
+        leave(passed.iter().filter(|lease| removed.contains(&lease.key())), &left, now);
+    }
     done.count = ours.len();
     done.left = !later.is_empty() || done.left && held.len() + aside.len() > done.count;
     done
+}
+
+/// Of these leases, which are gone, the tasks that are left as they are get others: nobody looks at them for a while.
+fn leave<'a>(gone: impl Iterator<Item = &'a Elapsed>, left: &HashSet<TaskNo>, now: Time) {
+    for (task_no, nonce) in gone.flat_map(|lease| lease.tokens(lease.overdue.iter())) {
+        if left.contains(&task_no) {
+            append(now + contradiction::LEAVE, nonce.base(task_no), vec![task_no]);
+        }
+    }
 }
 
 /// Those that were set aside are ready again.
@@ -172,10 +214,10 @@ fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
     locked
 }
 
-/// The try of each has ended: on to the next one, or to an abort if that was the last. Tells whether there were any.
-fn end_tries(locked: Vec<Live>, now: Time) -> bool {
+/// The try of each has ended: on to the next one, or to an abort if that was the last.
+fn end_tries(locked: Vec<Live>, now: Time) {
     if locked.is_empty() {
-        return false;
+        return;
     }
     assign_transaction_id();
     let task_nos: Vec<TaskNo> = locked.iter().map(|l| l.task_no).collect();
@@ -206,7 +248,6 @@ fn end_tries(locked: Vec<Live>, now: Time) -> bool {
             now,
         );
     }
-    true
 }
 
 fn timed_out(live: &Live) -> String {

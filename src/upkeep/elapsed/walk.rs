@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::Looked;
 use super::end::{self, Done};
-use super::leases::{self, Elapsed, Window};
+use super::leases::{self, Elapsed, Task, Window};
 use super::of_use::{self, Useful};
 use super::passed_by::{self, Walked};
 use crate::allowance::Allowance;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::random_62_bits;
+use crate::store::contradiction;
 use crate::upkeep::told::Untold;
 
 /// A call for some actions, and how much it does.
@@ -125,7 +126,8 @@ impl<'a> Walk<'a> {
             self.untold.note(&passed, caller.action_nos);
         }
         let Useful { leases: passed, near } = caller.useful(passed, self.now);
-        self.overdue |= passed.iter().flat_map(Elapsed::tasks).any(|task| task.is_of(caller.action_nos));
+        let concerns = |task: &Task| task.is_of(caller.action_nos) && !contradiction::is_left(task.task_no);
+        self.overdue |= passed.iter().flat_map(Elapsed::tasks).any(concerns);
         if let Some(reached) = reached.filter(|_| self.passes_by(&passed, n)) {
             let (of_use, began) = (caller.only_of_use, self.began);
             passed_by::remember(caller.action_nos, of_use, reached, self.before, began, self.now);

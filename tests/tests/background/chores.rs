@@ -102,3 +102,32 @@ fn an_error_in_one_kind_of_upkeep_stops_neither_the_others_nor_the_worker() {
     assert_eq!(workers(&mut session, Some("postgres")), [pid], "the worker has survived");
     assert!(cluster.log().contains("taskq worker: leases failed"), "and complained");
 }
+
+/// A task that has ended, and is in progress as well, made by hand: on wrong code no deadline is looked after any more.
+#[test]
+fn a_row_that_contradicts_another_keeps_the_worker_from_nothing_and_is_in_the_log_once() {
+    let cluster = start("contradiction");
+    let mut session = cluster.connect();
+    let pid = settled_down(&mut session, "postgres");
+    session.insert(json!([{"id": "bad", "action": "b", "max_tries": 1}])).unwrap();
+    session.perform("b", "completed");
+    session.run(
+        "INSERT INTO taskq.run (task_no, position, lane, prev_nonce, action_no, priority, failures, dependencies, gated,
+                                tries, nonce, deadline, granted_at, grantable, limited, keyed, actor_id)
+         SELECT t.task_no, t.task_no, 0, 0, t.action_no, 0, 0, 0, false, 1, 4711 # t.task_no, now(), now(), false, false,
+                false, 'ghost' FROM taskq.task AS t;
+         INSERT INTO taskq.lease (deadline, base, keeper_no) SELECT now(), 4711, t.task_no FROM taskq.task AS t",
+    );
+    for id in ["one", "two"] {
+        session.insert(json!([{"id": id, "action": "h", "max_tries": 1}])).unwrap();
+        session.own_one_with("h", "max_duration => '300 milliseconds'");
+        until("the worker aborts it", || (session.state(id) == "aborted").then_some(()));
+    }
+    assert_eq!(session.all::<String>("SELECT task_id FROM taskq.check()"), ["bad"]);
+    assert_eq!(settled_down(&mut session, "postgres"), pid, "it was the same process all the time");
+    let log = cluster.log();
+    let told = log.lines().filter(|line| line.contains("taskq leaves task number"));
+    // The worker's, and at most one of the session that has owned the two.
+    assert!((1..=2).contains(&told.count()), "{log}");
+    session.run("DELETE FROM taskq.run; DELETE FROM taskq.lease");
+}

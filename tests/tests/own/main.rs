@@ -1,6 +1,7 @@
 //! `own_tasks` and `extend_tasks_ownership`: who gets what, in which order, for how long, and how often.
 
 mod bounded;
+mod contradictions;
 mod decoding;
 mod direct;
 mod exclusive;

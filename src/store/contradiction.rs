@@ -1,0 +1,96 @@
+//! Rows that contradict others: a task that has ended and is in progress as well, for instance. They come from a defect, from
+//! a hand or from a damaged disk, and `taskq.check()` names them.
+//!
+//! **One of them must not stop the queue.** Whoever calls for work looks after what time makes necessary for all, and would fail
+//! with it again and again. So upkeep does a step with several tasks in a subtransaction. If that fails for what is stored, the step
+//! is done with a half of them, and the other half, until what fails is one task. That one is left as it is: by this backend for a
+//! minute, and by the others as far as they are told by the time at which it is to be looked at again. The server's log has it once
+//! a session.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::number::TaskNo;
+use crate::pg::subtransaction::unless_rows_are_wrong;
+use crate::pg::throw;
+use crate::store::numbers;
+
+/// For how long a task is left alone.
+pub(crate) const LEAVE: Duration = Duration::from_secs(60);
+
+/// How many tasks a backend remembers, and tells of.
+const MOST: usize = 200;
+
+thread_local! {
+    /// The tasks that this backend has met, and until when it leaves them alone.
+    static LEFT: RefCell<HashMap<TaskNo, Instant>> = RefCell::default();
+}
+
+/// Whether this backend leaves the task alone.
+pub(crate) fn is_left(task_no: TaskNo) -> bool {
+    LEFT.with_borrow(|left| {
+        !left.is_empty() && left.get(&task_no).is_some_and(|until| Instant::now() < *until)
+    })
+}
+
+/// What came of a step.
+pub(crate) struct Done<R> {
+    /// For each part of the tasks with which it came to its end.
+    pub(crate) parts: Vec<R>,
+    /// Tasks that were left as they are.
+    pub(crate) left: Vec<TaskNo>,
+}
+
+/// Does a step with the tasks: with all at once if none of them stands in the way of that.
+///
+/// The step locks what it changes. What was locked before its subtransaction, and is changed in that, gets a list of its own of
+/// who has it locked.
+pub(crate) fn leaving<T: Copy, R>(
+    all: &[T],
+    number: impl Fn(&T) -> TaskNo,
+    step: impl Fn(&[T]) -> R,
+) -> Done<R> {
+    let mut done = Done { parts: Vec::new(), left: Vec::new() };
+    let rest: Vec<T> = all.iter().copied().filter(|one| !is_left(number(one))).collect();
+    done.left.extend(all.iter().map(&number).filter(|task_no| is_left(*task_no)));
+    let mut parts = if rest.is_empty() { vec![] } else { vec![rest.as_slice()] };
+    while let Some(part) = parts.pop() {
+        match (unless_rows_are_wrong(|| step(part)), part) {
+            (Ok(result), _) => done.parts.push(result),
+            (Err(why), [one]) => {
+                leave(number(one), &why);
+                done.left.push(number(one));
+            }
+            (Err(_), _) => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
+            }
+        }
+    }
+    done
+}
+
+/// Leaves a task alone from here on, and tells the log unless it has been told.
+fn leave(task_no: TaskNo, why: &str) {
+    let (is_new, number) = LEFT.with_borrow_mut(|left| {
+        if left.len() >= MOST && !left.contains_key(&task_no) {
+            let now = Instant::now();
+            left.retain(|_, until| now < *until);
+        }
+        let is_new = left.insert(task_no, Instant::now() + LEAVE).is_none();
+        (is_new, left.len())
+    });
+    if !is_new || number > MOST {
+        return;
+    }
+    let ids = numbers::ids(&[task_no]);
+    let id = ids.get(&task_no).map_or("none", String::as_str);
+    throw::log(
+        &format!(
+            "taskq leaves task number {task_no} (id \"{id}\") as it is: its rows contradict each other, or those of others"
+        ),
+        why,
+        "SELECT * FROM taskq.check() names such rows.",
+    );
+}
