@@ -6,6 +6,7 @@ use crate::insert::{Waits, lock_for_change};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::Statement;
 use crate::settle::{fold, propagate, release_or_complete, store};
 use crate::state::Outcome;
 use crate::store::live::{self, Live, Place};
@@ -32,11 +33,96 @@ pub(crate) fn delete_beside(
         check_for_interrupts();
         let outcomes = live::outcomes(&wave);
         remove(&wave, &rows, &mut traces);
-        let left = edges_gone(&wave, &outcomes, staying, now);
+        let mut left = edges_gone(&wave, &outcomes, staying, now);
+        left.extend(downstream(&left, staying, now));
         rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
         wave = left.iter().map(|row| row.task_no).collect();
     }
     traces.tidy(now)
+}
+
+/// How many tasks are worth a wave of their own; how many a look ahead sees at first, and at most.
+const MANY: usize = 1_000;
+const FIRST_AHEAD: usize = 100;
+const MOST_AHEAD: usize = 100_000;
+
+/// What waits for these tasks, and for what waits for them, nearest first, $2 tasks at most; with their numbers of dependencies.
+static AHEAD: Statement<(&[TaskNo], i64), (TaskNo, i32)> = Statement::new(
+    c"WITH RECURSIVE ahead AS (
+        SELECT b.task_no, b.dependencies
+          FROM pg_catalog.unnest($1) AS u(task_no)
+         CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = u.task_no OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT b.task_no, b.dependencies FROM taskq.blocked b
+                              WHERE b.task_no = d.run_no OFFSET 0) AS b
+         UNION
+        SELECT b.task_no, b.dependencies
+          FROM ahead AS a
+         CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = a.task_no OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT b.task_no, b.dependencies FROM taskq.blocked b
+                              WHERE b.task_no = d.run_no OFFSET 0) AS b)
+      SELECT a.task_no, a.dependencies FROM ahead AS a LIMIT $2",
+);
+static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> =
+    Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+
+/// What loses its last dependency with tasks that are about to go, and what loses its last with that, and so on: locked, and only
+/// what is still blocked. A chain has as many levels as tasks, and goes in a few waves. What is not found here is found level by
+/// level.
+///
+/// The tasks of the wave have lost all their dependencies: counting what is deferred changes none of them. Nobody adds
+/// a dependency from or to what is locked, so that what is read with the newest snapshot stays true.
+fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> {
+    let wave: Vec<TaskNo> = wave.iter().map(|row| row.task_no).collect();
+    let expected: Vec<TaskNo> = expected(&wave, staying).into_iter().collect();
+    if expected.is_empty() {
+        return Vec::new();
+    }
+    lock_for_change(&expected);
+    fold::of(&expected, now);
+    let mut rows = lock_for_change(&expected);
+    rows.retain(|_, row| matches!(row.place, Place::Blocked { .. }));
+    let going = orphans(&wave, &rows.values().map(|row| (row.task_no, row.dependencies)).collect());
+    rows.into_values().filter(|row| going.contains(&row.task_no)).collect()
+}
+
+/// The same as far as can be told without a lock. It looks further ahead as long as most of what it sees will go.
+fn expected(wave: &[TaskNo], staying: &HashSet<TaskNo>) -> HashSet<TaskNo> {
+    if wave.is_empty() || wave.len() >= MANY {
+        return HashSet::new();
+    }
+    let mut most = FIRST_AHEAD;
+    loop {
+        check_for_interrupts();
+        let mut seen: HashMap<TaskNo, i32> = AHEAD.query((wave, most as i64)).into_iter().collect();
+        let cut = seen.len() >= most;
+        seen.retain(|task_no, _| !staying.contains(task_no));
+        let going = orphans(wave, &seen);
+        if !cut || going.len() < most / 2 || most == MOST_AHEAD {
+            return going;
+        }
+        most = (8 * most).min(MOST_AHEAD);
+    }
+}
+
+/// Those of the candidates, which are given with their numbers of dependencies, of which each dependency is on a task of the wave
+/// or on another of those.
+fn orphans(wave: &[TaskNo], candidates: &HashMap<TaskNo, i32>) -> HashSet<TaskNo> {
+    let mut dependents: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
+    for (after, run) in INTO.query(candidates.keys().copied().collect::<Vec<_>>()) {
+        dependents.entry(after).or_default().push(run);
+    }
+    let (mut lost, mut orphans): (HashMap<TaskNo, i32>, HashSet<TaskNo>) = Default::default();
+    let mut going: Vec<TaskNo> = wave.to_vec();
+    while let Some(after) = going.pop() {
+        for run in dependents.remove(&after).into_iter().flatten() {
+            let lost = lost.entry(run).or_default();
+            *lost += 1;
+            if *lost >= candidates[&run] && orphans.insert(run) {
+                going.push(run);
+            }
+        }
+    }
+    orphans
 }
 
 /// Removes the rows of one wave.

@@ -94,7 +94,22 @@ pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> R
     Ok(task_nos.len() as i64)
 }
 
-/// The tasks asked for, and all downstream that aborted because a dependency was lost.
+/// The tasks, and all downstream of them that aborted because a dependency was lost.
+static DOWNSTREAM: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"WITH RECURSIVE reached AS (
+        SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
+         UNION
+        SELECT d.run_no
+          FROM reached AS r
+         CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = r.task_no OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT FROM taskq.settled s
+                              WHERE s.task_no = d.run_no AND s.code = 'a' AND s.cause = 'd' OFFSET 0) AS s)
+      SELECT r.task_no FROM reached AS r",
+);
+
+/// The tasks asked for, and all downstream that aborted because a dependency was lost: in one round as far as they are seen, since
+/// a chain has as many levels as tasks, and in others what has changed while the round before waited. What was reached through a task
+/// that has gone meanwhile is sorted out by [`without_lost`], or was not found a second time.
 ///
 /// On the way, live dependents are locked and their deferred signals counted: one of them may abort by
 /// that, and belongs to the revived then.
@@ -103,12 +118,17 @@ fn with_downstream(asked: &[TaskNo], now: Time) -> HashSet<TaskNo> {
     let mut frontier: Vec<TaskNo> = asked.to_vec();
     while !frontier.is_empty() {
         check_for_interrupts();
-        let dependents: Vec<TaskNo> = DEPENDENTS.map(frontier.as_slice(), |(_, run)| run);
+        let seen: Vec<TaskNo> = DOWNSTREAM.query(frontier);
+        let reached: HashSet<TaskNo> = seen.iter().copied().collect();
+        // What has aborted has no live row, and nobody else brings it back: that takes the guard.
+        let mut dependents: Vec<TaskNo> = DEPENDENTS.map(seen.as_slice(), |(_, run)| run);
+        dependents.retain(|run| !reached.contains(run) && !all.contains(run));
         if !dependents.is_empty() {
             lock_for_change(&dependents);
             fold::of(&dependents, now);
         }
-        frontier = hold(&ABORTED_WITH, &frontier).into_iter().filter(|n| all.insert(*n)).collect();
+        let held = hold(&ABORTED_WITH, &seen);
+        frontier = held.into_iter().filter(|n| all.insert(*n) && !reached.contains(n)).collect();
     }
     all
 }
@@ -168,12 +188,14 @@ static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
       SELECT d.after_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
 
-/// Locks the live rows of all that these tasks wait for and all that wait for them, in one go.
+/// Locks the live rows of all that these tasks, which are the call's already, wait for and all that wait for them, in one go.
 ///
 /// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
 /// seen to have, or it finds the revived tasks waiting when it does.
 pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) {
-    let neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
+    let own: HashSet<TaskNo> = task_nos.iter().copied().collect();
+    let mut neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
+    neighbours.retain(|task_no| !own.contains(task_no));
     if !neighbours.is_empty() {
         lock_for_change(&neighbours);
     }
