@@ -151,6 +151,7 @@ table end_tally
 table graph_guard
 table group_tally
 table lease
+table low_mark
 table merge_key
 table parked
 table part_action

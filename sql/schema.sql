@@ -358,6 +358,21 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
+-- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
+-- has not been granted anything yet begins there. Not dumped, since it is about these files.
+CREATE TABLE taskq.low_mark (
+    action_no integer NOT NULL,
+    priority integer NOT NULL,
+    position bigint NOT NULL,
+    last_position bigint NOT NULL,              -- positions had come as far by then
+    run_file bigint NOT NULL,                   -- the files of `run` and of the sequence of positions
+    sequence_file bigint NOT NULL,
+    walked_at timestamptz NOT NULL              -- when somebody has walked there from the beginning; good for ten minutes
+);
+CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                   -- those of an action
+ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
+COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
+
 -- "run_no runs after after_no". Kept until one of the two is deleted.
 CREATE TABLE taskq.dependency (
     after_no bigint NOT NULL,

@@ -1,11 +1,16 @@
 //! What a call asks for, and what it is granted.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use pgrx::datum::Interval;
 
+use crate::clock;
 use crate::flow::actions::Action;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
+use crate::pg::session::random_62_bits;
 use crate::token::{Base, Nonce};
 
 /// What a call asks for.
@@ -48,16 +53,35 @@ pub(crate) struct Grant {
     pub(super) merge_key: Option<String>,
 }
 
-/// A call that claims: what it asks for, and by what it goes. Nobody changes it.
+/// A call that claims: what it asks for, and by what it goes.
 pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
     /// In ascending order of their numbers.
     pub(super) actions: &'a [Action],
     pub(super) base: Base,
+    /// When it began to look.
     pub(super) now: Time,
+    /// When it was granted something last, about.
+    granted_at: Cell<Time>,
 }
 
-impl Call<'_> {
+/// By how much less than this the grants of a call do not differ: they have one deadline, and one row in `lease`.
+const MOMENT: Duration = Duration::from_millis(10);
+
+impl<'a> Call<'a> {
+    pub(super) fn new(request: &'a Request, actions: &'a [Action], now: Time) -> Self {
+        Call { request, actions, base: Base(random_62_bits()), now, granted_at: Cell::new(now) }
+    }
+
+    /// The time of a grant, from which its deadline counts: what the call has walked over by then may have taken long.
+    pub(super) fn time_of_grant(&self) -> Time {
+        let (now, last) = (clock::now(), self.granted_at.get());
+        if now >= last + MOMENT {
+            self.granted_at.set(now);
+        }
+        self.granted_at.get()
+    }
+
     pub(super) fn action(&self, action_no: i32) -> Option<&Action> {
         let at = self.actions.binary_search_by_key(&action_no, |a| a.action_no).ok()?;
         Some(&self.actions[at])

@@ -18,21 +18,33 @@
 //! good for itself alone, until the next end of a (sub)transaction by which something may be undone. Without that, a loop of
 //! calls in one transaction would pass all that it has done before, in each.
 //!
+//! **Marks are found out anew** after a while ([`decided`](crate::store::decided) says why), bit by bit ([`recheck`]): a mark
+//! stays where it is as long as nothing is found before it, and no call walks all the way. A backend that has no marks of an
+//! action takes over what others have written down of theirs ([`shared`]).
+//!
 //! Where marks cannot move, a call still walks once only: its claim and what comes after it begin at the first entry
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
 //! that commit wakes, and for the next call.
 //!
 //! Lanes have others, which go by the bounds of these: see [`lane_marks`](super::lane_marks).
 
+mod recheck;
+mod shared;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::Grant;
 use crate::number::{Lane, Position};
+use crate::pg::clock::Time;
 use crate::pg::{clock, session};
 use crate::store::at_end;
-use crate::store::decided::{Decided, Look};
-use crate::store::known_lanes;
+use crate::store::decided::{Decided, Look, Standing};
+use crate::store::{known_lanes, run};
+use recheck::Recheck;
+
+pub(crate) use recheck::Part;
+pub(super) use shared::share;
 
 /// How many priorities of an action have marks; of more, those that tasks were granted of last.
 const MOST_PRIORITIES: usize = 8;
@@ -49,12 +61,14 @@ pub(crate) struct Ranges {
     /// that this backend does not know.
     highest: Vec<i32>,
     lowest: Vec<i32>,
-    /// The first position to look at.
+    /// The first position to look at; the end, if there is nothing in the stretch for this call.
     starts: Vec<Position>,
 }
 
 /// One of them.
 pub(super) struct Stretch {
+    /// Where it stands among them.
+    pub(super) at: usize,
     pub(super) action_no: i32,
     pub(super) highest: i32,
     pub(super) lowest: i32,
@@ -67,6 +81,8 @@ pub(crate) struct Known {
     action_nos: Vec<i32>,
     priorities: Vec<i32>,
     starts: Vec<Position>,
+    /// What else is to be walked, so that the marks may stay.
+    pub(crate) part: Option<Part>,
 }
 
 /// What one look, with one snapshot, has seen.
@@ -74,6 +90,8 @@ pub(crate) struct Seen {
     /// Of each mark asked for, in their order, the first position from there on that is grantable in the snapshot.
     pub(crate) firsts: Vec<Option<Position>>,
     pub(crate) look: Look,
+    /// What the walk through that part has come to.
+    pub(crate) part: Option<run::Walked>,
     /// All transactions before this one had ended, but for that which looks.
     pub(crate) xmin_of_others: u64,
     /// How many pages it has read.
@@ -87,12 +105,16 @@ struct Marks {
     decided_to: Position,
     /// By action and priority.
     marks: HashMap<i32, BTreeMap<i32, Mark>>,
+    /// They are walked to anew.
+    recheck: Option<Recheck>,
+    /// When it was looked whether others have marks of an action, see [`shared`].
+    asked: HashMap<i32, Time>,
     /// How many looks, and how many grants, there were so far.
     looks: u64,
     grants: u64,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Mark {
     /// Nothing is to be had before this position.
     start: Position,
@@ -101,6 +123,10 @@ struct Mark {
     seen: (Position, u64),
     /// When the last grant of this priority was, in grants.
     last_grant: u64,
+    /// When it was walked to from the beginning, by this backend or by the one whose mark it took over.
+    walked_at: Time,
+    /// As far as it is shared with others.
+    shared: Position,
 }
 
 /// Nothing is to be had by this transaction before this position, as long as it has undone nothing.
@@ -111,6 +137,19 @@ struct Own {
     ends: u64,
 }
 
+impl Default for Mark {
+    fn default() -> Self {
+        Mark {
+            start: Position::BEGINNING,
+            own: None,
+            seen: (Position::BEGINNING, 0),
+            last_grant: 0,
+            walked_at: Time::BEGINNING,
+            shared: Position::BEGINNING,
+        }
+    }
+}
+
 impl Mark {
     /// Nothing is to be had now before this position.
     fn begins(&self) -> Position {
@@ -119,7 +158,15 @@ impl Mark {
     }
 
     fn forget(&mut self) {
-        (self.start, self.own) = (Position::BEGINNING, None);
+        *self = Mark { last_grant: self.last_grant, ..Mark::default() };
+    }
+
+    /// There is something at this position after all.
+    fn go_back_to(&mut self, position: Position) {
+        if position < self.begins() {
+            (self.own, self.seen) = (None, Mark::default().seen);
+        }
+        self.start = self.start.min(position);
     }
 }
 
@@ -135,6 +182,7 @@ pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
 
 /// The marks of these actions, to be looked after.
 pub(crate) fn known(action_nos: &[i32]) -> Known {
+    shared::take_over(action_nos);
     MARKS.with_borrow(|marks| marks.known(action_nos))
 }
 
@@ -142,8 +190,10 @@ pub(crate) fn known(action_nos: &[i32]) -> Known {
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with_borrow_mut(|marks| {
         marks.decided_to = Position::BEGINNING;
-        if !marks.note(known, seen) {
+        if marks.note(known, seen) != Standing::Holds {
             known_lanes::forget();
+            // Nothing is concluded from this look, but from the next one perhaps what this one has read.
+            marks.decided.bound(&seen.look, session::has_transaction_id());
         } else if session::has_transaction_id() {
             at_end::listen();
             if let Some(bound) = marks.decided.bound_of_others(&seen.look, seen.xmin_of_others) {
@@ -153,6 +203,7 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
             marks.decided_to = bound;
             marks.advance(known, seen, bound);
         }
+        marks.go_on_rechecking(known, seen);
     });
 }
 
@@ -231,6 +282,7 @@ impl Marks {
                 known.starts.push(mark.begins());
             }
         }
+        known.part = self.part();
         known
     }
 
@@ -240,24 +292,33 @@ impl Marks {
     }
 
     /// Remembers what the look has seen; or, if positions are not what they were, that nothing is known.
-    fn note(&mut self, known: &Known, seen: &Seen) -> bool {
+    fn note(&mut self, known: &Known, seen: &Seen) -> Standing {
         self.looks += 1;
-        let holds = self.decided.holds(&seen.look);
-        if holds {
-            self.decided.has_cost(seen.look.at, seen.pages);
-            let nothing_before = seen.look.last_position.next();
-            let look = self.looks;
-            self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
-        } else {
-            // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
-            self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(Mark::forget);
+        let standing = self.decided.standing(&seen.look);
+        match standing {
+            Standing::Holds => {
+                self.decided.has_cost(seen.look.at, seen.pages);
+                let nothing_before = seen.look.last_position.next();
+                let look = self.looks;
+                self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
+            }
+            Standing::Aged => self.begin_recheck(seen.look.at),
+            Standing::Void => {
+                self.recheck = None;
+                self.asked.clear();
+                // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
+                self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(Mark::forget);
+            }
         }
-        holds
+        standing
     }
 
     fn advance(&mut self, known: &Known, seen: &Seen, bound: Position) {
-        let behind = bound.next();
+        let (behind, at) = (bound.next(), seen.look.at);
         self.each(known, seen, |mark, first| {
+            if mark.start == Position::BEGINNING {
+                mark.walked_at = at;
+            }
             mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
         });
     }
@@ -303,7 +364,13 @@ impl Ranges {
 
     /// The stretches, in order.
     pub(super) fn each(&self) -> impl Iterator<Item = Stretch> {
-        (0..self.action_nos.len()).map(|i| self.stretch(i))
+        (0..self.action_nos.len()).filter_map(|i| self.stretch(i))
+    }
+
+    /// The call has seen that there is nothing in a stretch before this position, and walks it from there on. (What is committed
+    /// meanwhile is for those whom that commit wakes, and for the next call.)
+    pub(super) fn go_on(&mut self, at: usize, from: Position) {
+        self.starts[at] = from.max(self.starts[at]);
     }
 
     /// The stretches of each action.
@@ -312,17 +379,18 @@ impl Ranges {
         self.action_nos.chunk_by(|a, b| a == b).map(move |chunk| {
             let first = from;
             from += chunk.len();
-            (first..from).map(|i| self.stretch(i))
+            (first..from).filter_map(|i| self.stretch(i))
         })
     }
 
-    fn stretch(&self, i: usize) -> Stretch {
-        Stretch {
+    fn stretch(&self, i: usize) -> Option<Stretch> {
+        (self.starts[i] < Position::END).then(|| Stretch {
+            at: i,
             action_no: self.action_nos[i],
             highest: self.highest[i],
             lowest: self.lowest[i],
             start: self.starts[i],
-        }
+        })
     }
 
     /// For `unnest(…) AS a(action_no, highest, lowest, start)`.

@@ -31,14 +31,15 @@ mod way;
 
 pub(crate) use call::{Grant, Request};
 
+use std::time::{Duration, Instant};
+
 use crate::claim::left_out::LeftOut;
 use crate::flow::actions::Action;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session::{check_for_interrupts, random_62_bits};
+use crate::pg::session::check_for_interrupts;
 use crate::store::lease;
-use crate::token::Base;
-use crate::wake;
+use crate::wake::{self, lately};
 use call::Call;
 use under_way::Claim;
 
@@ -49,7 +50,15 @@ pub(crate) struct Moved {
     pub(crate) any: bool,
     /// So many that it has moved no more: there may be something behind those that still stand in its way.
     pub(crate) cut: bool,
+    /// Others were faster, again and again: it has given up, and there may be something for it.
+    pub(crate) outrun: bool,
 }
+
+/// For how long a claim tries again where others are faster each time.
+const MOST_OUTRUN: Duration = Duration::from_millis(50);
+
+/// A claim that reads more pages than this, beyond those that each grant takes, has walked over much that is dead.
+const FEW_PAGES: u64 = 64;
 
 /// Grants as many as there is room for, beyond those in `grants`.
 ///
@@ -67,11 +76,12 @@ pub(crate) fn claim(
     if open.is_empty() || first >= request.max_tasks {
         return Moved::default();
     }
-    let mut claim = Claim::new(Call { request, actions, base: Base(random_62_bits()), now });
+    let mut claim = Claim::new(Call::new(request, actions, now));
+    let mut outrun = false;
     // Entries are left out by choosing others.
     let choosing = !left_out.is_empty() || open.iter().any(|a| a.is_chosen_from());
     if !choosing {
-        unlimited(&mut claim, &open.iter().map(|a| a.action_no).collect::<Vec<_>>(), grants);
+        outrun = unlimited(&mut claim, &open.iter().map(|a| a.action_no).collect::<Vec<_>>(), grants);
     }
     // A group may have got a limit since its tasks came.
     if choosing || claim.has_met_lanes() {
@@ -81,9 +91,12 @@ pub(crate) fn claim(
         let granted: Vec<(Time, TaskNo)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
         lease::record(&granted, claim.call.base);
         marks::learn(&grants[first..]);
+        if grants.len() > first {
+            marks::share(&open.iter().map(|a| a.action_no).collect::<Vec<_>>());
+        }
         merge::end();
     }
-    Moved { any: claim.has_moved(), cut: !claim.may_move() }
+    Moved { any: claim.has_moved(), cut: !claim.may_move(), outrun }
 }
 
 /// To be called when a look that may be undone has come to these grants, and is kept: if the caller's transaction is rolled back, their tasks are to
@@ -92,18 +105,28 @@ pub(crate) fn keep(grants: &[Grant]) {
     wake::taken(grants.iter().filter(|g| g.unseen).map(|g| g.action_no));
 }
 
-/// Takes entries that are in no lane, in their order.
-fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) {
+/// Takes entries that are in no lane, in their order. Tells whether it has given up since others are faster each time.
+fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) -> bool {
     let max_tasks = claim.call.request.max_tasks;
-    let ranges = marks::ranges_of_look(action_nos);
+    let mut ranges = marks::ranges_of_look(action_nos);
     let mut depth = 0;
     let mut more = true;
+    // Since when nothing has come of it.
+    let mut in_vain: Option<Instant> = None;
     while more && grants.len() < max_tasks && claim.may_move() {
         check_for_interrupts();
         let room = max_tasks - grants.len();
         depth = room.max(depth).saturating_mul(2);
-        let taken = take::in_order(&claim.call, &ranges, room, depth);
+        let taken = take::in_order(&claim.call, &mut ranges, room, depth);
         more = taken.more;
+        if taken.pages > FEW_PAGES.saturating_add(4 * taken.grants.len() as u64) {
+            lately::look_soon();
+        }
+        if !taken.grants.is_empty() {
+            in_vain = None;
+        } else if in_vain.get_or_insert_with(Instant::now).elapsed() > MOST_OUTRUN {
+            return more;
+        }
         if !claim.call.request.trial {
             wake::taken(taken.grants.iter().filter(|g| !g.unseen).map(|g| g.action_no));
         }
@@ -113,4 +136,5 @@ fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) {
             break;
         }
     }
+    false
 }

@@ -1,10 +1,10 @@
-//! What a call that may sleep asks before it takes anything.
+//! What a call asks before it takes anything, so that its transaction is given no id for nothing.
 //!
-//! It is one statement, and sleeps in its transaction. An id that it is given for nothing stays for as long as it sleeps, and for so long
-//! low-water marks and vacuum stay where they are. PostgreSQL gives one to whoever tries to change a row, before it finds out that
-//! somebody else has. So as long as such a call has none it reads before it tries.
+//! PostgreSQL gives one to whoever tries to change a row, before it finds out that somebody else has. While a transaction has an id
+//! low-water marks and vacuum stay where they are, for all sessions. So as long as a call has none it reads before it tries: then
+//! it has none while it walks, however much is dead, and however often others are faster.
 //!
-//! Of two that are woken for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock
+//! A call that may sleep is one statement, and sleeps in its transaction, with what it was given. Of two that are woken for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock
 //! manager, tried and never waited for), and then looks at it once more: who has not got the lock passes the entry over, as one that somebody
 //! has in hand. The lock of who takes the entry lasts until the end of the transaction, or of the subtransaction that the look is, and if that is
 //! rolled back others are woken, as for whatever was taken; else it is given up at once, so that a call never has more than one for nothing.
@@ -18,24 +18,37 @@ use super::marks::{Ranges, Stretch};
 use super::take::keys;
 use crate::number::{Position, TaskNo};
 use crate::pg::lock::{self, Key as Lock, Mode};
-use crate::pg::row_version::{Fate, fate, is_untouched};
+use crate::pg::row_version::Fate;
 use crate::pg::session::{check_for_interrupts, has_transaction_id};
 use crate::pg::table::{Change, Key, Row, Scan, look};
 use crate::store::run;
 use crate::wake;
 
-/// Whether this call may sleep in its transaction, and that has no id so far. (A procedure ends its transaction before it sleeps, and
-/// takes an id for a sign that others have something in hand.)
+/// Whether this call may sleep in its transaction, and that has no id so far.
 pub(super) fn has_no_id(call: &Call) -> bool {
-    wake::may_sleep() && !call.request.trial && !has_transaction_id()
+    wake::may_sleep() && looks_first(call)
 }
 
-/// Attempts to take an entry, if nobody has it in hand, and no other sleeper is attempting it.
-pub(super) fn alone(entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
-    let change = untouched(entry);
-    if change != Change::Done {
-        return change;
+/// Whether the transaction of this call has no id so far, and is given none for nothing. (A procedure ends its transaction before it
+/// sleeps, and takes an id for a sign that others have something in hand.)
+fn looks_first(call: &Call) -> bool {
+    !call.request.trial && !has_transaction_id()
+}
+
+/// Attempts to take an entry, but not one that somebody has, as far as can be told without an id.
+pub(super) fn take(call: &Call, entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
+    if !looks_first(call) {
+        return attempt();
     }
+    match untouched(entry) {
+        Change::Done if wake::may_sleep() => alone(entry, attempt),
+        Change::Done => attempt(),
+        in_the_way => in_the_way,
+    }
+}
+
+/// Attempts to take an entry, if no other sleeper is attempting it.
+fn alone(entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
     let lock = Lock::new(&["taking", &entry.get(run::TASK_NO).to_string()]);
     let locked = lock::try_lock_if_room(lock, Mode::Only);
     // Where the server has no room for the lock it is done without.
@@ -54,7 +67,7 @@ pub(super) fn alone(entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
 
 /// [`Change::Done`] if the entry is as it was seen; else what has become of it.
 fn untouched(entry: &Row) -> Change {
-    match fate(entry.table(), entry.place()) {
+    match entry.fate() {
         Fate::Untouched => Change::Done,
         Fate::Touched => Change::Busy,
         Fate::Gone => Change::Newer,
@@ -68,7 +81,7 @@ pub(super) fn in_hand(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo>
             let mut is_free = |task_no: &TaskNo| {
                 check_for_interrupts();
                 entries.start(&[Key::eq(1, *task_no)]);
-                entries.next().is_some_and(|e| e.get(run::GRANTABLE) && is_untouched(e.table(), e.place()))
+                entries.next().is_some_and(|e| e.get(run::GRANTABLE) && e.fate() == Fate::Untouched)
             };
             task_nos.filter(|task_no| !is_free(task_no)).collect()
         })
@@ -94,7 +107,7 @@ fn first_of(
     for keys in stretches.flat_map(|stretch| keys(&stretch, 1)) {
         entries.start(&keys);
         while let Some(entry) = entries.next() {
-            if entry.get(run::GRANTABLE) && is_untouched(entry.table(), entry.place()) {
+            if entry.get(run::GRANTABLE) && entry.fate() == Fate::Untouched {
                 let place = (Reverse(entry.get(run::PRIORITY)), entry.get(run::POSITION));
                 return Some((place, entry.get(run::GATED)));
             }

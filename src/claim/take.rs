@@ -4,8 +4,12 @@
 //! **Nothing is locked in vain.** An entry is taken in the version that the look has seen, or not at all: if another
 //! transaction is changing it, the claim passes it over; if one has changed it since, the claim does not lock its newest
 //! version to find out that it is unsuitable. So a call that comes to nothing has no lock that another one waits for. Nor has
-//! it a transaction id with which it may go to sleep, and keep low-water marks and vacuum where they are: PostgreSQL gives it one
-//! before it finds the row changed, so such a call looks before it tries ([`sleeper`]), and is too late for an instant only.
+//! it a transaction id with which it walks on or goes to sleep, and keeps low-water marks and vacuum where they are: PostgreSQL gives
+//! it one before it finds the row changed, so it looks before it tries ([`sleeper`]), and is too late for an instant only.
+//!
+//! **No way is gone twice.** A walk remembers of each stretch where it has seen the first entry that is grantable in its snapshot;
+//! the next walk of the call begins there ([`Ranges::go_on`]). Else a walk over many dead entries that takes longer than an entry
+//! lives would always come too late, and begin anew.
 //!
 //! **Nobody else has it.** The row is changed by the access method under the lock of its page: of two who try the same
 //! version one finds it changed. A row that an insertion only refers to (`FOR KEY SHARE`, to attach an edge) can be
@@ -22,7 +26,7 @@ use crate::guc;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::row_version::is_untouched;
+use crate::pg::row_version::Fate;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Change, Key, Row, Scan, look};
 use crate::store::{progress, run, task};
@@ -34,18 +38,43 @@ pub(super) struct Taken {
     pub(super) grants: Vec<Grant>,
     /// There may be more: it has not come to the end, or has met entries that were changed since it looked.
     pub(super) more: bool,
+    /// How many pages it has walked over.
+    pub(super) pages: u64,
 }
 
-/// Takes up to `room` entries of these actions that are in no lane, in their order.
-pub(super) fn in_order(call: &Call, ranges: &Ranges, room: usize, depth: usize) -> Taken {
+/// Takes up to `room` entries of these actions that are in no lane, in their order. The next walk goes on from there.
+pub(super) fn in_order(call: &Call, ranges: &mut Ranges, room: usize, depth: usize) -> Taken {
     let mut held = Vec::new();
-    let more = look(|look| {
-        look.changing(&run::IN_ORDER, |entries| match ranges.single() {
-            true => walk(call, entries, ranges, room, &mut held),
-            false => merged(call, entries, ranges, room, depth, &mut held),
-        })
+    let mut seen = SeenFirst::default();
+    let (more, pages) = look(|look| {
+        let more = look.changing(&run::IN_ORDER, |entries| match ranges.single() {
+            true => walk(call, entries, ranges, room, &mut held, &mut seen),
+            false => merged(call, entries, ranges, (room, depth), &mut held, &mut seen),
+        });
+        (more, look.pages())
     });
-    Taken { grants: grants(call, held), more }
+    for (at, first) in seen.0 {
+        ranges.go_on(at, first);
+    }
+    Taken { grants: grants(call, held), more, pages }
+}
+
+/// Of stretches, the first position that a walk has seen as grantable; the end, if it has seen all and nothing is.
+#[derive(Default)]
+struct SeenFirst(Vec<(usize, Position)>);
+
+impl SeenFirst {
+    /// A walk through a stretch has seen this, and has come to its end or not.
+    fn note(&mut self, stretch: &Stretch, first: Option<Position>, to_the_end: bool) {
+        // Of several priorities the lower ones may have what stands further ahead.
+        match first {
+            Some(first) if to_the_end || stretch.highest == stretch.lowest => {
+                self.0.push((stretch.at, first))
+            }
+            None if to_the_end => self.0.push((stretch.at, Position::END)),
+            _ => {}
+        }
+    }
 }
 
 /// Takes entries by their numbers, as `choose` goes through them: it is given what tries to take one, which takes slots or
@@ -58,7 +87,7 @@ pub(super) fn chosen(call: &Call, choose: impl FnOnce(&mut dyn FnMut(TaskNo, boo
                 check_for_interrupts();
                 let before = held.len();
                 entries.start(&[Key::eq(1, task_no)]);
-                if let Some(entry) = entries.next() {
+                if let Some(entry) = entries.next().filter(|entry| entry.get(run::GRANTABLE)) {
                     take(call, &entry, with_slots, &mut held);
                 }
                 held.len() > before
@@ -69,15 +98,27 @@ pub(super) fn chosen(call: &Call, choose: impl FnOnce(&mut dyn FnMut(TaskNo, boo
 }
 
 /// The entries of one action, stretch by stretch.
-fn walk(call: &Call, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mut Vec<Held>) -> bool {
+fn walk(
+    call: &Call,
+    entries: &mut Scan,
+    ranges: &Ranges,
+    room: usize,
+    held: &mut Vec<Held>,
+    seen: &mut SeenFirst,
+) -> bool {
     let mut more = false;
     for stretch in ranges.each() {
         let before = held.len();
+        let mut first: Option<Position> = None;
         for keys in keys(&stretch, room) {
             entries.start(&keys);
             while held.len() < room {
                 let Some(entry) = entries.next() else { break };
-                more |= take(call, &entry, false, held);
+                if entry.get(run::GRANTABLE) {
+                    let position = entry.get(run::POSITION);
+                    first = Some(first.map_or(position, |first| first.min(position)));
+                    more |= take(call, &entry, false, held);
+                }
             }
             if held.len() == room {
                 more = true;
@@ -87,6 +128,7 @@ fn walk(call: &Call, entries: &mut Scan, ranges: &Ranges, room: usize, held: &mu
         if let Some(first) = held.get(before) {
             run::note_reach(stretch.start, first.position);
         }
+        seen.note(&stretch, first, held.len() < room);
         if held.len() == room {
             break;
         }
@@ -106,27 +148,32 @@ fn merged(
     call: &Call,
     entries: &mut Scan,
     ranges: &Ranges,
-    room: usize,
-    depth: usize,
+    (room, depth): (usize, usize),
     held: &mut Vec<Held>,
+    firsts: &mut SeenFirst,
 ) -> bool {
     let mut seen: Vec<Seen> = Vec::new();
     let mut cut = false;
     for of_action in ranges.by_action() {
         check_for_interrupts();
         let until = seen.len() + depth;
-        for keys in of_action.flat_map(|stretch| keys(&stretch, depth)) {
+        for stretch in of_action {
             if seen.len() == until {
                 break;
             }
-            entries.start(&keys);
-            while seen.len() < until {
-                let Some(entry) = entries.next() else { break };
-                if entry.get(run::GRANTABLE) {
-                    let (priority, position) = (entry.get(run::PRIORITY), entry.get(run::POSITION));
-                    seen.push(Seen { priority, position, place: entry.place() });
+            let before = seen.len();
+            for keys in keys(&stretch, depth) {
+                entries.start(&keys);
+                while seen.len() < until {
+                    let Some(entry) = entries.next() else { break };
+                    if entry.get(run::GRANTABLE) {
+                        let (priority, position) = (entry.get(run::PRIORITY), entry.get(run::POSITION));
+                        seen.push(Seen { priority, position, place: entry.place() });
+                    }
                 }
             }
+            let first = seen[before..].iter().map(|entry| entry.position).min();
+            firsts.note(&stretch, first, seen.len() < until);
         }
         cut |= seen.len() == until;
     }
@@ -147,7 +194,7 @@ fn merged(
 
 /// Of the index [`run::IN_ORDER`]: for each walk through a stretch.
 pub(super) fn keys(stretch: &Stretch, wanted: usize) -> impl Iterator<Item = [Key; 4]> + use<> {
-    let Stretch { action_no, highest, lowest, start } = *stretch;
+    let Stretch { action_no, highest, lowest, start, .. } = *stretch;
     let whole =
         [Key::eq(1, action_no), Key::at_most(2, highest), Key::at_least(2, lowest), Key::at_least(3, start)];
     let [near, far] = run::in_order(action_no, highest, start, wanted);
@@ -171,30 +218,26 @@ struct Held {
     unseen: bool,
 }
 
-/// Takes an entry, if it may be taken and nobody else has it. Tells whether somebody has changed it since the look: a
+/// Takes an entry that the look shows as grantable, if nobody else has it. Tells whether somebody has changed it since the look: a
 /// newer version of it may be there to be had.
 fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> bool {
-    if !entry.get(run::GRANTABLE) {
-        return false;
-    }
-    let mut attempt = || attempt(call, entry, with_slots, held);
-    let change = if sleeper::has_no_id(call) { sleeper::alone(entry, attempt) } else { attempt() };
-    change == Change::Newer
+    sleeper::take(call, entry, || attempt(call, entry, with_slots, held)) == Change::Newer
 }
 
 fn attempt(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> Change {
     let (task_no, action_no) = (entry.get(run::TASK_NO), entry.get(run::ACTION_NO));
     if let Some(key_hash) = entry.get(run::KEY_HASH)
-        && !(is_untouched(entry.table(), entry.place()) && merge::has_its_key(task_no, action_no, key_hash))
+        && !(entry.fate() == Fate::Untouched && merge::has_its_key(task_no, action_no, key_hash))
     {
         return Change::Busy;
     }
     let tries = entry.get(run::TRIES) + 1;
-    let deadline = deadline(call, entry);
+    let granted_at = call.time_of_grant();
+    let deadline = deadline(call, entry, granted_at);
     let grant = run::Grant {
         nonce: call.base.nonce(task_no),
         tries,
-        granted_at: call.now,
+        granted_at,
         deadline,
         actor_id: &call.request.actor_id,
         limited: with_slots,
@@ -220,13 +263,13 @@ fn attempt(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> 
 }
 
 /// As the call says, else the task, else its action, else the setting.
-fn deadline(call: &Call, entry: &Row) -> Time {
+fn deadline(call: &Call, entry: &Row, granted_at: Time) -> Time {
     call.request
         .max_duration
         .or_else(|| entry.get(run::MAX_DURATION))
         .or_else(|| call.action(entry.get(run::ACTION_NO)).and_then(|action| action.max_duration))
         .or_else(guc::max_duration)
-        .map_or(Time::INFINITY, |duration| call.now.plus(duration))
+        .map_or(Time::INFINITY, |duration| granted_at.plus(duration))
 }
 
 /// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry

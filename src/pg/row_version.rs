@@ -2,8 +2,6 @@
 
 use pgrx::pg_sys;
 
-use super::quiet;
-
 /// What has become of a version of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -15,31 +13,17 @@ pub(crate) enum Fate {
     Gone,
 }
 
-/// Whether nobody has changed or deleted this version of a row of a table by now, nor is about to; see [`fate`].
-pub(crate) fn is_untouched(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
-    fate(table, row) == Fate::Untouched
-}
-
 /// What has become by now of this version of a row of a table, whatever the snapshot in use shows. Takes no lock on the row, and
 /// waits for nobody.
-pub(crate) fn fate(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> Fate {
-    let block = (u32::from(row.ip_blkid.bi_hi) << 16) | u32::from(row.ip_blkid.bi_lo);
-    if block == pg_sys::InvalidBlockNumber {
-        // To the buffer manager that means: a new block at the end of the table.
-        return Fate::Gone;
-    }
-    // SAFETY: the table is opened and closed here, under the lock of a reader, and only a heap is looked into. A block
-    // that the table does not have raises an error, and a line that its block does not have finds nothing. The buffer
-    // that a found version is in is pinned by `heap_fetch` and released here; nothing of it is looked at. A dirty
-    // snapshot is a structure that needs no more than its type; the visibility check tells in it who is changing what
-    // it returns.
+///
+/// # Safety
+/// The table is open, is a heap, and has the block.
+pub(super) unsafe fn fate(relation: pg_sys::Relation, row: pg_sys::ItemPointerData) -> Fate {
+    // SAFETY: as the caller says. A block that the table does not have raises an error, and a line that its block does
+    // not have finds nothing. The buffer that a found version is in is pinned by `heap_fetch` and released here; nothing
+    // of it is looked at. A dirty snapshot is a structure that needs no more than its type; the visibility check tells in
+    // it who is changing what it returns.
     unsafe {
-        let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-        if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
-            || (*relation).rd_tableam != quiet::heap_routine()
-        {
-            pgrx::error!("relation {table:?} is not an ordinary table");
-        }
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
@@ -53,8 +37,6 @@ pub(crate) fn fate(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> Fate {
         if found {
             pg_sys::ReleaseBuffer(buffer);
         }
-        // The lock stays until the transaction ends, as every reader's does.
-        pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         match (found, dirty.xmax) {
             (false, _) => Fate::Gone,
             (true, pg_sys::InvalidTransactionId) => Fate::Untouched,

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::decided::{Decided, Look};
+use super::decided::{Decided, Look, Standing};
 use crate::number::Position;
 
 /// Of how many ranges a mark is kept.
@@ -46,7 +46,7 @@ impl<Range: Eq + Hash> Behind<Range> {
         pages: u64,
         had_id: bool,
     ) {
-        if !self.decided.holds(look) {
+        if self.decided.standing(look) != Standing::Holds {
             self.starts.clear();
             return;
         }

@@ -15,8 +15,8 @@
 //! **Positions that are not what they were.** After TRUNCATE the rows are in another file, after RESTART the sequence
 //! is. What nobody can see is `setval` to an earlier position, if the sequence is beyond the bound again by the next
 //! look, or old rows copied in below it. Neither belongs into a live queue; it is made up for all the same: a bound is
-//! good for ten seconds, and what was concluded from it is found out anew then. Where that takes long, because much is
-//! to be walked over, the time grows with it.
+//! good for ten seconds, and what was concluded from it is found out anew then, at once or bit by bit. Where that takes
+//! long, because much is to be walked over, the time grows with it.
 
 use std::time::Duration;
 
@@ -43,12 +43,24 @@ pub(crate) struct Look {
 const LIFETIME: Duration = Duration::from_secs(10);
 
 /// How much longer for each page that was read to come to them: some hundred times as long as it takes.
-const PER_PAGE: Duration = Duration::from_micros(100);
+const PER_PAGE: Duration = Duration::from_millis(1);
+
+/// Whether what was concluded before a look still holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Holds,
+    /// As far as is known; but it is to be found out anew, and nothing is to be concluded from this look.
+    Aged,
+    /// Positions are not what they were: the caller forgets what it has concluded, and concludes nothing from this look.
+    Void,
+}
 
 /// What this backend knows of the positions.
 #[derive(Debug)]
 pub(crate) struct Decided {
     files: (Oid, Oid),
+    /// Positions have come as far as this.
+    reached: Position,
     /// Up to here every position is decided, for a snapshot whose xmin is `bound_from` or beyond.
     bound: Position,
     bound_from: u64,
@@ -62,6 +74,7 @@ impl Default for Decided {
     fn default() -> Self {
         Decided {
             files: (Oid::INVALID, Oid::INVALID),
+            reached: Position::BEGINNING,
             bound: Position::BEGINNING,
             bound_from: 0,
             pending: None,
@@ -71,14 +84,34 @@ impl Default for Decided {
 }
 
 impl Decided {
-    /// Whether what was concluded before this look still holds. If not all is forgotten: the caller forgets what it has
-    /// concluded, too, and nothing is to be concluded from this look.
-    pub(crate) fn holds(&mut self, look: &Look) -> bool {
-        if look.files == self.files && look.last_position >= self.bound && look.at < self.until {
-            return true;
+    /// Whether what was concluded before this look still holds. If not the bound is forgotten.
+    pub(crate) fn standing(&mut self, look: &Look) -> Standing {
+        let same = look.files == self.files && look.last_position >= self.reached;
+        if same && look.at < self.until {
+            self.reached = look.last_position;
+            return Standing::Holds;
         }
-        *self = Decided { files: look.files, until: look.at + LIFETIME, ..Decided::default() };
-        false
+        self.begin(look);
+        if same { Standing::Aged } else { Standing::Void }
+    }
+
+    /// Nothing is known but how far positions have come, and in which files.
+    fn begin(&mut self, look: &Look) {
+        let (files, reached, until) = (look.files, look.last_position, look.at + LIFETIME);
+        *self = Decided { files, reached, until, ..Decided::default() };
+    }
+
+    /// Whether what others have concluded, in the files of this look, can be taken over.
+    pub(crate) fn may_take_over(&mut self, look: &Look) -> bool {
+        if self.files.0 == Oid::INVALID {
+            self.begin(look);
+        }
+        self.files == look.files && look.last_position >= self.reached
+    }
+
+    /// What was concluded is found out anew bit by bit, from `began` to `at`: it is good for ten times as long.
+    pub(crate) fn found_anew(&mut self, began: Time, at: Time) {
+        self.until = at + LIFETIME + 9 * began.until(at);
     }
 
     /// What was concluded at this time has cost so many pages: it is good for longer.

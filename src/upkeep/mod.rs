@@ -17,8 +17,8 @@ use std::time::Duration;
 use elapsed::Walked;
 use low_ends::{Found, Starts};
 
-use crate::claim::marks;
 use crate::claim::marks::Seen;
+use crate::claim::{Moved, marks};
 use crate::clock;
 use crate::flow::actions::Action;
 use crate::number::Position;
@@ -53,6 +53,8 @@ pub(crate) struct Upkeep {
     pub(crate) tried: bool,
     /// The claim that followed has moved entries out of its way.
     pub(crate) moved: bool,
+    /// It has given up, since others were faster each time.
+    pub(crate) outrun: bool,
     /// A deadline has passed of a task that somebody has in hand.
     pub(crate) busy: bool,
     /// There are signals that wait to be counted: for the end of the call, if it may go to sleep.
@@ -197,12 +199,16 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
         };
         let schedule = schedule::any_due(look, now);
         let firsts = run::first_grantable(look, known.each());
+        let part = known
+            .part
+            .map(|p| run::first_grantable_within(look, (p.action_no, p.priority), (p.from, p.to), p.most));
         // The last position is read after the snapshot was taken: see `store::decided`.
         (
             found,
             schedule,
             Seen {
                 firsts,
+                part,
                 look: numbers::look(look),
                 xmin_of_others: look.xmin_of_others(),
                 pages: look.pages(),
@@ -332,6 +338,12 @@ pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> 
 }
 
 impl Upkeep {
+    /// Adds what a claim that followed did.
+    pub(crate) fn note(&mut self, claimed: Moved) {
+        self.moved |= claimed.any;
+        self.outrun |= claimed.outrun;
+    }
+
     /// Adds what the next round of the same look did. How far it got, and whether there is more, is as that one has left it.
     pub(crate) fn go_on_with(&mut self, next: Upkeep) {
         let Upkeep {
@@ -340,6 +352,7 @@ impl Upkeep {
             expired,
             tried,
             moved,
+            outrun,
             busy,
             signals,
             stale,
@@ -355,6 +368,7 @@ impl Upkeep {
         self.expired |= expired;
         self.tried |= tried;
         self.moved |= moved;
+        self.outrun |= outrun;
         self.busy |= busy;
         self.signals |= signals;
         self.stale |= stale;

@@ -34,6 +34,11 @@ pub(crate) fn nothing_was_due(action_nos: &[i32]) -> bool {
     })
 }
 
+/// The next call looks: not for what is due, but for where claims begin.
+pub(crate) fn look_soon() {
+    LOOKED.take();
+}
+
 /// This backend has made something that is due then.
 pub(super) fn will_be_due(time: Time) {
     if time < wall() + LATELY {

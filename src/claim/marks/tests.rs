@@ -3,7 +3,7 @@
 use pgrx::pg_sys::Oid;
 
 use super::*;
-use crate::pg::clock::Time;
+use crate::store::run::Walked;
 
 /// What a look sees of the marks of action 1: the first grantable position of each priority.
 fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xmin: u64, next: u64) {
@@ -20,8 +20,8 @@ fn look_at(marks: &mut Marks, actions: &[i32], firsts: &[(i32, Option<i64>)], lo
     let known = marks.known(actions);
     let firsts =
         known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1).map(Position));
-    let seen = Seen { firsts: firsts.collect(), look, xmin_of_others: look.xmin, pages: 1 };
-    if marks.note(&known, &seen)
+    let seen = Seen { firsts: firsts.collect(), look, part: None, xmin_of_others: look.xmin, pages: 1 };
+    if marks.note(&known, &seen) == Standing::Holds
         && let Some(bound) = marks.decided.bound_before(&look, next)
     {
         marks.advance(&known, &seen, bound);
@@ -138,7 +138,6 @@ fn marks_are_forgotten_when_positions_are_not_what_they_were() {
         ("TRUNCATE of the rows", Look { last_position: Position(200), files: files(6, 8), ..same }),
         ("RESTART of the sequence", Look { last_position: Position(200), files: files(7, 9), ..same }),
         ("setval", Look { last_position: Position(99), ..same }),
-        ("a while", Look { last_position: Position(200), at: Time(10_000_000), ..same }),
     ] {
         let mut marks = fresh();
         super::tests::look(&mut marks, &[(0, None)], 100, 50, 50);
@@ -166,12 +165,73 @@ fn what_was_found_out_at_great_cost_is_kept_for_longer() {
     };
     let seen = |seconds, pages| {
         let look = at(seconds);
-        Seen { firsts: vec![None], look, xmin_of_others: look.xmin, pages }
+        Seen { firsts: vec![None], look, part: None, xmin_of_others: look.xmin, pages }
     };
-    assert!(marks.note(&known, &seen(5, 600_000)), "one minute for 600,000 pages");
-    assert!(marks.note(&known, &seen(64, 3)));
-    assert!(!marks.note(&known, &seen(65, 3)));
-    assert!(marks.note(&known, &seen(66, 3)));
+    assert_eq!(marks.note(&known, &seen(5, 60_000)), Standing::Holds, "one minute for 60,000 pages");
+    assert_eq!(marks.note(&known, &seen(64, 3)), Standing::Holds);
+    assert_eq!(marks.note(&known, &seen(65, 3)), Standing::Aged);
+    assert_eq!(marks.note(&known, &seen(66, 3)), Standing::Holds);
+}
+
+/// A mark at 101, and a look after ten seconds.
+fn aged() -> (Marks, Look) {
+    let mut marks = fresh();
+    look(&mut marks, &[(0, None)], 100, 50, 50);
+    look(&mut marks, &[(0, None)], 100, 51, 51);
+    let late = Look { last_position: Position(200), files: files(7, 8), xmin: 60, at: Time(10_000_000) };
+    look_at(&mut marks, &[1], &[(0, None)], late, 60);
+    (marks, late)
+}
+
+/// The next look walks the part that is next, and finds this there.
+fn walk_on(marks: &mut Marks, look: Look, found: Walked) -> Part {
+    let known = marks.known(&[1]);
+    let part = known.part.expect("a part is to be walked");
+    let seen = Seen { firsts: vec![None], look, part: Some(found), xmin_of_others: look.xmin, pages: 1 };
+    marks.go_on_rechecking(&known, &seen);
+    part
+}
+
+#[test]
+fn after_a_while_marks_are_found_out_anew_bit_by_bit() {
+    let (mut marks, late) = aged();
+    assert_eq!(start(&marks, 0), 101, "it stays where it is meanwhile");
+    let first = walk_on(&mut marks, late, Walked::TooMuch);
+    assert_eq!((first.from, first.to), (Position(0), Position(1_023)));
+    let less = walk_on(&mut marks, late, Walked::TooMuch);
+    assert_eq!((less.from, less.to), (Position(0), Position(255)));
+    let bit = walk_on(&mut marks, late, Walked::Nothing(63));
+    assert_eq!((bit.from, bit.to), (Position(0), Position(63)));
+    let last = walk_on(&mut marks, late, Walked::Nothing(63));
+    assert_eq!((last.from, last.to), (Position(64), Position(319)), "more of what is cheap");
+    assert_eq!((start(&marks, 0), marks.known(&[1]).part), (101, None), "it holds");
+}
+
+#[test]
+fn a_mark_goes_back_to_what_is_found_before_it() {
+    let (mut marks, late) = aged();
+    walk_on(&mut marks, late, Walked::Found(Position(7)));
+    assert_eq!((start(&marks, 0), marks.known(&[1]).part), (7, None));
+    assert_eq!(numbers(&marks.ranges_of_look(&[1])), [0, 7, 0]);
+}
+
+#[test]
+fn one_position_is_walked_however_much_there_is() {
+    let (mut marks, late) = aged();
+    let parts: Vec<u64> = (0..7).map(|_| walk_on(&mut marks, late, Walked::TooMuch).most).collect();
+    assert_eq!(parts, [1_024, 1_024, 1_024, 1_024, 1_024, u64::MAX, u64::MAX]);
+}
+
+#[test]
+fn a_further_walk_of_a_call_begins_where_the_one_before_has_seen_something() {
+    let mut marks = fresh();
+    marks.learn(1, 5);
+    let mut ranges = marks.ranges_of_look(&[1]);
+    ranges.go_on(1, Position(30));
+    ranges.go_on(3, Position::END);
+    ranges.go_on(1, Position(20));
+    let left: Vec<_> = ranges.each().map(|s| (s.at, s.highest, s.start.0)).collect();
+    assert_eq!(left, [(0, i32::MAX, 0), (1, 5, 30), (2, 4, 0), (4, -1, 0)]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::places::block;
 use super::{Index, Level, Look, Table, steps};
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
+use crate::pg::row_version::{Fate, fate};
 use crate::pg::{quiet, session};
 
 /// A condition on a column of an index.
@@ -104,6 +105,8 @@ pub(crate) struct Scan<'l> {
     /// Null before the first look.
     scan: pg_sys::IndexScanDesc,
     keys: usize,
+    /// So many entries of the index, of rows that are there or dead, it still comes upon.
+    left: u64,
     /// The row that was found last. Null as long as none was.
     slot: *mut pg_sys::TupleTableSlot,
     /// For a newer version of it. Null until needed.
@@ -153,6 +156,7 @@ impl Look {
                 empty: false,
                 scan: std::ptr::null_mut(),
                 keys: 0,
+                left: u64::MAX,
                 slot: std::ptr::null_mut(),
                 newer: Default::default(),
                 changed: Default::default(),
@@ -222,6 +226,16 @@ impl Scan<'_> {
         }
     }
 
+    /// From here on it comes upon so many entries of the index at most, of rows that are there or dead.
+    pub(crate) fn at_most(&mut self, entries: u64) {
+        self.left = entries;
+    }
+
+    /// How many of these it may still come upon.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// The next row.
     pub(crate) fn next(&mut self) -> Option<Row<'_>> {
         self.level.check();
@@ -230,7 +244,8 @@ impl Scan<'_> {
         }
         let look = self.look;
         // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's.
-        let found = look.counted(|| unsafe { steps::next(self.scan, self.table, &mut self.slot) });
+        let found =
+            look.counted(|| unsafe { steps::next(self.scan, self.table, &mut self.slot, &mut self.left) });
         found.then_some(Row { scan: self, slot: self.slot })
     }
 
@@ -331,9 +346,9 @@ impl Row<'_> {
         xmin.is_some_and(|xmin| session::is_own(xmin.value() as i64))
     }
 
-    /// The table.
-    pub(crate) fn table(&self) -> pg_sys::Oid {
-        // SAFETY: the table is open while the scan is there.
-        unsafe { (*self.scan.table).rd_id }
+    /// What has become by now of this version of the row, whatever the look shows.
+    pub(crate) fn fate(&self) -> Fate {
+        // SAFETY: the table is open while the scan is there, and a heap; the version lies in it.
+        unsafe { fate(self.scan.table, self.place()) }
     }
 }

@@ -107,6 +107,42 @@ pub(crate) fn first_grantable(
     })
 }
 
+/// What a walk through a part of a stretch has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    /// The first that is grantable.
+    Found(Position),
+    /// Nothing is; it has come upon so many entries of the index, of rows that are there or dead.
+    Nothing(u64),
+    /// It has come upon as many as it may.
+    TooMuch,
+}
+
+/// The first position from `from` to `to` at which an entry in no lane of an action and priority is grantable, where it takes no
+/// more than `most` entries of the index to find out.
+pub(crate) fn first_grantable_within(
+    look: &Look,
+    (action_no, priority): (i32, i32),
+    (from, to): (Position, Position),
+    most: u64,
+) -> Walked {
+    look.scan(&IN_ORDER, |entries| {
+        entries.at_most(most);
+        entries.start(&[
+            Key::eq(1, action_no),
+            Key::eq(2, priority),
+            Key::at_least(3, from),
+            Key::at_most(3, to),
+        ]);
+        while let Some(entry) = entries.next() {
+            if entry.get(GRANTABLE) {
+                return Walked::Found(entry.get(POSITION));
+            }
+        }
+        if entries.left() == 0 { Walked::TooMuch } else { Walked::Nothing(most - entries.left()) }
+    })
+}
+
 /// A task that nothing blocks, as it begins here.
 pub(crate) struct Entry {
     pub(crate) task_no: TaskNo,

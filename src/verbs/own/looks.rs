@@ -7,7 +7,7 @@ use super::leave::leave;
 use crate::allowance::Allowance;
 use crate::claim::left_out::LeftOut;
 use crate::claim::marks;
-use crate::claim::{self, Grant, Request, claim};
+use crate::claim::{self, Grant, Moved, Request, claim};
 use crate::clock;
 use crate::error::Result;
 use crate::flow::actions::{self, Action};
@@ -104,7 +104,7 @@ struct Vain {
 
 const LEAST_REST: Duration = Duration::from_secs(1);
 
-/// How soon a look goes on that was cut short.
+/// How soon a look goes on that was cut short, or comes again for what others were faster to take.
 const SOON: Duration = Duration::from_millis(100);
 const REST: u32 = 9;
 
@@ -241,8 +241,9 @@ fn look(
         // that are left out.
         let may_be_free = look.grants.is_empty() && look.upkeep.changed && !left_out.is_empty();
         if may_be_free && left_out.walk(&open(&look.actions), clock::now(), until) {
-            look.upkeep.moved |=
+            let claimed =
                 claim_through(request, &look.actions, clock::now(), left_out, care, &mut look.grants);
+            look.upkeep.note(claimed);
         }
     }
     if waiting && look.grants.is_empty() {
@@ -252,7 +253,7 @@ fn look(
         let Upkeep { changed, stale, left, .. } = look.upkeep;
         let looked_at = look.upkeep.looked_at.filter(|_| changed || stale || left).or(care.in_vain());
         let overdue = look.upkeep.busy.then(clock::now);
-        let rest = look.upkeep.cut.then(|| clock::now() + SOON);
+        let rest = (look.upkeep.cut || look.upkeep.outrun).then(|| clock::now() + SOON);
         // Who is called may be needed for what has been passed by before.
         let walked = look.upkeep.walked.filter(|walked| walked.since < news);
         let anew =
@@ -297,7 +298,7 @@ impl Care {
     }
 }
 
-/// Claims; with care until something comes of it, or nothing is left. Whether it has moved anything.
+/// Claims; with care until something comes of it, or nothing is left. What it has done besides.
 fn claim_through(
     request: &Request,
     actions: &[Action],
@@ -305,13 +306,13 @@ fn claim_through(
     left_out: &LeftOut,
     care: Care,
     grants: &mut Vec<Grant>,
-) -> bool {
+) -> Moved {
     let mut any = false;
     loop {
         let moved = claim(request, actions, now, left_out, grants);
         any |= moved.any;
         if !moved.cut || !grants.is_empty() || !care.goes_on() {
-            return any;
+            return Moved { any, ..moved };
         }
     }
 }
@@ -348,7 +349,7 @@ pub(super) fn attempt(
     if may_do_without && lately::nothing_was_due(action_nos) {
         marks::without_look();
         let now = clock::now();
-        total.moved |= claim_through(actions, now, grants);
+        total.note(claim_through(actions, now, grants));
         first_grant = (!grants.is_empty()).then_some(now);
         if grants.len() >= request.max_tasks {
             grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
@@ -369,7 +370,7 @@ pub(super) fn attempt(
         if upkeep.changed {
             look_anew(actions);
         }
-        total.moved |= claim_through(actions, now, grants);
+        total.note(claim_through(actions, now, grants));
         in_vain += usize::from(grants.len() == had);
         if grants.len() >= request.max_tasks || !upkeep.more {
             break;
@@ -383,8 +384,9 @@ pub(super) fn attempt(
         first_grant = first_grant.or((!grants.is_empty()).then_some(now));
     }
     // What a waiting call counts for others it undoes, if it has no use for it, and does again at its end.
+    let signals = total.signals;
     let counts = || match waiting {
-        true => total.signals && upkeep::fold_due(clock::now()),
+        true => signals && upkeep::fold_due(clock::now()),
         false => upkeep::fold(clock::now()),
     };
     // What a transaction that may stay open counts, others have to leave to it.
@@ -397,7 +399,7 @@ pub(super) fn attempt(
         // Signals that nobody had counted: what they have freed may be ours.
         total.changed = true;
         look_anew(actions);
-        total.moved |= claim_through(actions, clock::now(), grants);
+        total.note(claim_through(actions, clock::now(), grants));
     }
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
 }

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod contradictions;
+mod dead_entries;
 mod decoding;
 mod direct;
 mod exclusive;

@@ -1,0 +1,201 @@
+//! Claims behind what is dead: under a snapshot that somebody holds, tasks that are done leave their entries in the index of
+//! claiming, any number of them.
+//!
+//! Why: a call that walked over 150,000 of them took longer than a task lived in the hands of the other workers. Each walk found
+//! something, came too late, and began anew: for half a minute, with a transaction id that kept everybody's marks where they
+//! were. Entries of the index and pages are counted, not seconds.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Session, until};
+
+const MANY: usize = 20_000;
+
+fn tasks(count: usize) -> Value {
+    (0..count).map(|_| json!({"action": "x"})).collect()
+}
+
+fn read_on(db: &Db) -> Session {
+    let mut reader = db.connect();
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    let _: i64 = reader.one("SELECT count(*) FROM taskq.run");
+    reader
+}
+
+/// So many tasks, done a thousand at a time.
+fn perform(session: &mut Session, count: usize) {
+    for _ in 0..count / 1_000 {
+        session.insert(tasks(1_000)).unwrap();
+        let done: i64 = session.one(
+            "SELECT count(*)
+               FROM (SELECT array_agg(o.task_id) AS ids, array_agg(o.token) AS tokens
+                       FROM taskq.own_tasks('w', 1000, '{x}') AS o) AS o
+              CROSS JOIN LATERAL taskq.return_tasks(o.ids, o.tokens, 'completed')",
+        );
+        assert_eq!(done, 1_000);
+    }
+}
+
+/// Has it look now and then, until a claim of it begins behind what is done.
+fn until_its_marks_have_moved(session: &mut Session) {
+    until("its marks have moved", || {
+        session.insert(tasks(1)).unwrap();
+        session.perform("x", "completed");
+        (entries_of_a_claim(session) < 2_000).then_some(())
+    });
+}
+
+/// How many entries of the index of claiming a claim comes upon, which is rolled back.
+fn entries_of_a_claim(session: &mut Session) -> i64 {
+    let count = "SELECT pg_stat_get_xact_tuples_returned('taskq.run_claim_idx'::regclass)";
+    session.run("BEGIN");
+    // With those of earlier transactions that were not reported yet.
+    let before: i64 = session.one(count);
+    session.own("w", 1, &["x"]).unwrap();
+    let after: i64 = session.one(count);
+    session.run("ROLLBACK");
+    after - before
+}
+
+#[test]
+fn a_walk_that_takes_longer_than_an_entry_lives_is_not_walked_again_and_again() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let _reader = read_on(&db);
+    perform(&mut session, MANY);
+    until_its_marks_have_moved(&mut session);
+    let over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for mut worker in [session, db.connect()] {
+            scope.spawn(move || {
+                while !over.load(SeqCst) {
+                    worker.insert(tasks(1)).unwrap();
+                    for grant in worker.own("w", 1, &["x"]).unwrap() {
+                        worker.complete(&grant);
+                    }
+                }
+            });
+        }
+        let mut control = db.connect();
+        let walked: Vec<i64> = (0..8)
+            .map(|_| {
+                // Nobody tells the new session where to begin.
+                control.run("DELETE FROM taskq.low_mark");
+                let mut fresh = db.connect();
+                let walked = entries_of_a_claim(&mut fresh);
+                control.run("SELECT pg_sleep(0.05)");
+                walked
+            })
+            .collect();
+        over.store(true, SeqCst);
+        let done: i64 = control.one("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'");
+        let most = *walked.iter().max().unwrap();
+        assert!(most < 2 * done, "{walked:?} entries in a claim, of {done} tasks that are done");
+    });
+}
+
+#[test]
+fn a_new_session_begins_where_others_do() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let _reader = read_on(&db);
+    perform(&mut session, MANY);
+    until_its_marks_have_moved(&mut session);
+    perform(&mut session, 5_000);
+    until_its_marks_have_moved(&mut session);
+    for isolation in ["read committed", "repeatable read", "serializable"] {
+        let mut fresh = db.connect();
+        fresh.run(&format!("SET default_transaction_isolation = '{isolation}'"));
+        let walked = entries_of_a_claim(&mut fresh);
+        assert!(walked < 10_000, "a new session walks over {walked} entries ({isolation})");
+    }
+    // Who is granted nothing as well.
+    let mut idle = db.connect();
+    assert!(idle.own("w", 1, &["x"]).unwrap().is_empty());
+    assert!(entries_of_a_claim(&mut idle) < 10_000);
+    let rows: i64 = session.one("SELECT count(*) FROM taskq.low_mark");
+    assert!(rows < 5, "{rows} rows say so");
+}
+
+#[test]
+fn what_others_say_is_not_believed_where_positions_are_not_what_they_were() {
+    let db = Db::new();
+    for disturb in [
+        "TRUNCATE taskq.run",
+        "ALTER SEQUENCE taskq.position_seq RESTART",
+        "SELECT setval('taskq.position_seq', 1)",
+        "UPDATE taskq.low_mark SET walked_at = now() - interval '11 minutes'",
+    ] {
+        db.clear();
+        let mut session = db.connect();
+        session.insert(json!([{"id": "kept", "action": "x", "priority": -1}])).unwrap();
+        session.run("DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT * FROM taskq.run");
+        perform(&mut session, 9_000);
+        until("marks are written down", || {
+            session.insert(tasks(1)).unwrap();
+            session.perform("x", "completed");
+            (session.one::<i64>("SELECT count(*) FROM taskq.low_mark") > 0).then_some(())
+        });
+        let mut control = db.connect();
+        control.run("DELETE FROM taskq.run");
+        control.run(disturb);
+        control.run("INSERT INTO taskq.run SELECT * FROM kept; UPDATE taskq.run SET priority = 0");
+        assert_eq!(db.connect().own_one("x").task_id, "kept", "after {disturb}");
+    }
+}
+
+#[test]
+fn marks_are_found_out_anew_without_walking_all_the_way_in_one_call() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let _reader = read_on(&db);
+    perform(&mut session, MANY);
+    until_its_marks_have_moved(&mut session);
+    let mut most = 0;
+    // For longer than marks last, and the walk that follows.
+    for _ in 0..65 {
+        sleep(Duration::from_millis(200));
+        most = entries_of_a_claim(&mut session).max(most);
+    }
+    assert!(most < 5_000, "a claim walked over {most} entries");
+}
+
+#[test]
+fn a_call_that_comes_to_nothing_has_no_transaction_id() {
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    session.insert(json!([{"action": "x"}, {"action": "y"}])).unwrap();
+    other.run("BEGIN");
+    assert_eq!(other.own("w", 2, &["x", "y"]).unwrap().len(), 2);
+    for actions in ["{x}", "{x,y}"] {
+        session.run("BEGIN");
+        let own = format!("SELECT count(*) FROM taskq.own_tasks('w', 1, '{actions}')");
+        assert_eq!(session.one::<i64>(&own), 0);
+        let id: Option<String> = session.one("SELECT pg_current_xact_id_if_assigned()::text");
+        assert_eq!(id, None, "{actions}");
+        session.run("COMMIT");
+    }
+}
+
+#[test]
+fn a_lease_counts_from_the_grant() {
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    session.insert(tasks(2)).unwrap();
+    // The call has begun when it comes to the lock, as when it walks over much that is dead.
+    other.run("BEGIN; LOCK TABLE taskq.run IN ACCESS EXCLUSIVE MODE");
+    let call = session.background(|session| {
+        session.run(
+            "CREATE TEMP TABLE owned AS
+             SELECT o.action_deadline > clock_timestamp() AS runs
+               FROM taskq.own_tasks('w', 2, '{x}', max_duration => '1 second') AS o",
+        );
+        session.one::<String>("SELECT count(*) FILTER (WHERE runs) || ' of ' || count(*) FROM owned")
+    });
+    sleep(Duration::from_millis(1_300));
+    other.run("COMMIT");
+    assert_eq!(call.join().1, "2 of 2", "deadlines that have not passed when they are handed out");
+}
