@@ -131,8 +131,9 @@ fn what_others_say_is_not_believed_where_positions_are_not_what_they_were() {
     ] {
         db.clear();
         let mut session = db.connect();
-        session.insert(json!([{"id": "kept", "action": "x", "priority": -1}])).unwrap();
+        session.insert(json!([{"id": "kept", "action": "x"}])).unwrap();
         session.run("DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT * FROM taskq.run");
+        session.run("DELETE FROM taskq.run");
         perform(&mut session, 9_000);
         until("marks are written down", || {
             session.insert(tasks(1)).unwrap();
@@ -140,9 +141,8 @@ fn what_others_say_is_not_believed_where_positions_are_not_what_they_were() {
             (session.one::<i64>("SELECT count(*) FROM taskq.low_mark") > 0).then_some(())
         });
         let mut control = db.connect();
-        control.run("DELETE FROM taskq.run");
         control.run(disturb);
-        control.run("INSERT INTO taskq.run SELECT * FROM kept; UPDATE taskq.run SET priority = 0");
+        control.run("INSERT INTO taskq.run SELECT * FROM kept");
         assert_eq!(db.connect().own_one("x").task_id, "kept", "after {disturb}");
     }
 }
