@@ -7,7 +7,8 @@
 #
 #   one, many                 claim and complete, one task at a time and BATCH at a time, from SIZE ready ones
 #   insert_one, insert_many   one task a call, and a thousand
-#   held                      `one` while somebody holds a snapshot, for HELD_SECONDS
+#   held                      `one` while somebody holds a snapshot, for HELD_SECONDS: of a backlog, and of a queue that is nearly
+#                             empty, where each client inserts a task before it claims one
 #   clients                   `one` with 1 to 64 clients, in one round (not among the default parts)
 #
 #   PEERS='taskq floor'   only these                        ROUNDS=3          measurements of each, the medians count
@@ -18,7 +19,7 @@
 #
 # A peer that cannot be had on this machine is skipped, and said so. What a peer is and where its statements come from
 # stands in benches/peers/README.md. Nothing is installed but below target/. Nobody else should use the machine meanwhile.
-# The default run takes some 17 minutes on two cores, 7 of them for `held`. The tables and plots are in target/bench/peers/;
+# The default run takes some 24 minutes on two cores, 14 of them for `held`. The tables and plots are in target/bench/peers/;
 # benches/paste.sh puts them into docs/benchmarks.md.
 # shellcheck disable=SC2034,SC2329  # `round` of the loops is not used in them; parts are called by their names
 set -euo pipefail
@@ -200,9 +201,55 @@ insert_many() {
 
 holder=''
 
-# What it did in the last sixth of the time, over the first sixth.
+# hold DATABASE: somebody takes a snapshot there, and keeps it.
+hold() {
+    psql -X -q -d "$1" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT count(*) FROM pg_class' \
+        -c "SELECT pg_sleep($((held_seconds + 600)))" >/dev/null 2>&1 &
+    holder=$!
+    sleep 0.5
+}
+
+let_go() {
+    kill "$holder" && wait "$holder" 2>/dev/null || true
+    holder=''
+    sql postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'" >/dev/null
+}
+
+# held_line LABEL LOG: what it did in the last sixth of the time, over the first sixth.
+held_line() {
+    awk -v OFS='\t' -v label="$1" -v seconds="$held_seconds" '
+        /^progress:/ { n++; tps[n] = $4 }
+        END {
+            sixth = int(seconds / 6)
+            for (i = 1; i <= sixth; i++) { first += tps[i]; last += tps[n - i + 1] }
+            print "held", label, first / sixth, last / sixth, last / first
+        }' "$2" | tee -a "$out/held.tsv" | awk -F '\t' '{ printf "bench: held %-24s first sixth %7.0f tasks/s, last %7.0f: %.2f\n", $2, $3, $4, $5 }' >&2
+}
+
+# From a queue that is nearly empty: each client inserts a task, claims one and completes it.
+held_empty() {
+    local peer log script
+    for peer in "${present[@]}"; do
+        has "$peer" one && has "$peer" insert_one || continue
+        new_database "${peer}_empty" "$peer"
+        # So that nobody comes upon an empty queue, and a client that claims always gets something.
+        fill "$peer" "${peer}_empty" $((2 * clients)) || { fail "$peer could not be filled"; continue; }
+        settings "$peer" "${peer}_empty"
+        script=$out/$peer/turn.sql
+        log=$out/$peer/held_empty.log
+        cat "$(render "$peer" insert_one)" "$(render "$peer" one)" >"$script"
+        hold "${peer}_empty"
+        pgbench -n -M prepared -f "$script" -c "$clients" -j 2 -T "$held_seconds" -P 1 -D batch=1 \
+            "${settings[@]}" "${peer}_empty" >"$log" 2>&1 || fail "held, nearly empty, $peer: see $log"
+        let_go
+        held_line "$peer (empty)" "$log"
+        sql postgres -c "DROP DATABASE ${peer}_empty WITH (FORCE)"
+    done
+}
+
 held() {
     local peer log
+    held_empty
     backlogs one
     for peer in "${present[@]}"; do
         has "$peer" one || continue
@@ -210,23 +257,12 @@ held() {
         sql "${peer}_work" -c 'VACUUM (ANALYZE, INDEX_CLEANUP ON)'
         settings "$peer" "${peer}_work"
         log=$out/$peer/held.log
-        psql -X -q -d "${peer}_work" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT count(*) FROM pg_class' \
-            -c "SELECT pg_sleep($((held_seconds + 600)))" >/dev/null 2>&1 &
-        holder=$!
-        sleep 0.5
+        hold "${peer}_work"
         pgbench -n -M prepared -f "$(render "$peer" one)" -c "$clients" -j 2 -T "$held_seconds" -P 1 -D batch=1 \
             "${settings[@]}" "${peer}_work" >"$log" 2>&1 || fail "held, $peer: see $log"
-        kill "$holder" && wait "$holder" 2>/dev/null || true
-        holder=''
-        sql postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'" >/dev/null
+        let_go
         [ "$(left "$peer" "${peer}_work")" -gt 0 ] || { fail "held: $peer ran empty: give it a larger SIZE"; continue; }
-        awk -v OFS='\t' -v peer="$peer" -v seconds="$held_seconds" '
-            /^progress:/ { n++; tps[n] = $4 }
-            END {
-                sixth = int(seconds / 6)
-                for (i = 1; i <= sixth; i++) { first += tps[i]; last += tps[n - i + 1] }
-                print "held", peer, first / sixth, last / sixth, last / first
-            }' "$log" | tee -a "$out/held.tsv" | awk -F '\t' '{ printf "bench: held %-16s first sixth %7.0f tasks/s, last %7.0f: %.2f\n", $2, $3, $4, $5 }' >&2
+        held_line "$peer" "$log"
     done
 }
 

@@ -13,7 +13,11 @@
 //! that have committed, and the lowest that runs. The sequence is not transactional. What a transaction inserts is seen by
 //! nobody else before its commit, so entries appear with that.
 //!
-//! *What is left out:* files and times, by which marks are forgotten; several priorities, of which each has its own.
+//! *What is left out:* files and times, by which marks are forgotten; several priorities, of which each has its own. Marks that
+//! are found out anew (`src/claim/marks/recheck.rs`) stay where they are or go back, which misses nothing. A mark that another
+//! backend takes over (`src/claim/marks/shared.rs`) is `Memory::start` as it was at some time: it never falls, and what must hold
+//! of it holds for everybody, whatever the worker and the other one undo. A further walk of a call begins where the one
+//! before it has seen something, as the first one begins where the look has.
 
 mod clauses;
 mod protocol;
