@@ -207,6 +207,24 @@ fn rows_are_written_to_in_store() {
     assert!(looked_at > 20, "only {looked_at} changes were found");
 }
 
+/// How often a text takes a hook of the server, and how often it calls something behind a guard.
+fn hooks(text: &str) -> (usize, usize) {
+    let taken = code(text).filter(|(_, line)| line.contains("_hook = Some(")).count();
+    (taken, code(text).filter(|(_, line)| line.contains("pg_guard_ffi_boundary(||")).count())
+}
+
+/// What had the hook before us may be another library's. An error in it is a jump, which must not pass our frames.
+#[test]
+fn who_had_a_hook_before_us_is_called_behind_a_guard() {
+    let mut looked_at = 0;
+    for file in files().into_iter().filter(|file| file.module == "pg") {
+        let (taken, guarded) = hooks(&file.text);
+        looked_at += taken;
+        assert!(taken <= guarded, "src/{}: a hook is called without a guard", file.path.display());
+    }
+    assert!(looked_at > 3, "only {looked_at} hooks were found");
+}
+
 /// Where a string that begins here ends: behind its second quotation mark.
 fn end_of_string(text: &str) -> usize {
     let mut escaped = false;
@@ -297,6 +315,10 @@ fn the_rules_would_see_what_they_forbid() {
         assert!(writes_directly(line), "{line}");
     }
     assert!(!writes_directly("held.insert(1);") && !writes_directly("    let row = rows.next();"));
+    assert_eq!(
+        hooks("a_hook = Some(f);\n  before();\nb_hook = Some(g);\n  pg_guard_ffi_boundary(|| before());"),
+        (2, 1)
+    );
     let text = "// \"no\"\nstatic A: S =\n    S::new(c\"UPDATE  taskq.run\n   SET x = '\\\"'\");\n\
                 static B: S = S::new(sql!(\n  \"DELETE FROM taskq.run WHERE (\",\n of!(\"r)\"), \")\" ));\nlet c = \"c\";";
     let statements = statements(text);

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{PgList, pg_guard, pg_sys};
 
 /// What the planner may use.
@@ -148,7 +149,8 @@ unsafe extern "C-unwind" fn sizes(
     // SAFETY: what the planner gives is handed on; it has made the list of indexes for this table, and nobody else has it.
     unsafe {
         if let Some(before_us) = BEFORE_US.get().copied().flatten() {
-            before_us(root, table, is_parent, rel);
+            // An error in it jumps: caught there, it goes on through our frames as a panic.
+            pg_guard_ffi_boundary(|| before_us(root, table, is_parent, rel));
         }
         if !LOOKS_UP.get() {
             return;
