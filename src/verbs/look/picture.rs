@@ -164,14 +164,14 @@ impl Picture {
             let when = if label.is_empty() { String::new() } else { format!("if {label}: ") };
             let indent = indent(depth);
             if !seen.insert(n) {
-                let _ = writeln!(out, "{indent}{when}-> {}", one_line(&node.id));
+                let _ = writeln!(out, "{indent}{when}-> {}", harmless(&node.id));
                 continue;
             }
             let _ = writeln!(
                 out,
                 "{indent}{when}{} ({}) {}",
-                one_line(&node.id),
-                one_line(&node.action),
+                harmless(&node.id),
+                harmless(&node.action),
                 node.state
             );
             for link in below.get(&n).into_iter().flatten().rev() {
@@ -219,6 +219,21 @@ fn entities(text: &str) -> String {
 
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
+}
+
+/// For a terminal: what would move its cursor, colour it or turn the direction of what follows is shown as what it is.
+fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in one_line(text).chars() {
+        match c {
+            c if c.is_control() => out.extend(c.escape_default()),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.extend(c.escape_default())
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Two blanks a level; below forty levels the level is a number, or a long chain would be a text of the

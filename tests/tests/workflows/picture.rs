@@ -150,6 +150,26 @@ fn ids_and_actions_of_any_kind_do_not_break_a_picture() {
     }
 }
 
+/// Whoever looks at a text in a terminal sees what is in an id, and is not moved, coloured or turned by it.
+#[test]
+fn a_text_has_no_control_characters() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let odd = "a\u{1b}[31mred\u{7}\u{9b}2J\tb\u{202e}c\u{7f}";
+    session
+        .insert(json!([
+            {"id": odd, "action": odd}, {"id": "two", "action": "x"},
+            {"id": format!("{odd}!"), "action": "x", "depends_on": [odd, "two"]},
+        ]))
+        .unwrap();
+    let text = graph(&mut session, &format!("{odd}!"), "'text'");
+    let bad = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!text.contains(bad), "{text:?}");
+    let shown = r"a\u{1b}[31mred\u{7}\u{9b}2J\tb\u{202e}c\u{7f}";
+    assert_eq!(text.matches(shown).count(), 4, "{text}");
+    assert_eq!(text.lines().next().unwrap(), format!("{shown} ({shown}) ready"));
+}
+
 #[test]
 fn a_large_graph_comes_in_pages_with_a_note_of_what_is_left_out() {
     let db = Db::new();
