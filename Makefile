@@ -118,8 +118,8 @@ lint: ## format, clippy, pgspot on the install script, the scripts of releases, 
 	@.ci/pgspot.sh $(SQL_PARTS)
 	@$(MAKE) --no-print-directory stage
 	@.ci/releases.sh check $(STAGE)/taskq--$(VERSION).sql $(VERSION)
-	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
-	 else echo "lint: cargo-deny is not installed, so licences and sources of dependencies are not checked"; fi
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check advisories bans licenses sources; \
+	 else echo "lint: cargo-deny is not installed, so advisories, licences and sources of dependencies are not checked"; fi
 
 unit-test: ## tests of the pure parts, without a server, and of the models of the protocols (TASKQ_MODELS=long: for longer)
 	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh unit

@@ -98,6 +98,16 @@ Description: task queue with dependencies, for PostgreSQL $major
 CONTROL
 }
 
+# The files of docs and examples below the current folder, each with a NUL behind it: what git has, and not what else lies
+# about. Without git the folder is an archive or a copy of that.
+documents() {
+    if git ls-files --error-unmatch README.md >/dev/null 2>&1; then
+        git ls-files -z docs examples
+    else
+        find docs examples -type f -print0
+    fi
+}
+
 # Prints the path of the package, made from the sources in $1 with the build folder $2.
 build() {
     local sources=$1 built=$2 docs file
@@ -119,9 +129,7 @@ build() {
     install -D -m 644 -t "$tree/usr/share/postgresql/$major/extension" "$built/stage/taskq.control" \
         "$built/stage"/taskq--*.sql
     install -D -m 644 -t "$docs" README.md SECURITY.md
-    install -d "$docs/docs"
-    cp -r docs/. "$docs/docs/"
-    cp -r examples "$docs/"
+    documents | xargs -0 cp --parents -t "$docs"
     copyright >"$docs/copyright"
     third_party_licenses | gzip -9n >"$docs/third-party-licenses.gz"
     gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
@@ -165,6 +173,11 @@ check_contents() {
     done
     ! grep -v "^\./usr/\(lib/postgresql/$major/lib/taskq\.so\|share/postgresql/$major/extension/taskq[.-].*\|share/doc/$package/.*\)$" \
         <<<"$listed" || die "the package has files where none belong"
+    for expected in docs examples; do
+        diff <(git ls-files "$expected" | LC_ALL=C sort) \
+            <(sed -n "s|^\./usr/share/doc/$package/\($expected/.*\)|\1|p" <<<"$listed" | LC_ALL=C sort) ||
+            die "the package has other $expected than git"
+    done
     # Nobody learns from it where it was built.
     ! dpkg-deb --fsys-tarfile "$1" | grep -aF -e "$root" -e "$target" -e "${CARGO_HOME:-$HOME/.cargo}/" >/dev/null ||
         die "the package names folders of this machine"
