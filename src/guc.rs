@@ -13,25 +13,28 @@ use crate::spec::backoff::Backoff;
 use crate::spec::interval_problem;
 use crate::state::Outcome;
 
-/// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Any
-/// user may set it: it is the session that settles a task which decides, as with the action's and the
-/// task's own retention, which go before it. docs/reference.md gives the same number.
+/// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Superusers only: the
+/// session that settles a task decides, and a call settles tasks of others, too: dependents, and those whose deadlines have
+/// passed. docs/reference.md gives the same number.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 
 /// `taskq.retention_aborted`: the same for tasks that have aborted; -2, the default, means `taskq.retention`.
 static RETENTION_ABORTED: GucSetting<i32> = GucSetting::<i32>::new(-2);
 
-/// `taskq.max_tries`: how often a task is tried, unless the task or its action says otherwise; -1 for no limit. As with
-/// retention, the session that ends a try decides. docs/reference.md gives the same number.
+/// `taskq.max_tries`: how often a task is tried, unless the task or its action says otherwise; -1 for no limit. Superusers
+/// only, as with retention: the session that ends a try decides, and a call ends tries of others whose deadlines have passed.
+/// docs/reference.md gives the same number.
 static MAX_TRIES: GucSetting<i32> = GucSetting::<i32>::new(25);
 
 /// `taskq.backoff`: how long a task that is given back waits for its next try, unless the task or its action says
-/// otherwise, as the key `backoff` in JSON; empty for not at all. docs/reference.md gives the same value.
+/// otherwise, as the key `backoff` in JSON; empty for not at all. Any user may set it: it is for tasks that the session itself
+/// gives back, which could name the delay. docs/reference.md gives the same value.
 static BACKOFF: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(
     c"{\"kind\": \"exponential\", \"initial\": \"1 second\", \"max\": \"10 minutes\", \"jitter\": 0.1}",
 ));
 
 /// `taskq.max_duration`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever.
+/// Any user may set it: it is for what the session itself is granted, and the call could say it.
 static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Superusers only:
@@ -56,7 +59,7 @@ pub(crate) fn init() {
         &RETENTION,
         -1,
         i32::MAX,
-        GucContext::Userset,
+        GucContext::Suset,
         GucFlags::UNIT_S,
     );
     GucRegistry::define_bool_guc(
@@ -84,7 +87,7 @@ pub(crate) fn init() {
         &RETENTION_ABORTED,
         -2,
         i32::MAX,
-        GucContext::Userset,
+        GucContext::Suset,
         GucFlags::UNIT_S,
     );
     settings::define_count_but_zero(

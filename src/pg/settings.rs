@@ -37,7 +37,7 @@ pub(crate) fn define_text<C: Check>(
     }
 }
 
-/// Declares a setting that any user may set to an integer from `least` up, but not to 0.
+/// Declares a setting that superusers may set to an integer from `least` up, but not to 0.
 pub(crate) fn define_count_but_zero(
     name: &'static CStr,
     short: &'static CStr,
@@ -54,7 +54,7 @@ pub(crate) fn define_count_but_zero(
             setting,
             least,
             i32::MAX,
-            GucContext::Userset,
+            GucContext::Suset,
             GucFlags::default(),
             Some(check_not_zero),
             None,
