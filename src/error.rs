@@ -283,13 +283,13 @@ impl Refusal {
         )
     }
 
-    /// `42501`: the role may insert tasks, and not replace those there are.
-    pub(crate) fn only_inserts() -> Self {
+    /// `42501`: the role may insert tasks, and not do this with those there are.
+    pub(crate) fn only_inserts(what: &str, hint: &str) -> Self {
         Refusal::new(
             "42501",
-            "permission denied to replace tasks".to_owned(),
+            format!("permission denied to {what}"),
             "The role may insert tasks, and do nothing with those there are.".to_owned(),
-            "Use on_conflict => 'skip', or ask whoever administers the queue for the part of a producer.",
+            hint,
         )
     }
 

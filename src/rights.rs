@@ -45,6 +45,8 @@ struct Access {
     work: Option<Rc<BTreeSet<String>>>,
     /// It inserts tasks, and may not touch those there are.
     only_inserts: bool,
+    /// Nor does it see them: it is no monitor either.
+    sees_none: bool,
 }
 
 impl Access {
@@ -150,8 +152,9 @@ fn access(role: Role) -> Access {
     let changers = PRODUCER | WORKER | OPERATOR;
     let all = parts | parts >> NARROWED;
     let only_inserts = all & INSERTER != 0 && all & changers == 0;
+    let sees_none = only_inserts && all & MONITOR == 0;
     if of == [0; 4] {
-        return Access { only_inserts, ..Access::default() };
+        return Access { only_inserts, sees_none, ..Access::default() };
     }
     // The call may go to sleep.
     let actions: Vec<(Parts, String)> = keeping_no_locks(|| ACTIONS.query(role));
@@ -160,7 +163,7 @@ fn access(role: Role) -> Access {
             Rc::new(actions.iter().filter(|(part, _)| part & narrow != 0).map(|(_, a)| a.clone()).collect())
         })
     });
-    Access { insert, change, look, work, only_inserts }
+    Access { insert, change, look, work, only_inserts, sees_none }
 }
 
 fn parts(role: Role) -> Parts {
@@ -207,12 +210,42 @@ pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
     allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::not_his_tasks(&allowed)))
 }
 
-/// Refuses to replace tasks by name, for a caller who may only insert.
+/// Whether the call under way is of such a caller.
+fn is(what: fn(&Access) -> bool) -> bool {
+    CURRENT.with_borrow(|access| what(access)) && !SUSPENDED.get()
+}
+
+/// Refuses to replace tasks, for a caller who may only insert.
 pub(crate) fn check_replacing() -> Result<()> {
-    match CURRENT.with_borrow(|access| access.only_inserts) && !SUSPENDED.get() {
-        true => Err(Refusal::only_inserts()),
+    match is(|access| access.only_inserts) {
+        true => Err(Refusal::only_inserts(
+            "replace tasks",
+            "Use on_conflict => 'skip', or ask whoever administers the queue for the part of a producer.",
+        )),
         false => Ok(()),
     }
+}
+
+/// Whether the caller may have tasks of the queue wait for those that the call inserts.
+pub(crate) fn may_block() -> bool {
+    !is(|access| access.only_inserts)
+}
+
+/// Refuses to have a task of the queue wait, for a caller who may only insert; before anything is said of its state.
+pub(crate) fn check_blocking() -> Result<()> {
+    match may_block() {
+        false => Err(Refusal::only_inserts(
+            "make tasks of the queue wait",
+            "Name only tasks in to_signal_after that the call inserts, or ask whoever administers the queue for the part of a \
+             producer.",
+        )),
+        true => Ok(()),
+    }
+}
+
+/// Whether the caller may hear how the task with this id stands, which is in its way.
+pub(crate) fn may_hear_of(doing: Doing, id: &str) -> bool {
+    !is(|access| access.sees_none) && check_named(doing, [id]).is_ok()
 }
 
 static OF_OTHERS: Statement<(&[TaskNo], &[&str]), String> = Statement::new(

@@ -6,6 +6,7 @@ use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
+use crate::rights;
 use crate::settle::{fold, riders};
 use crate::state::{Condition, Outcome, Signal};
 use crate::store::blocked;
@@ -60,7 +61,7 @@ pub(crate) struct Stored {
 /// settling, those that are to wait for its tasks or are replaced against any change.
 ///
 /// A call that links stored tasks in both directions may close a cycle through them and takes the graph
-/// guard first. (Edges only from stored tasks to new ones, or only from new ones to stored, cannot: a new
+/// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only from new ones to stored, cannot: a new
 /// task then has no way in or no way out.)
 ///
 /// `watched` are tasks that hold keys of new ones: they may be replaced, and dependencies may come to name
@@ -82,8 +83,12 @@ pub(super) fn lock_stored(
     };
     let waited_for = named(|t| &t.spec.depends_on);
     let signalled = named(|t| &t.spec.to_signal_after);
-    let guarded = (!waited_for.is_empty() && !signalled.is_empty())
+    if !signalled.is_empty() {
+        rights::check_blocking()?;
+    }
+    let both_ways = (!waited_for.is_empty() && !signalled.is_empty())
         || (!watched.is_empty() && tasks.iter().any(|t| !t.spec.to_signal_after.is_empty()));
+    let guarded = both_ways && rights::may_block();
     // Those with a unique key may yet be left out.
     let plain = || tasks.iter().filter(|task| task.spec.unique.is_none());
     let by_plain = plain().flat_map(|task| &task.spec.to_signal_after).map(|other| other.id.as_str());
@@ -141,7 +146,7 @@ impl Stored {
 
     /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
     pub(super) fn look_up(&mut self, ids: &[&str]) -> Result<()> {
-        if !self.guarded {
+        if !self.guarded && rights::may_block() {
             guard();
             self.guarded = true;
         }
@@ -193,6 +198,7 @@ pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bo
                 return Err(Refusal::cycle(&[task.id.clone(), task.id.clone()]));
             }
             if !waits && !inside.contains_key(reference.id.as_str()) {
+                rights::check_blocking()?;
                 may_wait(&reference.id, other, &stored.live)?;
             }
             let (after, run) = if waits { (other, task.task_no) } else { (task.task_no, other) };

@@ -53,8 +53,7 @@ impl Standing {
 
 /// How the task with this id stands, in a sentence, for a caller whom that concerns.
 pub(crate) fn told(id: &str, doing: Doing) -> Option<String> {
-    let his = rights::check_named(doing, [id]).is_ok();
-    standing(id).filter(|_| his).map(|Standing { what, settled }| {
+    standing(id).filter(|_| rights::may_hear_of(doing, id)).map(|Standing { what, settled }| {
         let why = settled.and_then(|(_, status)| status);
         format!("The task {what}{}.", why.map(|why| format!(": \"{}\"", shortened(&why))).unwrap_or_default())
     })
@@ -85,12 +84,16 @@ fn standing(id: &str) -> Option<Standing> {
     })
 }
 
+/// How the task stands, for a caller who inserts and may hear of it.
+fn heard(id: &str) -> Option<Standing> {
+    standing(id).filter(|_| rights::may_hear_of(Doing::Insert, id))
+}
+
 /// `TQ002`: a task with this id exists, and so do `more` others of the call.
 pub(super) fn exists(id: &str, more: usize) -> Refusal {
     let others =
         if more > 0 { format!(" {more} more tasks of this call exist already.") } else { String::new() };
-    let his = rights::check_named(Doing::Insert, [id]).is_ok();
-    match standing(id).filter(|_| his) {
+    match heard(id) {
         Some(standing) if standing.settled.is_some() => Refusal::exists(
             id,
             &format!("{}{others}", standing.sentence()),
@@ -107,7 +110,7 @@ pub(super) fn exists(id: &str, more: usize) -> Refusal {
 
 /// `TQ002`: the key of a unique task is held by another one of the queue.
 pub(super) fn key_held(action: &str, key: &str, id: &str) -> Refusal {
-    let sentence = standing(id).map_or("It is in the queue.".to_owned(), |s| s.sentence());
+    let sentence = heard(id).map_or("It is in the queue.".to_owned(), |s| s.sentence());
     Refusal::key_held(action, key, id, &sentence)
 }
 

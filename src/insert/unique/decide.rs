@@ -9,6 +9,7 @@ use crate::error::{Refusal, Result};
 use crate::insert::{Fate, NewTask, Stored, in_the_way};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
+use crate::rights;
 use crate::spec::{OnHeld, Reference, State};
 use crate::state::{Condition, Outcome};
 use crate::store::live::Place;
@@ -84,6 +85,7 @@ pub(super) fn winners(
                 winners.push(Winner { behind: Some(holder.clone()), not_before: holder.until, ..fresh });
             }
             (Some(holder), OnHeld::Replace) => {
+                rights::check_replacing()?;
                 losers.append(&mut behind_holder);
                 let mut replaced = vec![holder.clone()];
                 // One that had begun and is pending again is older than both.

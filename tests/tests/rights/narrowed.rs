@@ -197,10 +197,10 @@ fn an_inserter_inserts_and_nothing_else() {
     for call in PRODUCING.iter().chain(WORKING) {
         assert_denied(&mut session, &call.replace("$token", &token));
     }
-    for call in &OURS[..3] {
+    for call in &OURS[..2] {
         session.run(call);
     }
-    for call in &OURS[3..] {
+    for call in &OURS[2..] {
         assert_denied(&mut session, call);
     }
     let replace =
@@ -208,10 +208,15 @@ fn an_inserter_inserts_and_nothing_else() {
     assert_denied(&mut session, replace);
     let mut session = db.connect_as(&wide.name);
     assert_denied(&mut session, replace);
-    for call in &PRODUCING[..9] {
-        session.run(call);
+    let (inserting, others) = PRODUCING.split_at(9);
+    for call in inserting {
+        // Tasks of the queue may be waited for, and not made to wait.
+        match call.contains("to_signal_after") {
+            true => assert_denied(&mut session, call),
+            false => session.run(call),
+        }
     }
-    for call in PRODUCING[9..].iter().chain(WORKING) {
+    for call in others.iter().chain(WORKING) {
         assert_denied(&mut session, &call.replace("$token", &token));
     }
     boss.run(&format!("SELECT taskq.revoke_inserter('{}'); DROP ROLE \"{0}\"", wide.name));

@@ -83,10 +83,15 @@ fn no_answer_tells_the_state_of_a_task_of_others() {
         }
         boss.run(&format!("SELECT taskq.revoke_{part}('{}')", role.name));
     }
-    // Of its own it is told.
-    narrowed(&mut boss, "inserter", &role, "{ours}");
-    let error = db.connect_as(&role.name).insert(json!([{"id": "o", "action": "ours"}])).unwrap_err();
-    assert_eq!(error.as_db_error().unwrap().detail(), Some("It is ready."));
+    // Of its own it is told, if it may do more than insert.
+    for (part, told) in
+        [("inserter", "It is in the queue."), ("producer", "It is ready."), ("worker", "It is ready.")]
+    {
+        narrowed(&mut boss, part, &role, "{ours}");
+        let error = db.connect_as(&role.name).insert(json!([{"id": "o", "action": "ours"}])).unwrap_err();
+        assert_eq!(error.as_db_error().unwrap().detail(), Some(told));
+        boss.run(&format!("SELECT taskq.revoke_{part}('{}')", role.name));
+    }
 }
 
 /// A worker of `ours` among the tasks that [`fill`] makes, and the token of `held`.
