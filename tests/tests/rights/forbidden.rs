@@ -54,7 +54,7 @@ fn no_part_gives_a_right_on_a_table_or_sequence() {
     let db = Db::new();
     let mut boss = db.connect();
     boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    for part in ["worker", "producer", "monitor"] {
+    for part in ["inserter", "producer", "worker", "operator", "monitor"] {
         boss.run(&format!("SELECT taskq.grant_{part}('{}')", role.name));
     }
     let mut session = db.connect_as(&role.name);
@@ -97,11 +97,12 @@ fn a_part_does_not_include_handing_out_parts() {
     let (role, other) = (Role::new("worker"), Role::new("other"));
     let db = Db::new();
     let mut boss = db.connect();
-    for part in ["worker", "producer", "monitor"] {
+    let parts = ["inserter", "producer", "worker", "operator", "monitor"];
+    for part in parts {
         boss.run(&format!("SELECT taskq.grant_{part}('{}')", role.name));
     }
     let mut session = db.connect_as(&role.name);
-    for part in ["worker", "producer", "monitor"] {
+    for part in parts {
         assert_denied(&mut session, &format!("SELECT taskq.grant_{part}('{}')", other.name));
         assert_denied(&mut session, &format!("SELECT taskq.revoke_{part}('{}')", role.name));
     }
