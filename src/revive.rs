@@ -191,7 +191,8 @@ static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// Locks the live rows of all that these tasks, which are the call's already, wait for and all that wait for them, in one go.
 ///
 /// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
-/// seen to have, or it finds the revived tasks waiting when it does.
+/// seen to have, or it finds the revived tasks waiting when it does. There are no other neighbours by then: who links one of these
+/// tasks to another locks it, live or settled, and each of them is the call's.
 pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) {
     let own: HashSet<TaskNo> = task_nos.iter().copied().collect();
     let mut neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
@@ -207,6 +208,7 @@ static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo)> =
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
 pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+    // Both are held, live or settled: nobody adds a dependency on one of them meanwhile.
     let outcomes = live::outcomes(task_nos);
     let edges: Vec<(TaskNo, TaskNo)> = DEPENDENTS
         .query(task_nos)

@@ -95,7 +95,8 @@ pub(super) fn settle_with(settling: &[Returned<(&End, &Children)>], now: Time) -
     Ok(good.iter().map(|(one, _)| (one.at, one.how.0.outcome.name())).collect())
 }
 
-/// The blocked dependents of each of the tasks, locked, with their conditions.
+/// The blocked dependents of each of the tasks, locked, with their conditions. There are no others by then: the rows of the tasks are
+/// removed by this call, and who makes another wait for one of them waits for its end.
 fn blocked_dependents(parents: impl Iterator<Item = TaskNo>) -> HashMap<TaskNo, BTreeMap<TaskNo, Condition>> {
     let parents: Vec<TaskNo> = parents.collect();
     if parents.is_empty() {

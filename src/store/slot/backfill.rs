@@ -88,8 +88,8 @@ static WITHOUT_SLOT: Statement<(&[TaskNo], &str, bool), (TaskNo, String)> = Stat
                             AND s.group_id = CASE WHEN $3 THEN t.group_id ELSE '' END OFFSET 0)
        ORDER BY r.task_no",
 );
-static LOCK_HELD: Statement<&[TaskNo]> = Statement::new(
-    c"SELECT FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL
+static LOCK_HELD: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) AND NOT r.grantable AND r.aside IS NULL
        ORDER BY r.task_no FOR UPDATE",
 );
 
@@ -104,13 +104,13 @@ pub(crate) fn without_slot_in_group(group: &str) -> Vec<(TaskNo, String)> {
     without_slot(HELD_IN_GROUP.query(group), "", true)
 }
 
-/// Looks again once the rows are locked: a performance may have ended meanwhile, and another begun with a slot.
+/// Looks again once the rows are locked: a performance may have ended meanwhile, and another begun with a slot. At those that are
+/// locked: one that was ready then may be held by now, and its end would be in nobody's way.
 fn without_slot(held: Vec<TaskNo>, action: &str, by_group: bool) -> Vec<(TaskNo, String)> {
     let look = |held: Vec<TaskNo>| -> Vec<(TaskNo, String)> { WITHOUT_SLOT.query((held, action, by_group)) };
     let held: Vec<TaskNo> = look(held).into_iter().map(|(task_no, _)| task_no).collect();
     if held.is_empty() {
         return Vec::new();
     }
-    LOCK_HELD.execute(held.as_slice());
-    look(held)
+    look(LOCK_HELD.query(held))
 }

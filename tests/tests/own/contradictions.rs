@@ -68,6 +68,10 @@ fn upkeep_goes_past_a_task_that_is_in_two_places() {
         let mut session = db.connect();
         settled_and_in_progress(&mut session);
         session.run(call);
+        if call.contains("wait =>") {
+            // It ends what is of use to it.
+            session.run("SELECT taskq.maintain()");
+        }
         assert_ends(&mut session, call);
         let states: Vec<String> = session.all("SELECT state FROM taskq.tasks WHERE id = 'bad' ORDER BY 1");
         assert_eq!(states, ["completed", "in-progress"], "{call}: it is as it was");
@@ -137,8 +141,7 @@ fn the_views_show_the_queue_all_the_same() {
         "taskq.ancestors('wait')",
         "taskq.graph('bad')",
         "taskq.page()",
-        "taskq.task_counts()",
-        "taskq.top()",
+        "taskq.top",
     ] {
         session.run(&format!("SELECT * FROM {report}"));
     }
