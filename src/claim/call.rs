@@ -61,25 +61,27 @@ pub(super) struct Call<'a> {
     pub(super) base: Base,
     /// When it began to look.
     pub(super) now: Time,
-    /// When it was granted something last, about.
-    granted_at: Cell<Time>,
+    /// From when its grants count, and when the last one was.
+    granted_at: Cell<Option<(Time, Time)>>,
 }
 
-/// By how much less than this the grants of a call do not differ: they have one deadline, and one row in `lease`.
-const MOMENT: Duration = Duration::from_millis(10);
+/// Grants that follow each other sooner than this count from the same moment: they have one deadline, and one row in `lease`.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Call<'a> {
     pub(super) fn new(request: &'a Request, actions: &'a [Action], now: Time) -> Self {
-        Call { request, actions, base: Base(random_62_bits()), now, granted_at: Cell::new(now) }
+        Call { request, actions, base: Base(random_62_bits()), now, granted_at: Cell::default() }
     }
 
     /// The time of a grant, from which its deadline counts: what the call has walked over by then may have taken long.
     pub(super) fn time_of_grant(&self) -> Time {
-        let (now, last) = (clock::now(), self.granted_at.get());
-        if now >= last + MOMENT {
-            self.granted_at.set(now);
-        }
-        self.granted_at.get()
+        let now = clock::now();
+        let from = match self.granted_at.get() {
+            Some((from, last)) if now < last + PAUSE => from,
+            _ => now,
+        };
+        self.granted_at.set(Some((from, now)));
+        from
     }
 
     pub(super) fn action(&self, action_no: i32) -> Option<&Action> {
