@@ -30,8 +30,8 @@ all: build
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: ## install what building needs, where it is missing (root or sudo)
-	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
+setup: ## install what building and testing need, where it is missing (root or sudo)
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh test
 
 build: ## build the library and the extension's files
 	$(CARGO_ENV) cargo build --release --locked --lib $(FEATURES)
@@ -108,11 +108,11 @@ test: ## all of the following four, but for what is long by nature; installs wha
 test-all: ## the same, with storms and faults at random, lost servers, and the clients in seven languages
 	@.ci/test.sh everything
 
-lint: ## format, clippy, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
+lint: setup ## format, clippy, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
-	$(CARGO_ENV) cargo clippy --release --locked -p taskq --all-targets $(TEST_FEATURES) -- -D warnings
+	$(CARGO_ENV) cargo clippy --release --locked -p taskq --lib --tests $(TEST_FEATURES) -- -D warnings
 	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
 	@for script in .ci/*.sh benches/*.sh benches/peers/*/*.sh; do bash -n "$$script" || exit 1; done
 	@.ci/pgspot.sh $(SQL_PARTS)

@@ -71,7 +71,7 @@ for version; do
         PATH=$("$pg_config" --bindir):$PATH
         check_refusals
     )
-    READY=$pg_config WORK=$work .ci/test.sh outside || failed="$failed $version"
+    READY=$pg_config WORK=$work T=${T:-all} .ci/test.sh outside || failed="$failed $version"
     results="$results$("$pg_config" --version): $(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored.*/\1 \2 \3/p' \
         "$work/outside.log" | awk '{ p += $1; f += $2; i += $3 } END { printf "%d passed, %d failed, %d ignored", p, f, i }')"$'\n'
 done

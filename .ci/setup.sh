@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian 12 machine with Rust lacks for this project.
 #
-#   setup.sh build    what it takes to build, install, run and test: server, headers, libclang, compiler, git
+#   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
+#   setup.sh test     the same, and Python with venv, for pgspot and the pages that show it
 #   setup.sh smith    the same, and SQLsmith, if it can be had
 #   setup.sh deb      what it takes to build, and to make a package
 #   setup.sh test-deb    the same, and what makes a fresh Debian
@@ -122,9 +123,9 @@ find_cargo() {
 }
 
 case "${1:-}" in
-    build | smith | deb | test-deb | matrix) ;;
+    build | test | smith | deb | test-deb | matrix) ;;
     *)
-        printf 'usage: %s build|smith|deb|test-deb|matrix\n' "$0" >&2
+        printf 'usage: %s build|test|smith|deb|test-deb|matrix\n' "$0" >&2
         exit 2
         ;;
 esac
@@ -136,6 +137,9 @@ case "$1" in
         have dpkg-shlibdeps || need dpkg-dev
         have strip || need binutils
         ;;
+esac
+case "$1" in
+    test | smith) python3 -c 'import ensurepip, venv' 2>/dev/null || need python3 python3-venv ;;
 esac
 if [ "$1" = test-deb ]; then
     have debootstrap || need debootstrap

@@ -306,7 +306,6 @@ aside() {
 
 all() {
     local pid result=0
-    .ci/setup.sh build
     find_server
     build_outside
     setsid "$0" aside >"$work/aside.log" 2>&1 &
@@ -323,6 +322,7 @@ all() {
 # What make has been asked for keeps the times, and shows them at its end.
 asked() {
     local result=0
+    [ -n "${READY:-}" ] || .ci/setup.sh test
     mkdir -p "$work"
     export TIMES=$work/times.tsv
     : >"$TIMES"

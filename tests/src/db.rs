@@ -30,7 +30,8 @@ impl Db {
             thread::current().name().unwrap_or("main").replace("::", "_").chars().take(40).collect();
         let name = format!("t_{test}_{}_{}", COUNTER.fetch_add(1, Ordering::Relaxed), process::id());
         let template = template();
-        admin(&format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\""));
+        // Copied as files: two thirds of what it costs by way of the log, measured where nothing is synced.
+        admin(&format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" STRATEGY file_copy"));
         Db { name }
     }
 

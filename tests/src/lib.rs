@@ -16,7 +16,8 @@
 //! The server is found by `PGHOST`, `PGPORT` and `PGUSER` (a superuser); it should be a private one, because the
 //! tests create databases and roles. Every database is checked with `taskq.check()` before it goes.
 //!
-//! Many tests wait for each other's connections rather than compute: `RUST_TEST_THREADS=6` suits a machine of two cores.
+//! Many tests wait for each other's connections rather than compute: `RUST_TEST_THREADS=6` suits a machine of two cores, and is
+//! what `.ci/test.sh` sets.
 //! `TASKQ_TEST_SOAK=20` makes the random ones (`model`, `ledger`, `storm`) that many times as long.
 
 pub mod cluster;

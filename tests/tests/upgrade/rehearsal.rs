@@ -15,7 +15,7 @@ pub const NEW_KINDS: [&str; 9] =
     ["member", "dumped", "relation r", "column", "constraint", "index", "view", "function", "type"];
 
 /// What stands in the script of today, and in that of the next version.
-const CHANGED: [(&str, &str); 9] = [
+const CHANGED: [(&str, &str); 8] = [
     (
         "    metadata jsonb,\n    CONSTRAINT task_id_key",
         "    metadata jsonb,\n    note text COLLATE \"C\",\n    CONSTRAINT task_id_key",
@@ -45,17 +45,17 @@ const CHANGED: [(&str, &str); 9] = [
         "CHECK (VALUE IN ('completed', 'settled', 'aborted', 'noted'));",
     ),
     (
-        "       COALESCE(w.not_before > taskq.clock(), false) AS held_back\n",
-        "       COALESCE(w.not_before > taskq.clock(), false) AS held_back,\n       n.name <> '' AS noted\n",
-    ),
-    (
         "'let a role look at the views, count, check and wait';",
         "'let a role look at the views, count, check, note and wait';",
     ),
 ];
 
-/// Added behind everything else but what takes rights back.
+/// Added behind everything else but what takes rights back. A view gets one more column, whatever it has.
 const ADDED: &str = "
+DO $do$ BEGIN
+    EXECUTE format('CREATE OR REPLACE VIEW taskq.workgroups AS SELECT v.*, v.workgroup <> $$$$ AS noted FROM (%s) AS v',
+                   rtrim(pg_get_viewdef('taskq.workgroups'::regclass), ';'));
+END $do$;
 CREATE TABLE taskq.note (
     note_no bigint PRIMARY KEY,
     said text COLLATE \"C\" NOT NULL,
@@ -112,9 +112,7 @@ pub fn next_version(session: &mut Session) -> (String, String) {
         fresh = fresh.replace(old, new);
     }
     let (before, after) = fresh.split_once(TAKEN_BACK).expect("the end of the script");
-    let view =
-        before.split_once("CREATE VIEW taskq.workgroups").expect("a view").1.split_once(';').unwrap().0;
-    let update = format!("{HEAD}{UPDATE}CREATE OR REPLACE VIEW taskq.workgroups{view};\n{ADDED}");
+    let update = format!("{HEAD}{UPDATE}{ADDED}");
     put(&folder, &format!("taskq--{next}.sql"), &format!("{before}{ADDED}{TAKEN_BACK}{after}"));
     put(&folder, &format!("taskq--{now}--{next}.sql"), &update);
     (now, next)
