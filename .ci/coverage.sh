@@ -5,8 +5,8 @@
 #
 # The library is built once more, in target/coverage, with counters in its own code and in nobody else's, and installed
 # into a private server of its own. Each process of a server adds its counters, when it ends, to files of which each
-# test program has its own; a process that is killed adds none. Tests inside a server (pg_test/) are not counted: cargo-pgrx
-# starts that server with another environment.
+# test program has its own; a process that is killed adds none. Tests inside a server (pg_test/) are not counted: their
+# library is another one.
 #
 # Left behind in target/coverage: report.txt (per file), lines.txt (the source with counts), missed.txt (the lines that
 # nothing has reached), and table.txt (per module), which is printed, too.

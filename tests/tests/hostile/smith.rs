@@ -4,7 +4,7 @@
 //! It reads from the catalog what there is, and a function of `pg_catalog` is a hundred times as likely as one of the queue. So the
 //! search path leads it to a catalog with the queue's functions only, those that give back sets among them, which it would leave out.
 //! It only writes (`--dry-run`): the statements are run here, where their errors are looked at. Where it is not
-//! installed (Debian: `sqlsmith`; `make test` installs it), the test says that it was not run.
+//! installed (Debian: `sqlsmith`; `make outside-test T=hostile` installs it), the test says that it was not run.
 
 use std::env;
 use std::io::ErrorKind;

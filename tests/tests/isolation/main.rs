@@ -15,7 +15,7 @@
 //! * `taskq.check()` finds nothing, no token is given out twice, nothing is granted before its dependencies have ended;
 //! * nobody waits when all others have ended.
 //!
-//! The operations are a table, `scenes/`: whoever adds one adds a line. `make test` tries a choice, which is another one with
+//! The operations are a table, `scenes/`: whoever adds one adds a line. `make test-all` tries a choice, which is another one with
 //! another `TASKQ_ISOLATION_SEED`; `TASKQ_ISOLATION=long` tries all pairs in all orders, which takes an hour or two.
 //! `TASKQ_ISOLATION_SCENE` and `TASKQ_ISOLATION_SPEC` restrict that to a scene, and to specs whose names have a text in them.
 

@@ -6,7 +6,7 @@
 //! is found on two shards or on none after a move that stopped half-way.
 //!
 //! Three servers, started once and used by all tests of this program: the first one has the router's database and the one of
-//! shard 0. Each test has databases of its own. PL/Proxy must be there (`.ci/router.sh`): where it is not, `make test` says
+//! shard 0. Each test has databases of its own. PL/Proxy must be there (`.ci/router.sh`): where it is not, `make test-all` says
 //! that these tests were not run.
 
 mod calls;
