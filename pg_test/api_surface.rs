@@ -16,6 +16,7 @@ function _actors() -> bigint
 function _age(age interval) -> text
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
+function _cause(cause "char") -> text
 function _chain(blocks jsonb) -> jsonb
 function _check_words(argument text, given text[], known text[]) -> void
 function _counted_pages() -> integer
@@ -134,7 +135,7 @@ function shard() -> integer
 function shard_of(token uuid) -> integer
 function task_channel(id text) -> text
 function unschedule(name text) -> void
-function update_tasks(task_ids text[], priority integer DEFAULT NULL::integer, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, body text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb) -> bigint
+function update_tasks(task_ids text[] DEFAULT NULL::text[], priority integer DEFAULT NULL::integer, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, body text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, if_started text DEFAULT 'error'::text, groups text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[]) -> bigint
 function wait_for_task(task_id text, timeout interval DEFAULT '00:00:10'::interval) -> TABLE(task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamp with time zone)
 function why(task_id text) -> SETOF text
 procedure wait_for_tasks(IN task_ids text[], IN timeout interval, INOUT num_settled integer DEFAULT NULL::integer)
@@ -172,18 +173,18 @@ type dependency_condition
 type named_only
 type status_code
 view _counts(action_no, state, number, first, recent, exact)
-view _numbers(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, estimates)
-view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no)
+view _numbers(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, estimates, skipped)
+view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no, cause)
 view _told_attempt(task_no, num_try, actor_id, started_at, ended_at, outcome, status)
 view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
 view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts)
 view dependencies(after, run, condition, settled)
-view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight)
+view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight, skipped)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
-view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json)
+view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause)
 view top(action, ready, busy, blocked, later, oldest, in/out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until)
 view workgroups(workgroup, not_before, held_back)

@@ -124,19 +124,22 @@ COMMENT ON FUNCTION taskq.replace_tasks IS
     'insert tasks in place of those with the same ids, which end as aborted';
 
 CREATE FUNCTION taskq.update_tasks(
-        task_ids text[],
+        task_ids text[] = NULL,
         priority integer = NULL,
         not_before timestamptz = NULL,
         delay interval = NULL,
         max_tries integer = NULL,
         max_duration interval = NULL,
         body text = NULL,
-        metadata jsonb = NULL)
+        metadata jsonb = NULL,
+        if_started text = 'error',
+        groups text[] = NULL,
+        actions text[] = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
 COMMENT ON FUNCTION taskq.update_tasks IS
-    'change tasks that have yet to begin, in place; NULL leaves as it is; returns how many they are';
+    'change tasks that meet all the filters and have yet to begin, in place; NULL leaves as it is; returns how many they are';
 
 CREATE FUNCTION taskq.own_tasks(
         actor_id text,
@@ -743,6 +746,14 @@ CREATE OPERATOR taskq.=== (
     FUNCTION = taskq._same, LEFTARG = bigint, RIGHTARG = bigint, COMMUTATOR = OPERATOR(taskq.===),
     RESTRICT = eqsel, JOIN = eqjoinsel);
 COMMENT ON OPERATOR taskq.=== (bigint, bigint) IS 'internal: the same number, found by look-ups';
+
+-- Inlined where it is used: src/state.rs has the names of all causes, and of some that no task shows.
+CREATE FUNCTION taskq._cause(cause "char")
+    RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
+                      WHEN 'k' THEN 'skipped' WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' WHEN 'm' THEN 'merged' END;
+COMMENT ON FUNCTION taskq._cause IS 'internal: why a task aborted, in a word';
 
 -- A function that is not inlined: the planner works it out where the state is known, and would not look into a cast to a
 -- domain.

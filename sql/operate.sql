@@ -157,7 +157,8 @@ CREATE FUNCTION taskq._pace()
                   FROM newest AS n GROUP BY n.action_no
                 UNION ALL
                 SELECT e.action_no, 0, COALESCE(sum(e.number) FILTER (WHERE e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0) / 5.0,
-                       sum(e.number), COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
+                       COALESCE(sum(e.number) FILTER (WHERE e.cause <> 'k'), 0),
+                       COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
                   FROM ended AS e GROUP BY e.action_no
                 UNION ALL
                 SELECT r.action_no, 0, 0, 0, 0,
@@ -171,7 +172,7 @@ CREATE FUNCTION taskq._pace()
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended, and aborted, in the last hour; times';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times';
 
 -- A task that comes back late, a task that nobody asks for, a task that somebody has held without a deadline for a day or
 -- longer: who is first in the queue of each action, and what stands before it.
@@ -189,7 +190,8 @@ CREATE FUNCTION taskq._heads()
                -- not to be granted.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
-                      bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand,
+                      -- A performance that is over is in nobody's hands, whether it has been looked after or not.
+                      bool_or(NOT x.grantable AND x.nonce <> 0 AND x.deadline > (SELECT taskq.clock())) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,

@@ -264,10 +264,11 @@ CREATE TABLE taskq.group_tally (
     folded boolean NOT NULL,                    -- a sum of earlier rows
     tasks bigint NOT NULL,
     completed bigint NOT NULL,
-    aborted bigint NOT NULL,
+    aborted bigint NOT NULL,                    -- those that were skipped not counted
     span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago
     first_at timestamptz NOT NULL,              -- first insertion; infinity: none
-    last_at timestamptz NOT NULL                -- last end; -infinity: none
+    last_at timestamptz NOT NULL,               -- last end; -infinity: none
+    skipped bigint NOT NULL
 );
 CREATE INDEX group_tally_idx ON taskq.group_tally (folded, group_id);            -- of a group; what is to be folded
 ALTER TABLE taskq.group_tally REPLICA IDENTITY FULL;
@@ -324,8 +325,8 @@ CREATE TABLE taskq.settled (
     leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
     -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
-    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on
-    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm'))
+    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped
+    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k'))
 );
 CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
@@ -391,7 +392,8 @@ CREATE TABLE taskq.signal (
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
     failed integer NOT NULL,                    -- of these, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
-    lost_status text                            -- why the task aborts, where lost > 0
+    lost_status text,                           -- why the task aborts, where lost > 0
+    skipped integer NOT NULL                    -- of those that are lost, how many were not needed
 );
 CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;

@@ -10,51 +10,51 @@ CREATE VIEW taskq._places AS
 SELECT s.task_no, 'completed' AS state, CASE s.code WHEN 'c' THEN true ELSE false END AS applies, NULL::boolean AS held_back,
        s.tries AS num_tries, s.signals AS num_signals, s.dependencies AS total_dependencies,
        s.failures AS num_failures, s.actor_id, NULL::timestamptz AS deadline, NULL::timestamptz AS due, s.granted_at,
-       s.settled_at, s.status, s.result, s.leader_no
+       s.settled_at, s.status, s.result, s.leader_no, NULL::"char" AS cause
   FROM taskq.settled AS s
 UNION ALL
 SELECT s.task_no, 'aborted', CASE s.code WHEN 'a' THEN true ELSE false END, NULL, s.tries, s.signals, s.dependencies, s.failures, s.actor_id,
-       NULL, NULL, s.granted_at, s.settled_at, s.status, s.result, s.leader_no
+       NULL, NULL, s.granted_at, s.settled_at, s.status, s.result, s.leader_no, s.cause
   FROM taskq.settled AS s
 UNION ALL
 SELECT r.task_no, 'in-progress', r.nonce <> 0, NULL, r.tries, r.dependencies, r.dependencies, r.failures,
-       r.actor_id, r.deadline, NULL, r.granted_at, NULL, NULL, NULL, NULL
+       r.actor_id, r.deadline, NULL, r.granted_at, NULL, NULL, NULL, NULL, NULL
   FROM taskq.run AS r
 UNION ALL
 SELECT r.task_no, 'ready', r.nonce = 0, false, r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, CASE WHEN r.aside < 0 THEN -r.aside END
+       NULL, NULL, NULL, NULL, NULL, CASE WHEN r.aside < 0 THEN -r.aside END, NULL
   FROM taskq.run AS r
 UNION ALL
 SELECT r.task_no, 'scheduled',
        r.nonce = 0 AND r.gated AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
        r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       CASE WHEN r.aside < 0 THEN -r.aside END
+       CASE WHEN r.aside < 0 THEN -r.aside END, NULL
   FROM taskq.run AS r
 UNION ALL
 SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.remaining, b.dependencies, b.failures,
-       NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL
+       NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.blocked AS b
 UNION ALL
 SELECT d.task_no, 'scheduled', CASE WHEN d.due > (SELECT taskq.clock()) THEN true ELSE false END, NULL, d.tries, d.dependencies, d.dependencies,
-       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT d.task_no, 'ready', CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END, false, d.tries, d.dependencies, d.dependencies,
-       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT d.task_no, 'scheduled',
        CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END
        AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
-       d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+       d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT k.task_no, 'ready', k.tries >= 0, false, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, k.leader_no
+       NULL, NULL, NULL, NULL, k.leader_no, NULL
   FROM taskq.parked AS k
 UNION ALL
 SELECT k.task_no, 'scheduled',
-       k.tries >= 0 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL, k.leader_no
+       k.tries >= 0 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL, k.leader_no, NULL
   FROM taskq.parked AS k;
 COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
@@ -105,7 +105,8 @@ SELECT t.id,
        t.unique_key,
        t.retention_aborted,
        (SELECT l.id FROM taskq.task AS l WHERE l.task_no = p.leader_no) AS merged_into,
-       taskq._body_json(t.body) AS body_json
+       taskq._body_json(t.body) AS body_json,
+       taskq._cause(p.cause) AS cause
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -116,6 +117,7 @@ SELECT t.id,
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
+COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; skipped: there was no need of it';
 
 CREATE VIEW taskq.dependencies AS
 SELECT after.id AS after,
@@ -130,11 +132,13 @@ SELECT after.id AS after,
  WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
+-- Those that were skipped have a state of their own here.
 CREATE VIEW taskq._counts AS
 SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent, l.exact
   FROM taskq._about() AS l
 UNION ALL
-SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0), true
+SELECT e.action_no, CASE WHEN e.code = 'c' THEN 'completed' WHEN e.cause = 'k' THEN 'skipped' ELSE 'aborted' END,
+       COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0), true
   FROM taskq._ended() AS e WHERE e.number <> 0 OR e.recent <> 0;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state, and whether that is exact';
 
@@ -146,11 +150,12 @@ SELECT a.name AS action,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
-       COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
+       COALESCE(sum(c.number) FILTER (WHERE c.state IN ('aborted', 'skipped')), 0)::bigint AS aborted,
        min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
            FILTER (WHERE c.state = 'ready') AS oldest_ready,
        sum(c.recent)::bigint AS settled_last_minute,
-       COALESCE(array_agg(c.state) FILTER (WHERE NOT c.exact), '{}') AS estimates
+       COALESCE(array_agg(c.state) FILTER (WHERE NOT c.exact), '{}') AS estimates,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'skipped'), 0)::bigint AS skipped
   FROM taskq._counts AS c
  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
  GROUP BY a.name;
@@ -185,7 +190,8 @@ SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, 
        p.waiting[1] * interval '1 second' AS waiting_p50,
        p.waiting[2] * interval '1 second' AS waiting_p99,
        p.running[1] * interval '1 second' AS running_p50,
-       p.running[2] * interval '1 second' AS running_p99
+       p.running[2] * interval '1 second' AS running_p99,
+       n.skipped
   FROM taskq._numbers AS n
  CROSS JOIN LATERAL taskq._many(n.action) AS many(action)
   -- Grouped once more: a join with what has one row for each name goes where nothing of it is asked for.
@@ -216,27 +222,30 @@ SELECT y.group_id,
        COALESCE((SELECT g.paused FROM taskq.task_group AS g WHERE g.group_id = y.group_id), false) AS paused,
        COALESCE(x.blocked, 0) AS blocked,
        COALESCE(x.scheduled, 0) AS scheduled,
-       y.tasks - y.completed - y.aborted - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
+       y.tasks - y.settled - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
        COALESCE(x.in_progress, 0) AS "in-progress",
        y.completed,
        y.aborted,
-       (y.completed + y.aborted)::double precision / y.tasks AS progress,
+       y.settled::double precision / y.tasks AS progress,
        y.first_at AS first_inserted_at,
        y.last_at AS last_settled_at,
        -- At the pace of the last ten minutes.
-       CASE WHEN y.tasks > y.completed + y.aborted
+       CASE WHEN y.tasks > y.settled
             THEN taskq.clock() + GREATEST(taskq.clock() - y.since, interval '1 second')
-                 * ((y.tasks - y.completed - y.aborted)::double precision / y.recent) END AS estimated_end,
+                 * ((y.tasks - y.settled)::double precision / y.recent) END AS estimated_end,
        y.tasks,
        (SELECT g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS max_concurrency,
-       (SELECT g.weight FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS weight
+       (SELECT g.weight FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS weight,
+       y.skipped
   FROM (SELECT g.group_id,
                sum(g.tasks)::bigint AS tasks,
                sum(g.completed)::bigint AS completed,
                sum(g.aborted)::bigint AS aborted,
+               sum(g.skipped)::bigint AS skipped,
+               sum(g.completed + g.aborted + g.skipped)::bigint AS settled,
                NULLIF(min(g.first_at), 'infinity') AS first_at,
                NULLIF(max(g.last_at), '-infinity') AS last_at,
-               sum(g.completed + g.aborted) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes')
+               sum(g.completed + g.aborted + g.skipped) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes')
                    ::double precision AS recent,
                min(g.span) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes') AS since
           FROM taskq.group_tally AS g
@@ -333,8 +342,7 @@ SELECT t.id AS task_id,
        a.name AS action,
        t.group_id,
        t.body,
-       CASE s.cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
-                    WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' ELSE 'merged' END AS cause,
+       taskq._cause(s.cause) AS cause,
        s.status,
        s.result,
        s.tries AS num_tries,
@@ -350,8 +358,9 @@ SELECT t.id AS task_id,
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
- WHERE s.code = 'a';
-COMMENT ON VIEW taskq.dead_ends IS 'tasks that have aborted: why, and what became of each try';
+ WHERE s.code = 'a' AND s.cause <> 'k';
+COMMENT ON VIEW taskq.dead_ends IS
+    'tasks that have aborted, without those that were skipped: why, and what became of each try';
 
 CREATE VIEW taskq.workgroups AS
 SELECT n.name AS workgroup,
@@ -462,7 +471,8 @@ BEGIN
                               NULLIF(current_setting('taskq.max_tries', true)::integer, -1));
 
     IF t.state IN ('completed', 'aborted') THEN
-        RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
+        RETURN NEXT format('it %s at %s%s', CASE WHEN t.state = 'completed' THEN 'completed'
+                                                 WHEN t.cause = 'skipped' THEN 'was aborted, as skipped,' ELSE 'was aborted' END,
                            t.settled_at, COALESCE(': ' || t.status, ''));
         IF EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = number AND s.cause = 'm') THEN
             RETURN NEXT format('it did not run itself: %s with the same merge key "%s" ran for it',
@@ -470,16 +480,17 @@ BEGIN
         END IF;
         -- One look-up per edge (OFFSET 0): the planner is not to join all tasks first.
         FOR d IN SELECT o.id AS after, CASE e.condition WHEN 'c' THEN 'completed' ELSE 'aborted' END AS condition,
-                        s.code
+                        s.code, s.cause
                    FROM taskq.dependency AS e
-                  CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+                  CROSS JOIN LATERAL (SELECT s.code, s.cause FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
                   WHERE e.run_no = number AND t.state = 'aborted'
                     AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
                   ORDER BY o.id LIMIT 20
         LOOP
             RETURN NEXT format('its dependency "%s" %s, and it runs only if that is %s', d.after,
-                               CASE d.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, d.condition);
+                               CASE WHEN d.code <> 'a' THEN 'completed' WHEN d.cause = 'k' THEN 'was skipped'
+                                    ELSE 'was aborted' END, d.condition);
         END LOOP;
         IF t.state = 'aborted' AND t.num_tries >= its_max_tries THEN
             RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, its_max_tries);
@@ -903,11 +914,12 @@ CREATE FUNCTION taskq.check()
         -- The tallies of groups add up to what there is.
         SELECT 'wrong tally of a group', NULL,
                COALESCE(y.group_id, x.group_id) || ': ' || COALESCE(y.numbers, 'none') || ' instead of ' || COALESCE(x.numbers, 'none')
-          FROM (SELECT g.group_id, sum(g.tasks) || '/' || sum(g.completed) || '/' || sum(g.aborted) AS numbers
+          FROM (SELECT g.group_id, sum(g.tasks) || '/' || sum(g.completed) || '/' || sum(g.aborted) || '/' || sum(g.skipped) AS numbers
                   FROM taskq.group_tally AS g GROUP BY g.group_id
-                HAVING sum(g.tasks) <> 0 OR sum(g.completed) <> 0 OR sum(g.aborted) <> 0) AS y
+                HAVING sum(g.tasks) <> 0 OR sum(g.completed) <> 0 OR sum(g.aborted) <> 0 OR sum(g.skipped) <> 0) AS y
           FULL JOIN (SELECT t.group_id, count(*) || '/' || count(*) FILTER (WHERE s.code = 'c') || '/'
-                            || count(*) FILTER (WHERE s.code = 'a') AS numbers
+                            || count(*) FILTER (WHERE s.code = 'a' AND s.cause <> 'k') || '/'
+                            || count(*) FILTER (WHERE s.cause = 'k') AS numbers
                        FROM taskq.task AS t LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
                       WHERE t.group_id IS NOT NULL GROUP BY t.group_id) AS x ON x.group_id = y.group_id
          WHERE y.numbers IS DISTINCT FROM x.numbers

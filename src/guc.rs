@@ -135,7 +135,7 @@ pub(crate) fn init() {
 pub(crate) fn retention(outcome: Outcome) -> Option<Duration> {
     let seconds = match (outcome, RETENTION_ABORTED.get()) {
         (Outcome::Completed, _) | (_, -2) => RETENTION.get(),
-        (Outcome::Aborted, seconds) => seconds,
+        (Outcome::Aborted | Outcome::Skipped, seconds) => seconds,
     };
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }

@@ -131,7 +131,7 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     let holders: Vec<TaskNo> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
     merge_key::given_back(&holders);
     let ends = settled::REMOVE
-        .map(wave, |(task_no, _, code, _)| (task_no, Outcome::from_stored(code)))
+        .map(wave, |(task_no, _, outcome, _)| (task_no, Outcome::from_stored(outcome)))
         .into_iter()
         .collect();
     progress::forget(wave);
@@ -161,7 +161,7 @@ fn edges_gone(
         loss.all += 1;
         match outcomes.get(&after) {
             None => loss.unsettled += 1,
-            Some(outcome) => loss.failed += i32::from(*outcome == Outcome::Aborted),
+            Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
         }
     }
     if losses.is_empty() {

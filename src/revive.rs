@@ -17,8 +17,8 @@ use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_fo
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::Statement;
-use crate::settle::{Ending, fold, settle};
+use crate::pg::statement::{Statement, sql};
+use crate::settle::{Ending, Lost, fold, settle};
 use crate::state::{Cause, Condition, Outcome};
 use crate::store::attempts;
 use crate::store::dependency;
@@ -47,7 +47,7 @@ static ABORTED: Statement<&[TaskNo], TaskNo> = Statement::new(
 static ABORTED_WITH: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
        WHERE s.task_no = ANY (ARRAY(SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)))
-         AND s.code = 'a' AND s.cause = 'd'",
+         AND s.code = 'a' AND s.cause IN ('d', 'k')",
 );
 
 /// Those of the settled tasks that a statement finds, locked for a change. What was in the way may have changed them:
@@ -103,7 +103,7 @@ static DOWNSTREAM: Statement<&[TaskNo], TaskNo> = Statement::new(
           FROM reached AS r
          CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = r.task_no OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT FROM taskq.settled s
-                              WHERE s.task_no = d.run_no AND s.code = 'a' AND s.cause = 'd' OFFSET 0) AS s)
+                              WHERE s.task_no = d.run_no AND s.code = 'a' AND s.cause IN ('d', 'k') OFFSET 0) AS s)
       SELECT r.task_no FROM reached AS r",
 );
 
@@ -165,11 +165,18 @@ fn without_lost(
 fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
     let ids = numbers::ids(&[run, after]);
     let id = |n: &TaskNo| ids.get(n).map_or("", String::as_str);
-    if live::outcomes(&[after]).get(&after) == Some(&Outcome::Completed) {
+    let skipped = match live::outcomes(&[after]).get(&after) {
         // It was for the case that the other one aborts.
+        Some(Outcome::Completed) => {
+            format!("skipped: it runs only if \"{}\" aborts, and that completed", id(&after))
+        }
+        Some(Outcome::Skipped) => format!("skipped, since \"{}\" was, after which it runs", id(&after)),
+        _ => String::new(),
+    };
+    if !skipped.is_empty() {
         return Refusal::state(
             id(&run),
-            &format!("skipped: it runs only if \"{}\" aborts, and that completed", id(&after)),
+            &skipped,
             "cannot be retried",
             "There is nothing to retry; insert another task to have its work done all the same.",
         );
@@ -234,7 +241,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
             Some(_) => {
                 let wait = waits.entry(run).or_default();
                 wait.unsettled += 1;
-                wait.failed -= i32::from(outcomes[&after] == Outcome::Aborted);
+                wait.failed -= i32::from(outcomes[&after].is_abort());
             }
             None => {}
         }
@@ -246,12 +253,15 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     }
 }
 
-static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo)> = Statement::new(
-    c"SELECT d.run_no, d.condition, s.code, d.after_no
+static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo)> = Statement::new(sql!(
+    "SELECT d.run_no, d.condition, s.outcome, d.after_no
         FROM taskq.dependency d
-        LEFT JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
-       WHERE d.run_no = ANY ($1)",
-);
+        LEFT JOIN LATERAL (SELECT ",
+    settled::outcome!("s"),
+    " AS outcome
+                             FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
+       WHERE d.run_no = ANY ($1)"
+));
 /// Deadlines of what these tasks wait for, the first of each action.
 static DEADLINES: Statement<&[TaskNo], (i32, Time)> = Statement::new(
     c"SELECT b.action_no, pg_catalog.min(r.deadline)
@@ -277,12 +287,12 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
     fold::forget(task_nos);
     let mut totals = live_totals.clone();
     let mut grouped = Vec::new();
-    for (task_no, dependencies, code, has_group) in settled::REMOVE
-        .map(task_nos, |(task_no, dependencies, code, grouped)| (task_no, dependencies, code, grouped))
+    for (task_no, dependencies, outcome, has_group) in settled::REMOVE
+        .map(task_nos, |(task_no, dependencies, outcome, grouped)| (task_no, dependencies, outcome, grouped))
     {
         totals.insert(task_no, dependencies);
         if has_group {
-            grouped.push((task_no, Outcome::from_stored(code)));
+            grouped.push((task_no, Outcome::from_stored(outcome)));
         }
     }
     tally::revived(&grouped, now);
@@ -290,13 +300,15 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
         .iter()
         .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
         .collect();
-    let mut lost: HashMap<TaskNo, (TaskNo, Condition)> = HashMap::new();
-    for (run, condition, code, after) in STANDING.map(task_nos, |(run_no, condition, code, after_no)| {
-        (run_no, Condition::from_stored(condition), code, after_no)
-    }) {
+    let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
+    for (run, condition, outcome, after) in
+        STANDING.map(task_nos, |(run_no, condition, outcome, after_no)| {
+            (run_no, Condition::from_stored(condition), outcome, after_no)
+        })
+    {
         let wait = waits.entry(run).or_default();
-        if wait.count(condition, code.map(Outcome::from_stored)) {
-            lost.entry(run).or_insert((after, condition));
+        if let Some(one) = wait.count(after, condition, outcome.map(Outcome::from_stored)) {
+            lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
         }
     }
     let spontaneous: HashSet<TaskNo> = SPONTANEOUS.query(task_nos).into_iter().collect();
@@ -319,9 +331,9 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
             limited: false,
             keyed: false,
         };
-        if let Some((after, condition)) = lost.get(task_no) {
-            let status = condition.lost_status(numbers::ids(&[*after]).get(after).map_or("", String::as_str));
-            endings.push(Ending::abort(&row, Cause::Dependency, Some(status)));
+        if let Some(lost) = lost.get(task_no) {
+            let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
+            endings.push(Ending::abort(&row, lost.cause(), Some(status)));
         } else if spontaneous.contains(task_no) {
             endings.push(Ending::of(&row, Outcome::Completed, Cause::Spontaneous, None));
         } else {

@@ -5,13 +5,15 @@
 pub(crate) enum Outcome {
     Aborted,
     Completed,
+    /// Aborted, since there was no need of it: its cause is [`Cause::Skipped`].
+    Skipped,
 }
 
 impl Outcome {
     /// As docs/reference.md spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Outcome::Aborted => "aborted",
+            Outcome::Aborted | Outcome::Skipped => "aborted",
             Outcome::Completed => "completed",
         }
     }
@@ -19,14 +21,24 @@ impl Outcome {
     /// As `settled.code` stores it.
     pub(crate) fn stored(self) -> i8 {
         match self {
-            Outcome::Aborted => b'a' as i8,
+            Outcome::Aborted | Outcome::Skipped => b'a' as i8,
             Outcome::Completed => b'c' as i8,
         }
     }
 
-    /// From `settled.code`.
+    /// From `settled.code`, which does not tell what was skipped, or from what [`outcome!`](crate::store::settled::outcome)
+    /// reads, which does.
     pub(crate) fn from_stored(code: i8) -> Self {
-        if code == b'a' as i8 { Outcome::Aborted } else { Outcome::Completed }
+        match code as u8 {
+            b'a' => Outcome::Aborted,
+            b'k' => Outcome::Skipped,
+            _ => Outcome::Completed,
+        }
+    }
+
+    /// Whether it is an abort, skipped or not.
+    pub(crate) fn is_abort(self) -> bool {
+        self != Outcome::Completed
     }
 }
 
@@ -47,6 +59,8 @@ pub(crate) enum Cause {
     Operator,
     /// Another task took its id.
     Replaced,
+    /// It was to run after the abort of a task that has completed, or after one that was skipped.
+    Skipped,
     /// It was spontaneous, and nothing was left to wait for.
     Spontaneous,
     /// The worker returned it.
@@ -54,9 +68,9 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Each with its letter in `settled.cause` and its name, which is the same wherever somebody can see it; the view
-    /// `dead_ends` has the names of those that abort once more, and a test compares them.
-    const ALL: [(Cause, u8, &str); 9] = [
+    /// Each with its letter in `settled.cause` and its name, which is the same wherever it is seen; `taskq._cause` has the
+    /// names of those that abort once more, and a test compares them.
+    const ALL: [(Cause, u8, &str); 10] = [
         (Cause::Cancelled, b'c', "cancelled"),
         (Cause::Deadline, b't', "timeout"),
         (Cause::Dependency, b'd', "dependency"),
@@ -64,6 +78,7 @@ impl Cause {
         (Cause::Merged, b'm', "merged"),
         (Cause::Operator, b'o', "operator"),
         (Cause::Replaced, b'r', "replaced"),
+        (Cause::Skipped, b'k', "skipped"),
         (Cause::Spontaneous, b's', "spontaneous"),
         (Cause::Worker, b'w', "returned"),
     ];
@@ -76,6 +91,11 @@ impl Cause {
     /// Why tasks abort that somebody can still see.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
         Cause::visible().filter(|cause| *cause != Cause::Spontaneous)
+    }
+
+    /// Why a task aborts that has lost dependencies: none but such as were not needed, or others.
+    pub(crate) fn of_lost(only_skipped: bool) -> Self {
+        if only_skipped { Cause::Skipped } else { Cause::Dependency }
     }
 
     fn entry(self) -> (Cause, u8, &'static str) {
@@ -115,8 +135,8 @@ pub(crate) enum Condition {
 /// What the end of one dependency means for the task that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// It ended the wrong way: the waiting task aborts.
-    Lost,
+    /// It ended the wrong way: the waiting task aborts, or is skipped.
+    Lost { skipped: bool },
     /// It ended as it should; `failed` if that was an abort.
     Satisfied { failed: bool },
 }
@@ -160,18 +180,11 @@ impl Condition {
     /// What it means for the waiting task that the other one ended like this.
     pub(crate) fn signal(self, outcome: Outcome) -> Signal {
         match (self, outcome) {
-            (Condition::Completed, Outcome::Aborted) | (Condition::Aborted, Outcome::Completed) => {
-                Signal::Lost
+            (Condition::Completed, Outcome::Aborted) => Signal::Lost { skipped: false },
+            (Condition::Completed, Outcome::Skipped) | (Condition::Aborted, Outcome::Completed) => {
+                Signal::Lost { skipped: true }
             }
-            (_, outcome) => Signal::Satisfied { failed: outcome == Outcome::Aborted },
-        }
-    }
-
-    /// The status of a task that aborts because its dependency on `id` is lost.
-    pub(crate) fn lost_status(self, id: &str) -> String {
-        match self {
-            Condition::Aborted => format!("skipped: dependency \"{id}\" completed"),
-            _ => format!("dependency \"{id}\" aborted"),
+            (_, outcome) => Signal::Satisfied { failed: outcome.is_abort() },
         }
     }
 }
@@ -184,11 +197,14 @@ mod tests {
     fn conditions_are_met_as_the_contract_says() {
         use Condition::*;
         assert_eq!(Completed.signal(Outcome::Completed), Signal::Satisfied { failed: false });
-        assert_eq!(Completed.signal(Outcome::Aborted), Signal::Lost);
+        assert_eq!(Completed.signal(Outcome::Aborted), Signal::Lost { skipped: false });
+        assert_eq!(Completed.signal(Outcome::Skipped), Signal::Lost { skipped: true });
         assert_eq!(Settled.signal(Outcome::Completed), Signal::Satisfied { failed: false });
-        assert_eq!(Settled.signal(Outcome::Aborted), Signal::Satisfied { failed: true });
-        assert_eq!(Aborted.signal(Outcome::Aborted), Signal::Satisfied { failed: true });
-        assert_eq!(Aborted.signal(Outcome::Completed), Signal::Lost);
+        for abort in [Outcome::Aborted, Outcome::Skipped] {
+            assert_eq!(Settled.signal(abort), Signal::Satisfied { failed: true });
+            assert_eq!(Aborted.signal(abort), Signal::Satisfied { failed: true });
+        }
+        assert_eq!(Aborted.signal(Outcome::Completed), Signal::Lost { skipped: true });
     }
 
     #[test]

@@ -217,7 +217,7 @@ BEGIN
     PERFORM taskq_router._proxy_call('insert_tasks', 'jsonb, text, text', 'SETOF text');
     PERFORM taskq_router._proxy_call('replace_tasks', 'jsonb, text', 'SETOF text');
     PERFORM taskq_router._proxy_call('update_tasks',
-        'text[], integer, timestamptz, interval, integer, interval, text, jsonb', 'bigint');
+        'text[], integer, timestamptz, interval, integer, interval, text, jsonb, text, text[], text[]', 'bigint');
     PERFORM taskq_router._proxy_call('add_dependencies', 'text[], text[], text, text', 'bigint');
     PERFORM taskq_router._proxy('_add_dependencies_json', 'jsonb, text', 'bigint',
         'SELECT taskq.add_dependencies($2::jsonb, if_missing => $3::text)');
@@ -291,13 +291,13 @@ BEGIN
     PERFORM taskq_router._proxy('_stats', '',
         'TABLE (action text, blocked bigint, scheduled bigint, ready bigint, "in-progress" bigint, completed bigint, aborted bigint, '
         || 'oldest_ready timestamptz, settled_last_minute bigint, waiting_p50 interval, waiting_p99 interval, '
-        || 'running_p50 interval, running_p99 interval)',
+        || 'running_p50 interval, running_p99 interval, skipped bigint)',
         'SELECT action, blocked, scheduled, ready, "in-progress", completed, aborted, oldest_ready, settled_last_minute, waiting_p50, '
-        || 'waiting_p99, running_p50, running_p99 FROM taskq.stats');
+        || 'waiting_p99, running_p50, running_p99, skipped FROM taskq.stats');
     PERFORM taskq_router._proxy('_groups', '',
         'TABLE (group_id text, paused boolean, blocked bigint, scheduled bigint, ready bigint, "in-progress" bigint, '
-        || 'completed bigint, aborted bigint, progress double precision)',
-        'SELECT group_id, paused, blocked, scheduled, ready, "in-progress", completed, aborted, progress FROM taskq.groups');
+        || 'completed bigint, aborted bigint, progress double precision, skipped bigint)',
+        'SELECT group_id, paused, blocked, scheduled, ready, "in-progress", completed, aborted, progress, skipped FROM taskq.groups');
 
     -- Where things are.
     PERFORM taskq_router._proxy('_find', 'text[]', 'TABLE (id text, group_id text)',
@@ -813,18 +813,27 @@ SELECT taskq_router._define_insertion($head$taskq.replace_tasks(tasks jsonb, if_
     $try$RETURN QUERY SELECT * FROM taskq_router._replace_tasks(at_shard, $1, $2)$try$);
 
 SELECT taskq_router._define($head$taskq.update_tasks(
-        task_ids text[],
+        task_ids text[] = NULL,
         priority integer = NULL,
         not_before timestamptz = NULL,
         delay interval = NULL,
         max_tries integer = NULL,
         max_duration interval = NULL,
         body text = NULL,
-        metadata jsonb = NULL)
+        metadata jsonb = NULL,
+        if_started text = 'error',
+        groups text[] = NULL,
+        actions text[] = NULL)
     RETURNS bigint$head$,
-    $variables$$variables$, $body$
-    at_shard := taskq_router._one_place($1);
-    RETURN taskq_router._update_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7, $8);$body$);
+    $variables$done bigint := 0;$variables$, $body$
+    IF $1 IS NOT NULL THEN
+        at_shard := taskq_router._one_place($1);
+        RETURN taskq_router._update_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+    END IF;
+    FOREACH at_shard IN ARRAY taskq_router._places($1, $10) LOOP
+        done := done + taskq_router._update_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+    END LOOP;
+    RETURN done;$body$);
 
 -- Dependencies: within a shard.
 
@@ -1428,7 +1437,7 @@ SELECT taskq_router._define($head$taskq_router._all_actors() RETURNS TABLE (acto
 CREATE VIEW taskq.actors AS SELECT * FROM taskq_router._all_actors();
 
 SELECT taskq_router._define($head$taskq_router._all_groups() RETURNS TABLE (group_id text, paused boolean, blocked bigint, scheduled bigint, ready bigint, "in-progress" bigint, completed bigint,
-        aborted bigint, progress double precision, shard integer)$head$,
+        aborted bigint, progress double precision, skipped bigint, shard integer)$head$,
     $variables$$variables$, $body$
     FOREACH at_shard IN ARRAY taskq_router._all() LOOP
         RETURN QUERY SELECT x.*, at_shard FROM taskq_router._groups(taskq_router._open(at_shard)) AS x;
@@ -1438,8 +1447,10 @@ CREATE VIEW taskq.groups AS
 SELECT g.group_id, pg_catalog.bool_and(g.paused) AS paused, pg_catalog.sum(g.blocked)::bigint AS blocked, pg_catalog.sum(g.scheduled)::bigint AS scheduled,
        pg_catalog.sum(g.ready)::bigint AS ready, pg_catalog.sum(g."in-progress")::bigint AS "in-progress", pg_catalog.sum(g.completed)::bigint AS completed,
        pg_catalog.sum(g.aborted)::bigint AS aborted,
-       pg_catalog.sum(g.completed + g.aborted) / pg_catalog.sum(g.blocked + g.scheduled + g.ready + g."in-progress" + g.completed + g.aborted)::double precision AS progress,
-       pg_catalog.array_agg(g.shard ORDER BY g.shard) AS shards
+       pg_catalog.sum(g.completed + g.aborted + g.skipped)
+           / pg_catalog.sum(g.blocked + g.scheduled + g.ready + g."in-progress" + g.completed + g.aborted + g.skipped)::double precision AS progress,
+       pg_catalog.array_agg(g.shard ORDER BY g.shard) AS shards,
+       pg_catalog.sum(g.skipped)::bigint AS skipped
   FROM taskq_router._all_groups() AS g
  -- What is on its way is counted once.
  WHERE NOT EXISTS (SELECT FROM taskq_router.moved AS m WHERE m.group_id = g.group_id AND g.shard IN (m.going_to, m.left_on))
@@ -1447,7 +1458,7 @@ SELECT g.group_id, pg_catalog.bool_and(g.paused) AS paused, pg_catalog.sum(g.blo
 
 SELECT taskq_router._define($head$taskq_router._all_stats() RETURNS TABLE (action text, blocked bigint, scheduled bigint, ready bigint, "in-progress" bigint, completed bigint, aborted bigint,
         oldest_ready timestamptz, settled_last_minute bigint, waiting_p50 interval, waiting_p99 interval, running_p50 interval,
-        running_p99 interval)$head$,
+        running_p99 interval, skipped bigint)$head$,
     $variables$$variables$, $body$
     FOREACH at_shard IN ARRAY taskq_router._all() LOOP
         RETURN QUERY SELECT x.* FROM taskq_router._stats(taskq_router._open(at_shard)) AS x;
@@ -1459,7 +1470,7 @@ SELECT s.action, pg_catalog.sum(s.blocked)::bigint AS blocked, pg_catalog.sum(s.
        pg_catalog.sum(s."in-progress")::bigint AS "in-progress", pg_catalog.sum(s.completed)::bigint AS completed, pg_catalog.sum(s.aborted)::bigint AS aborted,
        pg_catalog.min(s.oldest_ready) AS oldest_ready, pg_catalog.sum(s.settled_last_minute)::bigint AS settled_last_minute,
        pg_catalog.max(s.waiting_p50) AS waiting_p50, pg_catalog.max(s.waiting_p99) AS waiting_p99, pg_catalog.max(s.running_p50) AS running_p50,
-       pg_catalog.max(s.running_p99) AS running_p99
+       pg_catalog.max(s.running_p99) AS running_p99, pg_catalog.sum(s.skipped)::bigint AS skipped
   FROM taskq_router._all_stats() AS s GROUP BY s.action;
 
 SELECT taskq_router._define($head$taskq.check() RETURNS TABLE (violation text, shard integer)$head$,
@@ -1705,7 +1716,8 @@ SELECT taskq_router._proxy('_read_group', 'text', 'jsonb', $query$
                     FROM taskq.tasks AS t WHERE t.group_id = $2::text),
         'ends', (SELECT COALESCE(pg_catalog.jsonb_agg(
                             pg_catalog.jsonb_build_object('id', t.id, 'code', t.status_code, 'status', t.status, 'result', t.result)
-                            ORDER BY t.settled_at, t.id), '[]')
+                            -- What aborts by itself, because of others, does so in the copy, too: it comes after what ended at the same time.
+                            ORDER BY t.settled_at, COALESCE(t.cause IN ('skipped', 'dependency'), false), t.id), '[]')
                    FROM taskq.tasks AS t WHERE t.group_id = $2::text AND t.settled_at IS NOT NULL AND NOT (t.spontaneous AND t.status_code = 'completed')))
 $query$);
 

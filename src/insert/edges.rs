@@ -7,8 +7,8 @@ use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights;
-use crate::settle::{fold, riders};
-use crate::state::{Condition, Outcome, Signal};
+use crate::settle::{Lost, fold, riders};
+use crate::state::{Condition, Outcome};
 use crate::store::blocked;
 use crate::store::dependency;
 use crate::store::guard::guard;
@@ -272,14 +272,19 @@ pub(crate) struct Waits {
 
 impl Waits {
     /// Counts a dependency on this condition, of those that are there in all: on a task that has ended like this, if it
-    /// has. Tells whether it is lost.
-    pub(crate) fn count(&mut self, condition: Condition, end: Option<Outcome>) -> bool {
+    /// has. It is returned if it is lost.
+    pub(crate) fn count(
+        &mut self,
+        after: TaskNo,
+        condition: Condition,
+        end: Option<Outcome>,
+    ) -> Option<Lost> {
         let Some(outcome) = end else {
             self.unsettled += 1;
-            return false;
+            return None;
         };
-        self.failed += i32::from(outcome == Outcome::Aborted);
-        condition.signal(outcome) == Signal::Lost
+        self.failed += i32::from(outcome.is_abort());
+        Lost::of(after, condition, outcome)
     }
 }
 

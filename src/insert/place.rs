@@ -6,8 +6,8 @@ use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::settle::{Ending, settle};
-use crate::state::{Cause, Condition, Outcome};
+use crate::settle::{Ending, Lost, settle};
+use crate::state::{Cause, Outcome};
 use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
 use crate::{store::numbers, wake};
@@ -16,7 +16,7 @@ use crate::{store::numbers, wake};
 #[derive(Clone, Copy, Default)]
 struct Standing {
     waits: Waits,
-    lost: Option<(TaskNo, Condition)>,
+    lost: Option<Lost>,
 }
 
 /// Puts each of the new tasks where it belongs, then settles those that are settled from the start: lost
@@ -35,12 +35,12 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
             dependencies: waits.all,
             not_before: None,
         };
-        if let Some((after, condition)) = standing.lost {
-            endings.push(ending(freed, Outcome::Aborted, waits, Some(lost_status(after, condition))));
+        if let Some(lost) = standing.lost {
+            endings.push(ending(freed, lost.cause(), waits, Some(lost_status(lost))));
         } else if waits.unsettled > 0 {
             blocked.push((task.task_no, Some(task.action_no), waits));
         } else if task.spec.spontaneous {
-            endings.push(ending(freed, Outcome::Completed, waits, None));
+            endings.push(ending(freed, Cause::Spontaneous, waits, None));
         } else if let Some(due) = task.spec.not_before.filter(|due| *due > now) {
             scheduled.push((freed, due));
         } else {
@@ -58,26 +58,17 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
     settle(endings, now);
 }
 
-fn ending(freed: Freed, outcome: Outcome, waits: Waits, status: Option<String>) -> Ending {
-    Ending {
-        task_no: freed.task_no,
-        outcome,
-        cause: if outcome == Outcome::Completed { Cause::Spontaneous } else { Cause::Dependency },
-        status,
-        result: None,
-        granted_at: None,
-        actor_id: None,
-        tries: 0,
-        failures: freed.failures,
-        dependencies: freed.dependencies,
-        signals: waits.all - waits.unsettled,
-        keyed: false,
-        leader: None,
-    }
+fn ending(freed: Freed, cause: Cause, waits: Waits, status: Option<String>) -> Ending {
+    let outcome = match cause {
+        Cause::Spontaneous => Outcome::Completed,
+        Cause::Skipped => Outcome::Skipped,
+        _ => Outcome::Aborted,
+    };
+    Ending { signals: waits.all - waits.unsettled, ..Ending::of_freed(&freed, outcome, cause, status) }
 }
 
-fn lost_status(after: TaskNo, condition: Condition) -> String {
-    condition.lost_status(numbers::ids(&[after]).get(&after).map_or("", String::as_str))
+fn lost_status(lost: Lost) -> String {
+    lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str))
 }
 
 /// Sums up the dependencies of each new task.
@@ -86,8 +77,9 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<TaskNo, Standing> {
     for edge in &set.edges {
         let standing = standings.entry(edge.run).or_default();
         standing.waits.all += 1;
-        if standing.waits.count(edge.condition, stored.outcomes.get(&edge.after).copied()) {
-            standing.lost.get_or_insert((edge.after, edge.condition));
+        let outcome = stored.outcomes.get(&edge.after).copied();
+        if let Some(lost) = standing.waits.count(edge.after, edge.condition, outcome) {
+            standing.lost = Some(Lost::decides(standing.lost, lost));
         }
     }
     standings

@@ -207,15 +207,11 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     }
     let mut deltas = Deltas::new();
     for (run_no, signal) in
-        signal::TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status)| {
-            (run_no, Delta { satisfied, failed, lost, lost_status })
+        signal::TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status, skipped)| {
+            (run_no, Delta { satisfied, failed, lost, skipped, lost_status })
         })
     {
-        let delta = deltas.entry(run_no).or_default();
-        delta.satisfied += signal.satisfied;
-        delta.failed += signal.failed;
-        delta.lost += signal.lost;
-        delta.lost_status = delta.lost_status.take().or(signal.lost_status);
+        deltas.entry(run_no).or_default().add(signal);
     }
     if deltas.is_empty() {
         return Counted { locked, changed: false };

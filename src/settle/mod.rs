@@ -7,6 +7,7 @@
 mod cancel;
 pub(crate) mod commit;
 pub(crate) mod fold;
+mod lost;
 pub(crate) mod riders;
 mod signal;
 mod store;
@@ -14,6 +15,7 @@ mod unsent;
 
 pub(crate) use crate::store::settled::Ending;
 pub(crate) use cancel::cancel_locked;
+pub(crate) use lost::Lost;
 pub(crate) use signal::{Deltas, apply, deltas, release_or_complete};
 pub(crate) use store::store;
 

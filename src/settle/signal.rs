@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Ending;
+use super::{Ending, Lost};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::state::{Cause, Outcome, Signal};
+use crate::state::{Cause, Outcome};
 use crate::store::blocked::{self, News};
 use crate::store::live::{Live, Place};
 use crate::store::ready::{self, Freed};
@@ -29,8 +29,27 @@ pub(crate) struct Delta {
     pub(crate) failed: i32,
     /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
-    /// The status that a lost dependency gives the task.
+    /// Of these, how many were not needed.
+    pub(crate) skipped: i32,
+    /// The status that a lost dependency gives the task: one that has failed, if one has.
     pub(crate) lost_status: Option<String>,
+}
+
+impl Delta {
+    fn only_skipped(&self) -> bool {
+        self.skipped == self.lost
+    }
+
+    /// Counts what another has to tell as well.
+    pub(super) fn add(&mut self, other: Delta) {
+        if self.lost_status.is_none() || (self.only_skipped() && !other.only_skipped()) {
+            self.lost_status = other.lost_status;
+        }
+        self.satisfied += other.satisfied;
+        self.failed += other.failed;
+        self.lost += other.lost;
+        self.skipped += other.skipped;
+    }
 }
 
 /// Deltas by task number, in the order in which counters are locked.
@@ -44,29 +63,26 @@ pub(crate) fn deltas(news: &[(TaskNo, Outcome)]) -> Deltas {
     edges.sort_unstable_by_key(|(after, run, _)| (*run, *after));
 
     let mut deltas = Deltas::new();
-    let mut lost = Vec::new();
+    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
     for (after, run, condition) in edges {
+        let outcome = outcomes[&after];
         let delta = deltas.entry(run).or_default();
-        match condition.signal(outcomes[&after]) {
-            Signal::Satisfied { failed } => {
-                delta.satisfied += 1;
-                delta.failed += i32::from(failed);
-            }
-            Signal::Lost => {
-                if delta.lost == 0 {
-                    lost.push((run, after, condition));
-                }
+        delta.failed += i32::from(outcome.is_abort());
+        match Lost::of(after, condition, outcome) {
+            None => delta.satisfied += 1,
+            Some(one) => {
                 delta.lost += 1;
-                delta.failed += i32::from(outcomes[&after] == Outcome::Aborted);
+                delta.skipped += i32::from(one.skipped());
+                lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
             }
         }
     }
-    let mut causes: Vec<TaskNo> = lost.iter().map(|(_, after, _)| *after).collect();
+    let mut causes: Vec<TaskNo> = lost.values().map(|lost| lost.after).collect();
     causes.dedup();
     let ids = numbers::ids(&causes);
-    for (run, after, condition) in lost {
-        let id = ids.get(&after).map_or("", String::as_str);
-        deltas.entry(run).or_default().lost_status = Some(condition.lost_status(id));
+    for (run, lost) in lost {
+        let id = ids.get(&lost.after).map_or("", String::as_str);
+        deltas.entry(run).or_default().lost_status = Some(lost.status(id));
     }
     deltas
 }
@@ -96,8 +112,8 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
     let mut endings: Vec<Ending> = lost
         .iter()
         .map(|counter| {
-            let status = deltas[&counter.task_no].lost_status.clone();
-            Ending::abort(counter, Cause::Dependency, status)
+            let delta = &deltas[&counter.task_no];
+            Ending::abort(counter, Cause::of_lost(delta.only_skipped()), delta.lost_status.clone())
         })
         .collect();
     endings.extend(release_or_complete(done, now));
@@ -122,6 +138,7 @@ fn defer(deltas: &Deltas, mut busy: Vec<TaskNo>, not_there: &[TaskNo]) {
             failed: delta.failed,
             lost: delta.lost,
             status,
+            skipped: delta.skipped,
         }
     }));
     touched::look_again(&busy, Touch::LeftSignal);

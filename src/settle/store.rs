@@ -19,13 +19,15 @@ pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
 /// holds its unique key.
 fn expires_at(task: &AtTheEnd, outcome: Outcome, now: Time) -> Time {
     let own = match outcome {
-        Outcome::Aborted => task.retention_aborted,
+        Outcome::Aborted | Outcome::Skipped => task.retention_aborted,
         Outcome::Completed => task.retention,
     };
     let of_action = || {
         let action = known_actions::of_number(task.action_no)?;
         match outcome {
-            Outcome::Aborted => action.setting.retention_aborted.or(action.setting.retention),
+            Outcome::Aborted | Outcome::Skipped => {
+                action.setting.retention_aborted.or(action.setting.retention)
+            }
             Outcome::Completed => action.setting.retention,
         }
     };
@@ -70,7 +72,8 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
         wake::settled(ending.task_no);
     }
     for outcome in [Outcome::Aborted, Outcome::Completed] {
-        let announced = each().filter(|(ending, task)| task.post_result && ending.outcome == outcome);
+        let announced = each()
+            .filter(|(ending, task)| task.post_result && ending.outcome.is_abort() == outcome.is_abort());
         notify(&announced.map(|(ending, _)| ending.task_no).collect::<Vec<_>>(), outcome);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::number::TaskNo;
 use crate::pg::uncommitted::Table;
 
-/// With the columns `run_no`, `satisfied`, `failed`, `lost`, `lost_status`.
+/// With the columns `run_no`, `satisfied`, `failed`, `lost`, `lost_status`, `skipped`.
 static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx" };
 /// With the columns `task_no`, `remaining`.
 static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey" };

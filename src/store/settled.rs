@@ -35,6 +35,14 @@ table!(c"settled":
     LEADER_NO: Option<TaskNo>,
 );
 
+/// How the task ended of which `$s` is the row of `settled`, as SQL, for [`Outcome::from_stored`].
+macro_rules! outcome {
+    ($s:literal) => {
+        concat!("CASE ", $s, ".cause WHEN 'k' THEN ", $s, ".cause ELSE ", $s, ".code END")
+    };
+}
+pub(crate) use outcome;
+
 static BY_EXPIRY: Index = Index::new(&TABLE, c"settled_expires_idx");
 
 /// How a task ended.
@@ -60,7 +68,8 @@ pub(crate) struct Ending {
 impl Ending {
     /// The abort of a live task.
     pub(crate) fn abort(live: &Live, cause: Cause, status: Option<String>) -> Self {
-        Ending::of(live, Outcome::Aborted, cause, status)
+        let outcome = if cause == Cause::Skipped { Outcome::Skipped } else { Outcome::Aborted };
+        Ending::of(live, outcome, cause, status)
     }
 
     /// The end of a live task.
@@ -156,7 +165,9 @@ pub(crate) static REMOVE: Statement<&[TaskNo], (TaskNo, i32, i8, bool)> = Statem
       ",
     uncounted!("gone"),
     "
-      SELECT g.task_no, g.dependencies, g.code, g.grouped FROM gone AS g"
+      SELECT g.task_no, g.dependencies, ",
+    outcome!("g"),
+    ", g.grouped FROM gone AS g"
 ));
 
 thread_local! {

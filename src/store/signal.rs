@@ -10,6 +10,7 @@ table!(c"signal":
     FAILED: i32,
     LOST: i32,
     LOST_STATUS: Option<String>,
+    SKIPPED: i32,
 );
 
 /// By run_no.
@@ -33,9 +34,9 @@ pub(crate) fn any(look: &Look) -> bool {
 pub(crate) static FORGET: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
-pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, i32, i32, i32, Option<String>)> = Statement::new(
+pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, i32, i32, i32, Option<String>, i32)> = Statement::new(
     c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
-      RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status",
+      RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
 );
 
 /// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
@@ -59,6 +60,8 @@ pub(crate) struct Signal<'a> {
     pub(crate) failed: i32,
     pub(crate) lost: i32,
     pub(crate) status: Option<&'a str>,
+    /// Of the lost ones, how many were not needed.
+    pub(crate) skipped: i32,
 }
 
 /// Leaves signals to whoever counts next.
@@ -72,6 +75,7 @@ pub(crate) fn append<'a>(signals: impl Iterator<Item = Signal<'a>>) {
                     FAILED.to(signal.failed),
                     LOST.to(signal.lost),
                     LOST_STATUS.to(signal.status),
+                    SKIPPED.to(signal.skipped),
                 ]
             });
         }

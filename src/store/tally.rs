@@ -25,6 +25,7 @@ pub(crate) struct Change {
     pub(crate) tasks: i64,
     pub(crate) completed: i64,
     pub(crate) aborted: i64,
+    pub(crate) skipped: i64,
 }
 
 /// What groups lose with tasks that go.
@@ -51,24 +52,25 @@ impl Change {
         match outcome {
             Outcome::Completed => self.completed += number,
             Outcome::Aborted => self.aborted += number,
+            Outcome::Skipped => self.skipped += number,
         }
     }
 }
 
-static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], Time)> = Statement::new(
-    c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
-      SELECT u.group_id, false, u.tasks, u.completed, u.aborted, '-infinity',
-             CASE WHEN u.tasks > 0 THEN $5 ELSE 'infinity' END, '-infinity'
-        FROM unnest($1, $2, $3, $4) AS u(group_id, tasks, completed, aborted)",
+static APPEND: Statement<(&[&str], &[i64], &[i64], &[i64], &[i64], Time)> = Statement::new(
+    c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, skipped, span, first_at, last_at)
+      SELECT u.group_id, false, u.tasks, u.completed, u.aborted, u.skipped, '-infinity',
+             CASE WHEN u.tasks > 0 THEN $6 ELSE 'infinity' END, '-infinity'
+        FROM unnest($1, $2, $3, $4, $5) AS u(group_id, tasks, completed, aborted, skipped)",
 );
 
 /// By the groups of tasks, which have to be looked up; those without one are left out.
-static APPEND_FOR: Statement<(&[TaskNo], &[i64], &[i64], bool, Time), String> = Statement::new(
-    c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
-      SELECT t.group_id, false, 0, pg_catalog.sum(u.completed), pg_catalog.sum(u.aborted),
-             CASE WHEN $4 THEN pg_catalog.date_bin('10 seconds', $5, '2000-01-01') ELSE '-infinity' END,
-             'infinity', CASE WHEN $4 THEN $5 ELSE '-infinity' END
-        FROM unnest($1, $2, $3) AS u(task_no, completed, aborted)
+static APPEND_FOR: Statement<(&[TaskNo], &[i64], &[i64], &[i64], bool, Time), String> = Statement::new(
+    c"INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, skipped, span, first_at, last_at)
+      SELECT t.group_id, false, 0, pg_catalog.sum(u.completed), pg_catalog.sum(u.aborted), pg_catalog.sum(u.skipped),
+             CASE WHEN $5 THEN pg_catalog.date_bin('10 seconds', $6, '2000-01-01') ELSE '-infinity' END,
+             'infinity', CASE WHEN $5 THEN $6 ELSE '-infinity' END
+        FROM unnest($1, $2, $3, $4) AS u(task_no, completed, aborted, skipped)
        CROSS JOIN LATERAL (SELECT t.group_id FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
        WHERE t.group_id IS NOT NULL
        GROUP BY t.group_id
@@ -103,6 +105,7 @@ fn append(changes: &BTreeMap<&str, Change>, now: Time) {
             changes.values().map(|c| c.tasks).collect::<Vec<_>>(),
             changes.values().map(|c| c.completed).collect::<Vec<_>>(),
             changes.values().map(|c| c.aborted).collect::<Vec<_>>(),
+            changes.values().map(|c| c.skipped).collect::<Vec<_>>(),
             now,
         ));
     }
@@ -177,6 +180,7 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
             ends.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(),
             of(Outcome::Completed),
             of(Outcome::Aborted),
+            of(Outcome::Skipped),
             number > 0,
             now,
         ))
@@ -201,18 +205,19 @@ static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
                  SELECT g.ctid FROM taskq.group_tally g
                   WHERE g.folded IN (false, true) AND g.group_id = $1
                   LIMIT $2 FOR UPDATE SKIP LOCKED))
-        RETURNING d.tasks, d.completed, d.aborted, d.first_at, d.last_at,
+        RETURNING d.tasks, d.completed, d.aborted, d.skipped, d.first_at, d.last_at,
                   CASE WHEN d.span < $3 THEN '-infinity' ELSE d.span END AS span),
       summed AS (
-        INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, span, first_at, last_at)
-        SELECT $1, true, pg_catalog.sum(t.tasks), pg_catalog.sum(t.completed), pg_catalog.sum(t.aborted), t.span,
-               pg_catalog.min(t.first_at), pg_catalog.max(t.last_at)
+        INSERT INTO taskq.group_tally (group_id, folded, tasks, completed, aborted, skipped, span, first_at, last_at)
+        SELECT $1, true, pg_catalog.sum(t.tasks), pg_catalog.sum(t.completed), pg_catalog.sum(t.aborted),
+               pg_catalog.sum(t.skipped), t.span, pg_catalog.min(t.first_at), pg_catalog.max(t.last_at)
           FROM taken AS t
          -- What comes to nothing altogether leaves nothing, whatever its spans.
          WHERE EXISTS (SELECT FROM taken AS a HAVING pg_catalog.sum(a.tasks) <> 0 OR pg_catalog.sum(a.completed) <> 0
-                                                  OR pg_catalog.sum(a.aborted) <> 0)
+                                                  OR pg_catalog.sum(a.aborted) <> 0 OR pg_catalog.sum(a.skipped) <> 0)
          GROUP BY t.span
-        HAVING pg_catalog.sum(t.tasks) <> 0 OR pg_catalog.sum(t.completed) <> 0 OR pg_catalog.sum(t.aborted) <> 0)
+        HAVING pg_catalog.sum(t.tasks) <> 0 OR pg_catalog.sum(t.completed) <> 0 OR pg_catalog.sum(t.aborted) <> 0
+            OR pg_catalog.sum(t.skipped) <> 0)
       SELECT pg_catalog.count(*) FROM taken",
 );
 

@@ -11,7 +11,7 @@ use crate::number::TaskNo;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 use crate::pg::subtransaction::unless_others_were_faster;
 use crate::state::Outcome;
 use crate::store::dependency;
@@ -19,10 +19,13 @@ use crate::store::settled;
 use crate::store::{attempts, before_commit, live, progress, task};
 
 /// Walks `settled_expires_idx`.
-static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(
-    c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.expires_at >= $3 AND s.expires_at <= $1
-       ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-);
+static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!(
+    "SELECT s.task_no, ",
+    settled::outcome!("s"),
+    " FROM taskq.settled s WHERE s.expires_at >= $3 AND s.expires_at <= $1
+       ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED"
+));
+
 /// Removes tasks whose retention is over, at the end of a call that was granted so many, and has taken that long: faster than
 /// they come, so that what is kept does not grow. A call that was granted nothing has time for more: a twentieth of what it
 /// has waited. In a transaction that may stay open they are removed at its end: an insertion that uses an id again would wait
@@ -75,7 +78,7 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     let mut most = bound.min(MOST);
     loop {
         let expired: HashMap<TaskNo, Outcome> = EXPIRED
-            .map((now, most as i32, start), |(task_no, code)| (task_no, Outcome::from_stored(code)))
+            .map((now, most as i32, start), |(task_no, outcome)| (task_no, Outcome::from_stored(outcome)))
             .into_iter()
             .collect();
         let found = expired.len();

@@ -15,9 +15,9 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
-use crate::settle::{Ending, fold, settle};
+use crate::settle::{Ending, Lost, fold, settle};
 use crate::spec::{self, DependencySpec};
-use crate::state::{Cause, Condition};
+use crate::state::Condition;
 use crate::store::guard::guard;
 use crate::store::live::{Idle, LockStrength};
 use crate::store::order::restartable;
@@ -136,12 +136,13 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     store_edges(&new);
 
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
-    let mut lost: BTreeMap<TaskNo, String> = BTreeMap::new();
+    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
     for edge in &new.edges {
         let wait = waits.entry(edge.run).or_default();
         wait.all += 1;
-        if wait.count(edge.condition, outcomes.get(&edge.after).copied()) {
-            lost.entry(edge.run).or_insert_with(|| edge.condition.lost_status(&names[&edge.after]));
+        let outcome = outcomes.get(&edge.after).copied();
+        if let Some(one) = wait.count(edge.after, edge.condition, outcome) {
+            lost.insert(edge.run, Lost::decides(lost.get(&edge.run).copied(), one));
         }
     }
     add_waits(&waits, &rows);
@@ -151,7 +152,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
             wake::behind(action_no, deadlines[&task_no]);
         }
     }
-    abort_lost(lost, now);
+    abort_lost(&lost, &names, now);
     let blocking = asked.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after)).count();
     Ok(blocking as i64)
 }
@@ -194,7 +195,7 @@ fn check_cycles(new: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<()> {
 }
 
 /// Aborts tasks one of whose new dependencies is lost already.
-fn abort_lost(lost: BTreeMap<TaskNo, String>, now: Time) {
+fn abort_lost(lost: &BTreeMap<TaskNo, Lost>, names: &HashMap<TaskNo, String>, now: Time) {
     if lost.is_empty() {
         return;
     }
@@ -202,8 +203,10 @@ fn abort_lost(lost: BTreeMap<TaskNo, String>, now: Time) {
     let rows = lock_for_change(&task_nos);
     live::remove(rows.values());
     settle(
-        lost.into_iter()
-            .filter_map(|(n, status)| Some(Ending::abort(rows.get(&n)?, Cause::Dependency, Some(status))))
+        lost.iter()
+            .filter_map(|(n, lost)| {
+                Some(Ending::abort(rows.get(n)?, lost.cause(), Some(lost.status(&names[&lost.after]))))
+            })
             .collect(),
         now,
     );

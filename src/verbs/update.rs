@@ -19,7 +19,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{fold, riders};
 use crate::spec::check_interval;
@@ -31,7 +31,9 @@ use crate::store::parked;
 use crate::store::ready;
 use crate::store::run::changes;
 use crate::store::task;
+use crate::verbs::filter::{Filter, on_tasks};
 use crate::wake;
+use crate::words::word;
 
 /// What is to change; `None` leaves as it is.
 struct Change {
@@ -43,7 +45,8 @@ struct Change {
     metadata: Option<JsonText>,
 }
 
-/// `taskq.update_tasks(task_ids, priority, not_before, delay, max_tries, max_duration, body, metadata) -> bigint`
+/// `taskq.update_tasks(task_ids, priority, not_before, delay, max_tries, max_duration, body, metadata, if_started, groups,
+/// actions) -> bigint`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_update_tasks(
@@ -55,12 +58,17 @@ fn taskq_update_tasks(
     max_duration: Option<Interval>,
     body: Option<String>,
     metadata: Option<AnyElement>,
+    if_started: Option<&str>,
+    groups: Option<Vec<Option<String>>>,
+    actions: Option<Vec<Option<String>>>,
 ) -> i64 {
     rights::for_caller(|| {
-        let ids = required("task_ids", task_ids)?
-            .into_iter()
-            .map(|id| required("task_ids", id))
-            .collect::<Result<Vec<String>>>()?;
+        let skip = word("if_started", if_started, &["error", "skip"])? == "skip";
+        let filter = Filter { actions, groups, ..Filter::default() };
+        let ids = match task_ids {
+            None if filter.looks_at_tasks() => None,
+            ids => Some(given(required("task_ids", ids)?)?),
+        };
         let change = Change {
             priority,
             not_before: time(not_before, delay)?,
@@ -69,9 +77,18 @@ fn taskq_update_tasks(
             body,
             metadata: check_metadata(metadata.and_then(JsonText::from_argument))?,
         };
-        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        restartable(|| update(&ids, &change, clock::now()))
+        match ids {
+            Some(ids) => {
+                let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+                restartable(|| update(&ids, &filter, skip, &change, clock::now()))
+            }
+            None => update_matching(filter, &change),
+        }
     })
+}
+
+fn given(ids: Vec<Option<String>>) -> Result<Vec<String>> {
+    ids.into_iter().map(|id| required("task_ids", id)).collect()
 }
 
 fn time(not_before: Option<TimestampWithTimeZone>, delay: Option<Interval>) -> Result<Option<Time>> {
@@ -106,24 +123,104 @@ fn check_metadata(metadata: Option<JsonText>) -> Result<Option<JsonText>> {
     }
 }
 
-/// Changes the tasks, or none of them; how many they are.
-fn update(ids: &[&str], change: &Change, now: Time) -> Result<i64> {
-    // A look without locks: what is in progress is refused at once, and not when whoever has locked it lets it go.
-    let found = numbers::by_id(ids);
+/// Changes the tasks that meet the filter, or none of them, unless those that have begun are to be left alone; how many
+/// have been changed.
+fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time) -> Result<i64> {
+    // A look without locks: what is in progress is refused, or left alone, at once, and not when whoever has locked it
+    // lets it go.
+    let mut found = numbers::by_id(ids);
     refuse_missing(ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
-    refuse_begun(ids, &found)?;
-    let (found, rows) = fold::locked(|| Ok(live::lock_by_id(ids, LockStrength::Update)), |(_, rows)| rows)?;
-    refuse_missing(ids, &found)?;
-    rights::check_tasks(Doing::Change, found.values().copied())?;
-    if rows.len() < found.len() || rows.values().any(Live::in_progress) {
-        refuse_begun(ids, &found)?;
+    meeting(filter, &mut found);
+    let begun = begun(&found);
+    if !skip && let Some(refusal) = first_begun(ids, &found, |n| begun.get(&n).map(String::as_str)) {
+        return Err(refusal);
     }
-    if !change.is_empty() {
+    let ids: Vec<&str> = ids
+        .iter()
+        .copied()
+        .filter(|id| found.get(*id).is_some_and(|task_no| !begun.contains_key(task_no)))
+        .collect();
+    let (mut found, mut rows) =
+        fold::locked(|| Ok(live::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
+    refuse_missing(&ids, &found)?;
+    rights::check_tasks(Doing::Change, found.values().copied())?;
+    // Another task may have come in the place of one by now. What a task is does not change, and where it is the locks
+    // tell: nothing that has come since can be among them.
+    meeting(filter, &mut found);
+    let pending = |task_no: &TaskNo| rows.get(task_no).is_some_and(|row| !row.in_progress());
+    if !skip && !found.values().all(pending) {
+        let states = self::begun(&found);
+        let state = |n: TaskNo| {
+            let settled = states.get(&n).map_or("settled", String::as_str);
+            rows.get(&n).map_or(Some(settled), |row| row.in_progress().then_some(IN_PROGRESS))
+        };
+        if let Some(refusal) = first_begun(&ids, &found, state) {
+            return Err(refusal);
+        }
+    }
+    rows.retain(|_, row| !row.in_progress());
+    Ok(change_all(&in_order(&ids, &found, &rows), change, now))
+}
+
+/// Walks all that nobody owns and that is not settled; those that were inserted first come first.
+static MATCHING: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::planned_each_time(sql!(
+    "SELECT t.task_no
+       FROM (SELECT r.task_no FROM taskq.run r WHERE r.nonce = 0
+             UNION ALL SELECT b.task_no FROM taskq.blocked b
+             UNION ALL SELECT d.task_no FROM taskq.scheduled d
+             UNION ALL SELECT k.task_no FROM taskq.parked k) AS l
+      CROSS JOIN LATERAL (SELECT t.task_no, t.id, t.action_no, t.group_id FROM taskq.task t
+                           WHERE t.task_no = l.task_no OFFSET 0) AS t
+      WHERE ",
+    on_tasks!(),
+    "
+      ORDER BY t.task_no"
+));
+
+/// Changes what a filter has found, but for what has begun since; how many have been changed.
+fn update_matching(filter: Filter, change: &Change) -> Result<i64> {
+    filter.check(Doing::Change)?;
+    let Filter { task_ids, actions, groups, .. } = filter;
+    let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups));
+    rights::check_found(Doing::Change, task_nos.iter().copied())?;
+    restartable(|| {
+        let mut rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
+        rows.retain(|_, row| !row.in_progress());
+        let rows: Vec<&Live> = task_nos.iter().filter_map(|task_no| rows.get(task_no)).collect();
+        Ok(change_all(&rows, change, clock::now()))
+    })
+}
+
+static MEETING: Statement<(&[&str], &[&str], &[&str], &[TaskNo]), TaskNo> =
+    Statement::planned_each_time(sql!(
+        "SELECT t.task_no
+       FROM pg_catalog.unnest($4) AS u(task_no)
+      CROSS JOIN LATERAL (SELECT t.task_no, t.id, t.action_no, t.group_id FROM taskq.task t
+                           WHERE t.task_no = u.task_no OFFSET 0) AS t
+      WHERE ",
+        on_tasks!()
+    ));
+
+/// Leaves those of the tasks that the filter asks for.
+fn meeting(filter: &Filter, found: &mut HashMap<String, TaskNo>) {
+    if filter.looks_at_tasks() {
+        let task_nos: Vec<TaskNo> = found.values().copied().collect();
+        let Filter { task_ids, actions, groups, .. } = filter;
+        let meeting: HashSet<TaskNo> = MEETING
+            .query((task_ids.clone(), actions.clone(), groups.clone(), task_nos))
+            .into_iter()
+            .collect();
+        found.retain(|_, task_no| meeting.contains(task_no));
+    }
+}
+
+fn change_all(rows: &[&Live], change: &Change, now: Time) -> i64 {
+    if !change.is_empty() && !rows.is_empty() {
         assign_transaction_id();
-        apply(&in_order(ids, &found, &rows), change, now);
+        apply(rows, change, now);
     }
-    Ok(found.len() as i64)
+    rows.len() as i64
 }
 
 fn refuse_missing(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
@@ -132,6 +229,8 @@ fn refuse_missing(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
         None => Ok(()),
     }
 }
+
+const IN_PROGRESS: &str = "in progress";
 
 /// Tasks that somebody owns, and tasks that have ended.
 static BEGUN: Statement<&[TaskNo], (TaskNo, String)> = Statement::new(
@@ -144,19 +243,22 @@ static BEGUN: Statement<&[TaskNo], (TaskNo, String)> = Statement::new(
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s",
 );
 
-fn refuse_begun(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
+/// Those of the tasks that have begun, with their states.
+fn begun(found: &HashMap<String, TaskNo>) -> HashMap<TaskNo, String> {
     let task_nos: Vec<TaskNo> = found.values().copied().collect();
-    let begun: HashMap<TaskNo, String> = BEGUN.query(task_nos).into_iter().collect();
-    if begun.is_empty() {
-        return Ok(());
-    }
-    let first = ids.iter().find_map(|id| Some((*id, begun.get(found.get(*id)?)?.as_str())));
-    let (id, state) = first.unwrap_or(("", "in progress"));
+    BEGUN.query(task_nos).into_iter().collect()
+}
+
+/// Refuses the first of the tasks that has begun, and so has a state here.
+fn first_begun<'s>(
+    ids: &[&str],
+    found: &HashMap<String, TaskNo>,
+    state: impl Fn(TaskNo) -> Option<&'s str>,
+) -> Option<Refusal> {
+    let (id, state) = ids.iter().find_map(|id| Some((*id, state(*found.get(*id)?)?)))?;
     let what = "cannot be changed";
-    Err(match state {
-        "in progress" => {
-            live::held(id, what, "Wait until it is given back, or cancel it and insert another.")
-        }
+    Some(match state {
+        IN_PROGRESS => live::held(id, what, "Wait until it is given back, or cancel it and insert another."),
         _ => Refusal::state(id, state, what, "Retry or replace it, or insert another."),
     })
 }

@@ -215,7 +215,7 @@ pub(super) fn as_locked(
             _ => State::Ready,
         },
         (None, Some(Outcome::Completed)) => State::Completed,
-        (None, Some(Outcome::Aborted)) => State::Aborted,
+        (None, Some(Outcome::Aborted | Outcome::Skipped)) => State::Aborted,
         (None, None) => return None,
     };
     Some(Holder { state, ..holder })

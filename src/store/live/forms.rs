@@ -33,7 +33,7 @@ impl<R> Lock<R> {
 
 /// The four forms of a statement over tasks by number.
 macro_rules! locking {
-    ($sql:literal) => {
+    ($sql:expr) => {
         $crate::store::live::forms::Lock {
             update: locking!($sql, " FOR UPDATE"),
             key_share: locking!($sql, " FOR KEY SHARE"),
@@ -41,7 +41,7 @@ macro_rules! locking {
             try_key_share: locking!($sql, " FOR KEY SHARE SKIP LOCKED"),
         }
     };
-    ($sql:literal, $clause:literal) => {
+    ($sql:expr, $clause:literal) => {
         $crate::pg::statement::Statement::new($crate::pg::statement::sql!($sql, $clause))
     };
 }

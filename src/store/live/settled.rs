@@ -4,14 +4,21 @@ use std::collections::HashMap;
 
 use super::forms::{Lock, LockStrength, locking};
 use crate::number::TaskNo;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 use crate::state::Outcome;
 use crate::store::order::{self, Rank};
+use crate::store::settled::outcome;
 
-static ROWS: Lock<(TaskNo, i8)> =
-    locking!("SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no");
-static SETTLED: Statement<&[TaskNo], (TaskNo, i8)> =
-    Statement::new(c"SELECT s.task_no, s.code FROM taskq.settled s WHERE s.task_no = ANY ($1)");
+static ROWS: Lock<(TaskNo, i8)> = locking!(concat!(
+    "SELECT s.task_no, ",
+    outcome!("s"),
+    " FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
+));
+static SETTLED: Statement<&[TaskNo], (TaskNo, i8)> = Statement::new(sql!(
+    "SELECT s.task_no, ",
+    outcome!("s"),
+    " FROM taskq.settled s WHERE s.task_no = ANY ($1)"
+));
 
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
@@ -19,7 +26,7 @@ pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> Hash
     let waiting = order::may_wait(Rank::Settled);
     let held: HashMap<TaskNo, Outcome> = ROWS
         .statement(strength, waiting)
-        .map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code)))
+        .map(task_nos, |(task_no, outcome)| (task_no, Outcome::from_stored(outcome)))
         .into_iter()
         .collect();
     if !held.is_empty() {
@@ -33,5 +40,5 @@ pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> Hash
 
 /// How those of the tasks that are settled ended.
 pub(crate) fn outcomes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Outcome> {
-    SETTLED.map(task_nos, |(task_no, code)| (task_no, Outcome::from_stored(code))).into_iter().collect()
+    SETTLED.map(task_nos, |(task_no, outcome)| (task_no, Outcome::from_stored(outcome))).into_iter().collect()
 }

@@ -23,7 +23,7 @@ use crate::pg::json::JsonText;
 use crate::pg::latch::TAG_CLASS;
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, record};
-use crate::state::{Cause, Outcome};
+use crate::state::Cause;
 use crate::wake;
 
 /// `taskq.metrics(kept) -> text`
@@ -151,10 +151,11 @@ impl Metrics {
 
     /// Per action. A name may have several numbers; their counts add up.
     fn tasks(&mut self, counts: &[Count], actions: &Names, kept: bool, now: Time) {
-        const STATES: [&str; 6] = ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted"];
+        const STATES: [&str; 7] =
+            ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted", "skipped"];
         let mut oldest: BTreeMap<&str, TaskNo> = BTreeMap::new();
         for name in actions.values() {
-            for state in &STATES[..if kept { 6 } else { 4 }] {
+            for state in &STATES[..if kept { STATES.len() } else { 4 }] {
                 self.gauge("tasks", "Tasks in the queue, settled ones that are kept included, by state.")
                     .add([("action", name), ("state", state)], 0.0);
             }
@@ -175,8 +176,7 @@ impl Metrics {
                 continue;
             }
             let state = match (count.kind.as_str(), count.what.as_str()) {
-                ("kept", what) if what.starts_with('c') => "completed",
-                ("kept", _) => "aborted",
+                ("kept", what) => ended(what),
                 (_, what) => what,
             };
             self.gauge("tasks", "").add([("action", name), ("state", state)], number);
@@ -203,15 +203,13 @@ impl Metrics {
 
     /// Tasks of an action that have ended in one way, by the letters of code and cause.
     fn ended(&mut self, action: &str, letters: &str, number: f64) {
-        let [code, cause] = letters.as_bytes() else { return };
-        let Some(cause) = Cause::from_stored(*cause) else { return };
-        let outcome = Outcome::from_stored(code.cast_signed());
+        let Some(cause) = letters.bytes().last().and_then(Cause::from_stored) else { return };
         self.family(
             "ended_tasks",
             "Tasks that have settled, kept or not, by outcome and cause.",
             Kind::Counter,
         )
-        .add([("action", action), ("outcome", outcome.name()), ("cause", cause.name())], number);
+        .add([("action", action), ("outcome", ended(letters)), ("cause", cause.name())], number);
     }
 
     /// What is not told per action.
@@ -282,6 +280,15 @@ impl Metrics {
                 _ => {}
             }
         }
+    }
+}
+
+/// How tasks have ended, by the letters of code and cause: those that were skipped are none of the failures.
+fn ended(letters: &str) -> &'static str {
+    match letters.as_bytes() {
+        [b'c', ..] => "completed",
+        [_, cause] if Cause::from_stored(*cause) == Some(Cause::Skipped) => "skipped",
+        _ => "aborted",
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use pgrx::prelude::*;
 
-use super::page::layers;
+use super::page::{fit_for_a_page, layers};
 use super::walk::{Link, Node, Way, links, most, most_of, nodes, reach};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::number::TaskNo;
@@ -91,7 +91,7 @@ impl Picture {
                 number: number.0,
                 id: &node.id,
                 action: &node.action,
-                state: &node.state,
+                state: node.shown(),
             })
             .collect();
         let links: Vec<(i64, i64)> = self.links.iter().map(|link| (link.after.0, link.run.0)).collect();
@@ -103,15 +103,15 @@ impl Picture {
     }
 
     fn dot(&self) -> String {
-        let mut out = String::from("digraph taskq {\n    node [shape=box, style=filled];\n");
+        let mut out = String::from("digraph taskq {\n    rankdir=LR; node [shape=box, style=filled];\n");
         for (n, node) in self.known() {
             let _ = writeln!(
                 out,
                 "    t{n} [label=\"{}\\n{}\\n{}\", fillcolor=\"{}\"];",
                 escaped(&node.id),
                 escaped(&node.action),
-                node.state,
-                colour(&node.state)
+                node.shown(),
+                colour(node.shown())
             );
         }
         for link in &self.links {
@@ -127,16 +127,15 @@ impl Picture {
     fn mermaid(&self) -> String {
         let mut out = String::from("flowchart TD\n");
         for (n, node) in self.known() {
-            let (id, action) = (entities(&node.id), entities(&node.action));
-            let _ =
-                writeln!(out, "    t{n}[\"{id}<br/>{action}<br/>{}\"]:::{}", node.state, class(&node.state));
+            let (id, action, state) = (entities(&node.id), entities(&node.action), node.shown());
+            let _ = writeln!(out, "    t{n}[\"{id}<br/>{action}<br/>{state}\"]:::{}", class(state));
         }
         for link in &self.links {
             let label = Self::label(link.condition);
             let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
             let _ = writeln!(out, "    t{} {arrow} t{}", link.after, link.run);
         }
-        for state in ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted"] {
+        for state in ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted", "skipped"] {
             let _ = writeln!(out, "    classDef {} fill:{}", class(state), colour(state));
         }
         out.push_str(&self.left_out_note("    %% "));
@@ -172,7 +171,7 @@ impl Picture {
                 "{indent}{when}{} ({}) {}",
                 harmless(&node.id),
                 harmless(&node.action),
-                node.state
+                node.shown()
             );
             for link in below.get(&n).into_iter().flatten().rev() {
                 stack.push((link.run, depth + 1, link.condition));
@@ -195,23 +194,35 @@ fn surroundings(number: TaskNo, enough: usize) -> Vec<TaskNo> {
     all.into_iter().map(|(_, n)| n).collect()
 }
 
-/// For a quoted string in DOT.
+/// For a quoted label in DOT, which reads entities in it.
 fn escaped(text: &str) -> String {
-    one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
+    let mut out = String::with_capacity(text.len());
+    for c in one_line(text).chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '&' => out.push_str("&amp;"),
+            c => out.push(fit_for_a_page(c)),
+        }
+    }
+    out
 }
 
-/// For a quoted label in Mermaid, which reads HTML and entities in it, and Markdown after a backtick.
+/// For a quoted label in Mermaid. It reads HTML and entities in it, Markdown after a backtick, formulas between dollars,
+/// and, before it knows of any quotes, directives after two percent signs; of a line with `style` or `classDef` and a colon
+/// it takes the last semicolon away. Entities it keeps between characters that have no business in a label.
 fn entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in one_line(text).chars() {
         match c {
-            '#' => out.push_str("#35;"),
             '"' => out.push_str("#quot;"),
             '<' => out.push_str("#lt;"),
             '>' => out.push_str("#gt;"),
             '&' => out.push_str("#amp;"),
-            '`' => out.push_str("#96;"),
-            other => out.push(other),
+            '#' | ':' | ';' | '%' | '$' | '`' | '\\' | '\u{fb02}' | '\u{b6}' => {
+                let _ = write!(out, "#{};", u32::from(c));
+            }
+            c => out.push(fit_for_a_page(c)),
         }
     }
     out
@@ -255,6 +266,7 @@ fn colour(state: &str) -> &'static str {
     match state {
         "completed" => "#c8e6c9",
         "aborted" => "#ffcdd2",
+        "skipped" => "#d7ccc8",
         "in-progress" => "#bbdefb",
         "ready" => "#fff9c4",
         _ => "#eeeeee",

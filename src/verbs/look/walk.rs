@@ -76,12 +76,14 @@ pub(super) struct Node {
     pub(super) id: String,
     pub(super) action: String,
     pub(super) state: String,
+    /// Of an aborted one: there was no need of it.
+    pub(super) skipped: bool,
     /// Microseconds it has run, or its action's tasks run on average; 0 if nobody knows.
     pub(super) duration: i64,
 }
 
 // The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
-static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64)> = Statement::new(
+static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, bool)> = Statement::new(
     c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
                   WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
@@ -89,7 +91,8 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64)> = Stat
                   ELSE 'ready' END,
              (COALESCE(EXTRACT(epoch FROM COALESCE(s.settled_at - s.granted_at,
                                                    CASE WHEN r.nonce <> 0 THEN taskq.clock() - r.granted_at END)),
-                       0) * 1000000)::bigint
+                       0) * 1000000)::bigint,
+             COALESCE(s.cause = 'k', false)
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT t.id, t.action_no, t.workgroup FROM taskq.task t
                             WHERE t.task_no = u.task_no OFFSET 0) AS t
@@ -105,12 +108,19 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64)> = Stat
 /// What is to be shown of tasks.
 pub(super) fn nodes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Node> {
     NODES
-        .map(task_nos, |(task_no, id, action, state, duration)| {
-            let node = Node { id, action, state, duration };
+        .map(task_nos, |(task_no, id, action, state, duration, skipped)| {
+            let node = Node { id, action, state, skipped, duration };
             (task_no, node)
         })
         .into_iter()
         .collect()
+}
+
+impl Node {
+    /// The state as a picture tells it.
+    pub(super) fn shown(&self) -> &str {
+        if self.skipped { "skipped" } else { &self.state }
+    }
 }
 
 /// The number of a task that must exist.

@@ -66,6 +66,31 @@ fn every_task_is_counted_in_its_state() {
     assert!(!series.contains_key("taskq_oldest_ready_age_seconds{action=\"ü\"}"), "none is ready there");
 }
 
+/// On wrong code the alarm rings for error handlers that were not needed.
+#[test]
+fn what_was_skipped_is_no_failure() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "undo", "action": "y", "depends_on": [{"id": "a", "condition": "aborted"}]},
+            {"id": "then", "action": "y", "depends_on": ["undo"]}, {"id": "b", "action": "z"}]))
+        .unwrap();
+    session.perform("x", "completed");
+    session.perform("z", "aborted");
+    let series = metrics(&mut session);
+    for (key, number) in [
+        ("taskq_tasks{action=\"y\",state=\"aborted\"}", 0.0),
+        ("taskq_tasks{action=\"y\",state=\"skipped\"}", 2.0),
+        ("taskq_tasks{action=\"z\",state=\"aborted\"}", 1.0),
+        ("taskq_settled_tasks{cause=\"skipped\"}", 2.0),
+        ("taskq_settled_tasks{cause=\"dependency\"}", 0.0),
+        ("taskq_ended_tasks_total{action=\"y\",cause=\"skipped\",outcome=\"skipped\"}", 2.0),
+        ("taskq_ended_tasks_total{action=\"z\",cause=\"returned\",outcome=\"aborted\"}", 1.0),
+    ] {
+        assert_eq!(series.get(key), Some(&number), "{key} in {series:#?}");
+    }
+}
+
 /// What the view of attempts leaves out is not counted, either.
 #[test]
 fn a_late_return_is_no_earlier_try() {

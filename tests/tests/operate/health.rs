@@ -118,6 +118,22 @@ fn an_action_that_nobody_asks_for_starves() {
     );
 }
 
+/// On wrong code the commonest of all outages, that the workers have died, hides behind the tasks that they held.
+#[test]
+fn an_action_whose_workers_have_died_starves() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "20 minutes");
+    session.insert((0..50).map(|n| json!({"id": format!("t{n}"), "action": "x"})).collect()).unwrap();
+    session.own_with("dead", 2, &["x"], "max_duration => '1 minute'").unwrap();
+    session.set_now(None);
+    the_problem(&mut session, "overdue", "critical", "x");
+    the_problem(&mut session, "starving", "warning", "x");
+    let alive = session.own_with("alive", 1, &["x"], "max_duration => '1 minute'").unwrap();
+    assert_eq!(problems(&mut session, "starving"), [], "one is in hand");
+    session.complete(&alive[0]);
+}
+
 #[test]
 fn what_its_group_is_closed_to_does_not_starve() {
     let db = Db::new();

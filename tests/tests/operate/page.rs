@@ -153,7 +153,7 @@ fn it_tells_what_the_views_tell() {
         let cells: Vec<String> =
             session.all("SELECT unnest(ARRAY[ready, \"in-progress\", completed])::text FROM taskq.stats");
         assert_eq!(cells, ["23", "3", "11"]);
-        assert!(text.contains("x (paused)11 completed3 in-progress23 ready23300110"), "{text}");
+        assert!(text.contains("x (paused)11 completed3 in-progress23 ready233001100"), "{text}");
         assert!(text.contains("29 %"), "the group's progress: {text}");
         let bars = tags
             .iter()
@@ -166,6 +166,84 @@ fn it_tells_what_the_views_tell() {
         session.run("SELECT pg_sleep(1.1)");
         session.run("SELECT taskq.maintain()");
     }
+}
+
+/// On wrong code a run in which all is well is red, and what has failed is pushed off the list by what only followed.
+#[test]
+fn what_was_skipped_and_what_only_followed_are_no_failures() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "good", "action": "x", "group_id": "g"}, {"id": "bad", "action": "y", "group_id": "g"},
+                       {"id": "last", "action": "x", "group_id": "g", "delay": "1 day"}]))
+        .unwrap();
+    let handlers = (0..30).map(|n| {
+        let (after, condition) = if n % 2 == 0 { ("good", "aborted") } else { ("bad", "completed") };
+        json!({"id": format!("after {after} {n}"), "action": "alarm", "group_id": "g", "depends_on": [{"id": after, "condition": condition}]})
+    });
+    session.insert(handlers.collect()).unwrap();
+    session.perform("y", "aborted");
+    session.perform("x", "completed");
+    let (tags, text) = page(&mut session, "'good'");
+    let (_, last) = text.split_once("What aborted last").unwrap();
+    let (last, graph) = last.split_once("Graph of").unwrap();
+    assert!(last.contains("badyreturned") && !last.contains("after "), "{last}");
+    assert_eq!(graph.matches("alarm skipped").count(), 15, "{graph}");
+    assert!(text.contains("alarm15 skipped15 aborted"), "{text}");
+    assert!(text.contains("96 %1"), "the group's progress, and what is left: {text}");
+    assert!(tags.iter().any(|tag| tag == "i style=\"background:var(--skipped)\""), "the chart has a key");
+    assert!(tags.iter().any(|tag| tag.starts_with("rect class=\"skipped\"")), "{tags:?}");
+}
+
+/// Neither HTML nor XML has them: on wrong code a strict reader refuses the whole page for one id.
+#[test]
+fn characters_that_no_page_may_have_are_not_there() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let odd = [
+        '\u{1}',
+        '\u{b}',
+        '\u{1b}',
+        '\u{7f}',
+        '\u{9f}',
+        '\u{fdd0}',
+        '\u{fdef}',
+        '\u{fffe}',
+        '\u{ffff}',
+        '\u{1fffe}',
+        '\u{10ffff}',
+        '\u{202e}',
+    ];
+    let tasks = odd
+        .iter()
+        .enumerate()
+        .map(|(n, c)| json!({"id": format!("{n}{c}"), "action": format!("{c}"), "group_id": "g"}));
+    session.insert(tasks.collect()).unwrap();
+    for c in odd {
+        let page: String =
+            session.query_one("SELECT taskq.page('g', $1)", &[&format!("t{c}")]).unwrap().get(0);
+        let bad: Vec<char> = page.chars().filter(|c| odd.contains(c)).collect();
+        assert!(bad.is_empty(), "{bad:?}");
+        assert!(page.contains("<title>t\u{fffd}: taskq</title>"));
+    }
+    for format in ["dot", "mermaid"] {
+        let picture: String = session.one(&format!("SELECT taskq.graph('g', '{format}')"));
+        let bad: Vec<char> = picture.chars().filter(|c| odd.contains(c)).collect();
+        assert!(bad.is_empty(), "{format}: {bad:?}");
+    }
+}
+
+/// On wrong code a page takes memory by the title: 24 bytes for each of it.
+#[test]
+fn a_title_is_cut_and_the_page_forbids_what_it_does_not_need() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let bytes: i32 = session.one("SELECT octet_length(taskq.page(title => repeat('<', 1000000)))");
+    assert!(bytes < 100_000, "{bytes} bytes");
+    let (tags, _) = page(&mut session, "");
+    assert!(
+        tags.iter().any(|tag| tag.contains("Content-Security-Policy") && tag.contains("default-src 'none'"))
+    );
 }
 
 #[test]

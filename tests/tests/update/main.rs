@@ -4,5 +4,6 @@
 //! hand out what was there before; one that keeps a place which others have passed strands the task. All fail here.
 
 mod concurrent;
+mod filters;
 mod places;
 mod refusals;

@@ -205,7 +205,7 @@ fn the_status_names_the_dependency_that_was_lost_and_how() {
             "dependency \"p\" aborted",
             "dependency \"run\" aborted",
             "skipped: dependency \"q\" completed",
-            "dependency \"undo\" aborted",
+            "skipped: dependency \"undo\" was skipped",
         ]
     );
 }

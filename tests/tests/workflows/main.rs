@@ -22,6 +22,7 @@ mod retry_asked;
 mod retry_handlers;
 mod retry_races;
 mod scale;
+mod skipped;
 mod storm;
 mod why;
 

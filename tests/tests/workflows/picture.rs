@@ -170,6 +170,81 @@ fn a_text_has_no_control_characters() {
     assert_eq!(text.lines().next().unwrap(), format!("{shown} ({shown}) ready"));
 }
 
+/// What Graphviz draws for a label: it takes a backslash before a quote or a backslash away, and reads entities.
+fn drawn(label: &str) -> String {
+    let mut out = String::new();
+    let mut rest = label.chars();
+    while let Some(c) = rest.next() {
+        out.push(if c == '\\' { rest.next().unwrap() } else { c });
+    }
+    // Names of entities and numbers, of which these tests have no others.
+    out.replace("&lt;", "<").replace("&#65;", "A").replace("&amp;", "&")
+}
+
+/// On wrong code `<b>` and `&lt;b&gt;` are drawn alike.
+#[test]
+fn different_ids_are_drawn_differently_in_dot() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for id in ["<b>", "&lt;b>", "&amp;lt;b>", "&#65;", "A", "a&b", "\\N \\\"&#65;\\"] {
+        session.insert(json!([{"id": id, "action": "x"}])).unwrap();
+        let dot = graph(&mut session, id, "'dot'");
+        assert!(dot.contains("rankdir=LR"), "{dot}");
+        let label = dot.split("label=\"").nth(1).unwrap().split("\\nx\\nready\"").next().unwrap();
+        assert_eq!(drawn(label), id, "{label}");
+    }
+}
+
+/// What Mermaid does to a text before it reads it, and what it draws for a label. It does not know of quotes yet then: it looks for
+/// directives, and of lines with `style` or `classDef`, a colon and an entity it takes the last semicolon away.
+fn mermaid_draws(line: &str) -> String {
+    assert!(!line.contains("%%{"), "a directive: {line}");
+    for word in ["style", "classDef"] {
+        let begins = line.find(word).and_then(|at| line[at..].find(':').map(|colon| at + colon + 1));
+        let rest = begins.map_or("", |at| &line[at..]);
+        assert!(!rest.contains('#'), "an entity after {word} and a colon: {line}");
+    }
+    let label = line.split('"').nth(1).unwrap().split("<br/>").next().unwrap();
+    let mut out = String::new();
+    let mut rest = label;
+    while let Some((before, after)) = rest.split_once('#') {
+        let (entity, after) = after.split_once(';').unwrap();
+        out += before;
+        match entity {
+            "quot" => out.push('"'),
+            "lt" => out.push('<'),
+            "gt" => out.push('>'),
+            "amp" => out.push('&'),
+            number => out.push(char::from_u32(number.parse().unwrap()).unwrap()),
+        }
+        rest = after;
+    }
+    out + rest
+}
+
+#[test]
+fn ids_are_drawn_as_they_are_in_mermaid() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for id in [
+        "style a:b>c",
+        "style:#quot;>",
+        "classDef x:#;",
+        "a;b;c",
+        "%%{init: {\"theme\": \"dark\"}}%%",
+        "$$x^2$$",
+        "&lt;b&gt; #35; #lt;",
+        "\u{fb02}\u{b0}lt\u{b6}\u{df}",
+        "fa:fa-car",
+        "back\\slash `code`",
+    ] {
+        session.insert(json!([{"id": id, "action": "style x:>"}])).unwrap();
+        let mermaid = graph(&mut session, id, "'mermaid'");
+        assert_eq!(mermaid_draws(mermaid.lines().nth(1).unwrap()), id, "{mermaid}");
+        assert!(!mermaid.contains('\u{fb02}'), "{mermaid}");
+    }
+}
+
 #[test]
 fn a_large_graph_comes_in_pages_with_a_note_of_what_is_left_out() {
     let db = Db::new();

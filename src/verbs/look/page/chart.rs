@@ -87,14 +87,18 @@ fn frame(title: &str, most: f64, name: impl Fn(f64) -> String, inside: &str) -> 
     out
 }
 
-/// Tasks that completed and aborted, stacked.
-pub(super) fn ends(minutes: &[(f64, f64); MINUTES]) -> String {
-    let most = round_up(minutes.iter().map(|(completed, aborted)| completed + aborted).fold(0.0, f64::max));
+/// How tasks end, from the bottom up: names of classes.
+pub(super) const ENDS: [&str; 3] = ["completed", "skipped", "aborted"];
+
+/// Tasks that ended in each of these ways, stacked.
+pub(super) fn ends(minutes: &[[f64; ENDS.len()]; MINUTES]) -> String {
+    let most = round_up(minutes.iter().map(|ends| ends.iter().sum()).fold(0.0, f64::max));
     let wide = (WIDTH - LEFT) / MINUTES as f64 - 1.2;
     let mut bars = String::new();
-    for (minute, (completed, aborted)) in minutes.iter().enumerate() {
-        let mut bar = |class: &str, from: f64, value: f64| {
-            if value > 0.0 {
+    for (minute, ends) in minutes.iter().enumerate() {
+        let mut from = 0.0;
+        for (class, value) in ENDS.into_iter().zip(ends) {
+            if *value > 0.0 {
                 let (top, bottom) = (y(from + value, most), y(from, most));
                 let high = (bottom - top).max(0.8);
                 let _ = write!(
@@ -104,9 +108,8 @@ pub(super) fn ends(minutes: &[(f64, f64); MINUTES]) -> String {
                     bottom - high,
                 );
             }
-        };
-        bar("completed", 0.0, *completed);
-        bar("aborted", *completed, *aborted);
+            from += value;
+        }
     }
     frame("tasks that ended, per minute", most, count, &bars)
 }
@@ -158,7 +161,7 @@ fn seconds(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MINUTES, count, ends, round_time_up, round_up, seconds, times};
+    use super::{ENDS, MINUTES, count, ends, round_time_up, round_up, seconds, times};
 
     #[test]
     fn axes_end_at_round_numbers() {
@@ -176,11 +179,13 @@ mod tests {
 
     #[test]
     fn a_chart_has_what_there_is() {
-        let mut minutes = [(0.0, 0.0); MINUTES];
-        minutes[59] = (30.0, 10.0);
+        let mut minutes = [[0.0; ENDS.len()]; MINUTES];
+        minutes[58] = [30.0, 0.0, 0.0];
+        minutes[59] = [30.0, 5.0, 10.0];
         let chart = ends(&minutes);
-        assert_eq!(chart.matches("<rect class=\"completed\"").count(), 1);
-        assert_eq!(chart.matches("<rect class=\"aborted\"").count(), 1);
+        for (class, bars) in ENDS.into_iter().zip([2, 1, 1]) {
+            assert_eq!(chart.matches(&format!("<rect class=\"{class}\"")).count(), bars, "{class}");
+        }
         assert!(chart.contains(">50<"), "{chart}");
         let mut known = [None; MINUTES];
         known[3] = Some((1.0, 2.0));

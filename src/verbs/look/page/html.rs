@@ -14,15 +14,23 @@ impl fmt::Display for Escaped<'_> {
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
-                // What no page may have, and what turns the direction of what follows.
-                c if (c.is_control() && !matches!(c, '\n' | '\t')) || is_direction(c) => {
-                    f.write_str("\u{fffd}")?;
-                }
-                c => write!(f, "{c}")?,
+                c => write!(f, "{}", fit_for_a_page(c))?,
             }
         }
         Ok(())
     }
+}
+
+/// The character, or one that stands for it: what no page and no picture may have, and what turns the direction of what
+/// follows.
+pub(in super::super) fn fit_for_a_page(c: char) -> char {
+    let is_control = c.is_control() && !matches!(c, '\n' | '\t');
+    if is_control || is_noncharacter(c) || is_direction(c) { '\u{fffd}' } else { c }
+}
+
+/// The last two of each plane, and 32 in between, which neither HTML nor XML has.
+fn is_noncharacter(c: char) -> bool {
+    matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
 }
 
 fn is_direction(c: char) -> bool {
@@ -41,9 +49,9 @@ pub(super) fn short(text: &str, most: usize) -> String {
 /// Colours by what they mean, light and dark.
 pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --text: #1c2128; --soft: #616b78; --line: #dde1e7;
-  --completed: #2f9e5d; --aborted: #d0393e; --progress: #2f6fd0; --ready: #c98a00; --blocked: #8b95a3; --scheduled: #7a5bc2 }
+  --completed: #2f9e5d; --aborted: #d0393e; --progress: #2f6fd0; --ready: #c98a00; --blocked: #8b95a3; --scheduled: #7a5bc2; --skipped: #a9c7b3 }
 @media (prefers-color-scheme: dark) { :root { --bg: #14171b; --card: #1d2126; --text: #e4e8ed; --soft: #98a2af; --line: #333a43;
-  --completed: #46b877; --aborted: #f0666a; --progress: #6aa2f5; --ready: #e5b04a; --blocked: #7d8896; --scheduled: #a98fe8 } }
+  --completed: #46b877; --aborted: #f0666a; --progress: #6aa2f5; --ready: #e5b04a; --blocked: #7d8896; --scheduled: #a98fe8; --skipped: #4f6b5a } }
 * { box-sizing: border-box }
 body { margin: 0; padding: clamp(.75rem, 2vw, 2rem); background: var(--bg); color: var(--text); font: 15px/1.45 system-ui, sans-serif }
 main { max-width: 1500px; margin: 0 auto; display: grid; gap: 1rem }
@@ -60,7 +68,7 @@ ul { list-style: none; margin: 0; padding: 0; display: grid; gap: .6rem } li { b
 li.critical { border-color: var(--aborted) } li.notice { border-color: var(--progress) }
 svg { display: block; max-width: 100% } svg text { fill: var(--soft); font: 11px system-ui, sans-serif } svg .id { fill: var(--text); font-size: 12px }
 .completed { fill: var(--completed) } .aborted { fill: var(--aborted) } .in-progress { fill: var(--progress) } .ready { fill: var(--ready) }
-.blocked { fill: var(--blocked) } .scheduled { fill: var(--scheduled) } .grid, .edge { stroke: var(--line); fill: none } .edge { stroke: var(--blocked) }
+.blocked { fill: var(--blocked) } .scheduled { fill: var(--scheduled) } .skipped { fill: var(--skipped) } .grid, .edge { stroke: var(--line); fill: none } .edge { stroke: var(--blocked) }
 .p50, .p99 { fill: none; stroke: var(--progress); stroke-width: 1.8; stroke-linejoin: round } .p99 { stroke: var(--ready) }
 .box { fill: var(--card); stroke: var(--line) } .key { font-weight: 400; font-size: .85em } .key span { white-space: nowrap } .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: .15rem; margin: 0 .3rem 0 .8rem }
 ";
@@ -71,9 +79,25 @@ mod tests {
 
     #[test]
     fn nothing_that_users_write_is_markup() {
-        let text = "<b onclick=\"x\">'&amp;'</b>\u{202e}\u{0}";
-        let escaped = "&lt;b onclick=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/b&gt;\u{fffd}\u{fffd}";
+        let text = "<b onclick=\"x\">'&amp;'</b>";
+        let escaped = "&lt;b onclick=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/b&gt;";
         assert_eq!(Escaped(text).to_string(), escaped);
+        for c in [
+            '\0',
+            '\u{1b}',
+            '\u{85}',
+            '\u{202e}',
+            '\u{fdd0}',
+            '\u{fffe}',
+            '\u{ffff}',
+            '\u{1fffe}',
+            '\u{10ffff}',
+        ] {
+            assert_eq!(Escaped(&c.to_string()).to_string(), "\u{fffd}", "{c:?}");
+        }
+        for c in ['\n', '\t', 'ä', '\u{fdf0}', '\u{fffd}', '\u{1fffd}'] {
+            assert_eq!(Escaped(&c.to_string()).to_string(), c.to_string(), "{c:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::picture::Picture;
 use crate::error::{Result, or_throw};
 use crate::pg::statement::{Statement, record};
 use chart::MINUTES;
+pub(super) use html::fit_for_a_page;
 use html::{Escaped, STYLE, short};
 
 /// `taskq.page(graph_of, title) -> text`
@@ -22,6 +23,9 @@ use html::{Escaped, STYLE, short};
 fn taskq_page(graph_of: Option<&str>, title: Option<&str>) -> String {
     or_throw(page(graph_of, title))
 }
+
+/// How many characters a title has at most.
+const LONGEST_TITLE: usize = 200;
 
 /// How many tasks a graph has at most.
 const MOST: usize = 200;
@@ -33,7 +37,7 @@ const POLICY: &str =
 fn page(graph_of: Option<&str>, title: Option<&str>) -> Result<String> {
     let graph = graph_of.map(|name| Ok((name, Picture::of(name, MOST, 0)?.boxes()))).transpose()?;
     let (database, at) = HEADER.first(()).unwrap_or_default();
-    let title = short(title.unwrap_or(&database), 200);
+    let title = short(title.unwrap_or(&database), LONGEST_TITLE);
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{POLICY}<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{title}: taskq</title><style>{STYLE}</style></head><body><main>\
@@ -80,14 +84,13 @@ fn health() -> String {
     format!("<section class=\"card\"><h2>Health</h2><ul>{items}</ul></section>")
 }
 
-/// Minutes ago, and how many completed and aborted then.
-static ENDS: Statement<(), (i32, f64, f64)> = Statement::planned_each_time(
-    c"SELECT x.ago, pg_catalog.sum(x.number) FILTER (WHERE x.code = 'c')::double precision,
-             pg_catalog.sum(x.number) FILTER (WHERE x.code = 'a')::double precision
-        FROM (SELECT pg_catalog.floor(EXTRACT(epoch FROM taskq.clock() - e.at) / 60)::integer AS ago, e.code, e.number
-                FROM taskq._ends('1 hour') AS e
-              UNION ALL SELECT 0, u.code, 0 FROM pg_catalog.unnest('{c,a}'::\"char\"[]) AS u(code)
-              UNION ALL SELECT m.ago, u.code, 0 FROM pg_catalog.generate_series(0, 59) AS m(ago), pg_catalog.unnest('{c,a}'::\"char\"[]) AS u(code)) AS x
+/// Minutes ago, and how many completed, were skipped and aborted then.
+static ENDS: Statement<(), (i32, f64, f64, f64)> = Statement::planned_each_time(
+    c"SELECT x.ago, COALESCE(pg_catalog.sum(x.number) FILTER (WHERE x.code = 'c'), 0)::double precision,
+             COALESCE(pg_catalog.sum(x.number) FILTER (WHERE x.code = 'a' AND x.cause = 'k'), 0)::double precision,
+             COALESCE(pg_catalog.sum(x.number) FILTER (WHERE x.code = 'a' AND x.cause <> 'k'), 0)::double precision
+        FROM (SELECT pg_catalog.floor(EXTRACT(epoch FROM taskq.clock() - e.at) / 60)::integer AS ago, e.code, e.cause, e.number
+                FROM taskq._ends('1 hour') AS e) AS x
        WHERE x.ago BETWEEN 0 AND 59 GROUP BY x.ago",
 );
 
@@ -99,10 +102,10 @@ static TIMES: Statement<(), (i32, f64, f64, f64, f64)> = Statement::planned_each
 );
 
 fn charts() -> String {
-    let mut ends = [(0.0, 0.0); MINUTES];
-    for (ago, completed, aborted) in ENDS.query(()) {
+    let mut ends = [[0.0; chart::ENDS.len()]; MINUTES];
+    for (ago, completed, skipped, aborted) in ENDS.query(()) {
         if let Some(minute) = minute(ago) {
-            ends[minute] = (completed.max(0.0), aborted.max(0.0));
+            ends[minute] = [completed, skipped, aborted].map(|number| number.max(0.0));
         }
     }
     let (mut waiting, mut running) = ([None; MINUTES], [None; MINUTES]);
@@ -124,7 +127,7 @@ fn charts() -> String {
          <section class=\"card\"><h2>Ended per minute<span class=\"soft key\">{}</span></h2>{}</section>\
          <section class=\"card\"><h2>Waiting<span class=\"soft key\">{percentiles}</span></h2>{}</section>\
          <section class=\"card\"><h2>Running<span class=\"soft key\">{percentiles}</span></h2>{}</section></div>",
-        key(&[("completed", "completed"), ("aborted", "aborted")]),
+        key(&chart::ENDS.map(|end| (end, end))),
         chart::ends(&ends),
         chart::times("time from insertion to grant", &waiting),
         chart::times("time from grant to end", &running),
@@ -145,6 +148,7 @@ record! {
         scheduled: i64,
         completed: i64,
         aborted: i64,
+        skipped: i64,
         oldest: String,
         pace: String,
         waiting: String,
@@ -159,8 +163,8 @@ record! {
 const LISTED: usize = 50;
 
 static ACTIONS: Statement<(), Action> = Statement::planned_each_time(
-    c"SELECT s.action, s.ready, s.\"in-progress\", s.blocked, s.scheduled, s.completed, s.aborted,
-             COALESCE(taskq._age(taskq.clock() - s.oldest_ready), ''),
+    c"SELECT s.action, s.ready, s.\"in-progress\", s.blocked, s.scheduled, s.completed,
+             s.aborted - s.skipped, s.skipped, COALESCE(taskq._age(taskq.clock() - s.oldest_ready), ''),
              COALESCE(taskq._short(p.came) || ' / ' || taskq._short(p.ended), '0 / 0'),
              COALESCE(taskq._age(p.waiting[1] * interval '1 second') || ' / ' || taskq._age(p.waiting[2] * interval '1 second'), ''),
              COALESCE(taskq._age(p.running[1] * interval '1 second') || ' / ' || taskq._age(p.running[2] * interval '1 second'), ''),
@@ -186,6 +190,7 @@ fn actions() -> String {
         .map(|a| {
             let parts = [
                 ("completed", a.completed),
+                ("skipped", a.skipped),
                 ("aborted", a.aborted),
                 ("in-progress", a.in_progress),
                 ("ready", a.ready),
@@ -195,7 +200,7 @@ fn actions() -> String {
             let paused = if a.paused { " <span class=\"soft\">(paused)</span>" } else { "" };
             let mut row =
                 format!("<tr><td class=\"t\">{}{paused}</td><td>{}</td>", short(&a.name, 80), bar(&parts));
-            for state in ["ready", "in-progress", "blocked", "scheduled", "completed", "aborted"] {
+            for state in ["ready", "in-progress", "blocked", "scheduled", "completed", "skipped", "aborted"] {
                 let number = parts.iter().find(|(name, _)| *name == state).map_or(0, |(_, number)| *number);
                 let about = if a.estimates.iter().any(|estimate| estimate == state) { "~" } else { "" };
                 let _ = write!(row, "<td>{about}{number}</td>");
@@ -210,7 +215,7 @@ fn actions() -> String {
         .collect();
     format!(
         "<section class=\"card\"><h2>Actions</h2><div class=\"wide\"><table><tr><th class=\"t\">action</th><th></th><th>ready</th>\
-         <th>in progress</th><th>blocked</th><th>scheduled</th><th>completed</th><th>aborted</th><th>oldest ready</th>\
+         <th>in progress</th><th>blocked</th><th>scheduled</th><th>completed</th><th>skipped</th><th>aborted</th><th>oldest ready</th>\
          <th>in / out a minute</th><th>waiting</th><th>running</th></tr>{rows}</table></div>{}</section>",
         more(actions.len())
     )
@@ -237,8 +242,8 @@ fn more(found: usize) -> &'static str {
     if found > LISTED { "<p class=\"soft\">There are more.</p>" } else { "" }
 }
 
-static GROUPS: Statement<(), (String, bool, i64, i64, i64, String)> = Statement::planned_each_time(
-    c"SELECT g.group_id, g.paused, g.tasks, g.completed, g.aborted,
+static GROUPS: Statement<(), (String, bool, i64, i64, i64, i64, String)> = Statement::planned_each_time(
+    c"SELECT g.group_id, g.paused, g.tasks, g.completed, g.aborted, g.skipped,
              COALESCE(taskq._age(g.estimated_end - taskq.clock()), '')
         FROM taskq.groups AS g WHERE g.progress < 1
        ORDER BY g.last_settled_at DESC NULLS LAST, g.group_id LIMIT 51",
@@ -261,14 +266,14 @@ fn groups() -> String {
     let rows: String = groups
         .iter()
         .take(LISTED)
-        .map(|(name, paused, tasks, completed, aborted, left)| {
-            let open = tasks - completed - aborted;
+        .map(|(name, paused, tasks, completed, aborted, skipped, left)| {
+            let open = tasks - completed - aborted - skipped;
             let paused = if *paused { " <span class=\"soft\">(paused)</span>" } else { "" };
-            let done = 100 * (completed + aborted) / tasks.max(&1);
+            let done = 100 * (tasks - open) / tasks.max(&1);
             format!(
                 "<tr><td class=\"t\">{}{paused}</td><td>{}</td><td>{done} %</td><td>{open}</td><td>{aborted}</td><td>{left}</td></tr>",
                 short(name, 80),
-                bar(&[("completed", *completed), ("aborted", *aborted), ("blocked", open)]),
+                bar(&[("completed", *completed), ("skipped", *skipped), ("aborted", *aborted), ("blocked", open)]),
             )
         })
         .collect();
@@ -279,12 +284,13 @@ fn groups() -> String {
     )
 }
 
-/// Of the last 20,000 that have ended.
+/// Of the last 20,000 that have ended. What has aborted only because of another is left out.
 static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String)> = Statement::planned_each_time(
     c"SELECT d.task_id, d.action, d.cause, COALESCE(d.status, ''), d.num_tries, taskq._age(taskq.clock() - d.settled_at)
         FROM (SELECT d.task_id, d.action, d.cause, d.status, d.num_tries, d.settled_at
                 FROM taskq.dead_ends AS d
-               WHERE d.settled_at >= COALESCE((SELECT s.settled_at FROM taskq.settled AS s
+               WHERE d.cause <> 'dependency'
+                 AND d.settled_at >= COALESCE((SELECT s.settled_at FROM taskq.settled AS s
                                                 ORDER BY s.settled_at DESC OFFSET 20000 LIMIT 1), '-infinity')
                ORDER BY d.settled_at DESC LIMIT 20) AS d
        ORDER BY d.settled_at DESC",
