@@ -21,7 +21,7 @@ pub fn without_their_order(state: &str) -> String {
     let kept = kept.map(|(line, (kind, row))| match is_aborted(kind, row) {
         true => format!(
             "{kind} {}",
-            without(row, &["status", "num_signals", "num_failures", "total_dependencies"])
+            without(row, &["status", "cause", "num_signals", "num_failures", "total_dependencies"])
         ),
         false => line.to_owned(),
     });
@@ -37,7 +37,8 @@ fn parsed(line: &str) -> (&str, Value) {
 /// A task that was aborted for the sake of one that it depends on.
 fn is_aborted(kind: &str, row: &Value) -> bool {
     let status = row["status"].as_str().unwrap_or_default();
-    kind == "task" && row["state"] == "aborted" && status.starts_with("dependency ")
+    let of_another = ["dependency ", "skipped: dependency "].iter().any(|why| status.starts_with(why));
+    kind == "task" && row["state"] == "aborted" && of_another
 }
 
 fn waits_in_vain(kind: &str, row: &Value, aborted: &BTreeSet<&str>) -> bool {

@@ -118,7 +118,11 @@ fn unexplained(view: &View, task: &Task) -> Option<String> {
             .then(|| "it has not lost that dependency".to_owned());
     }
     if let Some(name) = quoted(status, "skipped: dependency \"") {
-        return (!lost(view, task, name, On::Aborted)).then(|| "that dependency was not lost".to_owned());
+        let as_told = match status.ends_with(" was skipped") {
+            true => lost(view, task, name, On::Completed) && view.task(name).is_some_and(was_skipped),
+            false => lost(view, task, name, On::Aborted),
+        };
+        return (!as_told).then(|| "that dependency was not lost".to_owned());
     }
     if status.starts_with("the deadline passed on try") || status.starts_with("all ") {
         let most = i64::from(spec.max_tries.unwrap_or(25));
@@ -136,6 +140,10 @@ fn unexplained(view: &View, task: &Task) -> Option<String> {
             .and_then(|_| because_of_a_cancel(view, performer, Some(status)))
             .map(|other| format!("{problem}, {other}"))
     })
+}
+
+fn was_skipped(task: &Task) -> bool {
+    task.status.as_deref().is_some_and(|status| status.starts_with("skipped: "))
 }
 
 fn quoted<'a>(status: &'a str, before: &str) -> Option<&'a str> {

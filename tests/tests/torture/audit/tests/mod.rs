@@ -193,6 +193,7 @@ fn an_end_for_no_reason() {
         "dependency \"1.1\" aborted",
         "dependency \"1.0\" aborted",
         "skipped: dependency \"1.0\" completed",
+        "skipped: dependency \"1.0\" was skipped",
         "the deadline passed on try 1, and there is no other",
         "all 3 tries are used up",
         "",
