@@ -235,15 +235,11 @@ fn characters_that_no_page_may_have_are_not_there() {
 
 /// On wrong code a page takes memory by the title: 24 bytes for each of it.
 #[test]
-fn a_title_is_cut_and_the_page_forbids_what_it_does_not_need() {
+fn a_title_is_cut() {
     let db = Db::new();
     let mut session = db.connect();
     let bytes: i32 = session.one("SELECT octet_length(taskq.page(title => repeat('<', 1000000)))");
     assert!(bytes < 100_000, "{bytes} bytes");
-    let (tags, _) = page(&mut session, "");
-    assert!(
-        tags.iter().any(|tag| tag.contains("Content-Security-Policy") && tag.contains("default-src 'none'"))
-    );
 }
 
 #[test]
