@@ -142,7 +142,7 @@ BEGIN
         RAISE EXCEPTION 'argument "actions" must not be NULL'
             USING ERRCODE = '22004', DETAIL = 'An element of "actions" is NULL.', HINT = 'Give names of actions.';
     ELSIF cardinality(actions) = 0 OR '' = ANY (actions) THEN
-        RAISE EXCEPTION 'argument "actions" is out of range'
+        RAISE EXCEPTION 'argument "actions" is not valid'
             USING ERRCODE = '22023', DETAIL = 'It is empty, or has an empty name in it.',
                   HINT = 'Name the actions, or leave the argument out for all of them.';
     END IF;

@@ -454,6 +454,8 @@ DECLARE
     its_lane bigint;
     its_max_tries integer;
     last_grant timestamptz;
+    origin bigint;
+    steps integer := 0;
 BEGIN
     IF task_id IS NULL THEN
         RAISE EXCEPTION 'argument "task_id" must not be NULL'
@@ -492,6 +494,23 @@ BEGIN
                                CASE WHEN d.code <> 'a' THEN 'completed' WHEN d.cause = 'k' THEN 'was skipped'
                                     ELSE 'was aborted' END, d.condition);
         END LOOP;
+        -- What it began with, where that lies further up: from each to the first dependency that it has lost.
+        origin := number;
+        WHILE steps < 1000 AND EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = origin AND s.cause = 'd') LOOP
+            SELECT e.after_no INTO n
+              FROM taskq.dependency AS e
+             CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+             WHERE e.run_no = origin AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+             ORDER BY e.after_no LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            origin := n;
+            steps := steps + 1;
+        END LOOP;
+        IF steps > 1 THEN
+            RETURN NEXT (SELECT format('it began with "%s", which %s%s', o.id,
+                                       CASE s.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, COALESCE(': ' || s.status, ''))
+                           FROM taskq.settled AS s JOIN taskq.task AS o ON o.task_no = s.task_no WHERE s.task_no = origin);
+        END IF;
         IF t.state = 'aborted' AND t.num_tries >= its_max_tries THEN
             RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, its_max_tries);
         END IF;

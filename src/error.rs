@@ -206,14 +206,27 @@ impl Refusal {
         )
     }
 
-    /// `TQ006`: element `n` (counted from 1) of an array of what has this name is malformed.
-    pub(crate) fn malformed(name: &str, n: usize, id: Option<&str>, what: &str, hint: &str) -> Self {
-        let id = id.map(|id| format!(" (\"{}\")", shortened(id))).unwrap_or_default();
+    /// `TQ006`: element `n` (counted from 1) of an array of what has this name is malformed; `None`: the one that the call is
+    /// about.
+    pub(crate) fn malformed(name: &str, n: Option<usize>, id: Option<&str>, what: &str, hint: &str) -> Self {
+        // Enough to find it by; that of one whose id is too long has to be short.
+        let id = id.map(|id| format!("\"{}\"", first_of(id, 60)));
+        let detail = match (n, id) {
+            (Some(n), Some(id)) => format!("This is element {n} ({id}) of the call."),
+            (Some(n), None) => format!("This is element {n} of the call."),
+            (None, Some(id)) => format!("This is {name} {id}."),
+            (None, None) => format!("This is the {name} that the call is about."),
+        };
+        Refusal::new("TQ006", format!("malformed {name}: {}", shortened(what)), detail, hint)
+    }
+
+    /// `TQ006`: what should be an object is something else.
+    pub(crate) fn not_an_object(argument: &str, name: &str, is: &str) -> Self {
         Refusal::new(
             "TQ006",
-            format!("malformed {name}: {}", shortened(what)),
-            format!("This is element {n}{id} of the call."),
-            hint,
+            format!("argument \"{argument}\" is not a JSON object"),
+            format!("It is {is}."),
+            &format!("Give one {name} as an object: {{...}}."),
         )
     }
 
@@ -295,12 +308,14 @@ impl Refusal {
 
     /// `22023`: an argument out of range.
     pub(crate) fn out_of_range(argument: &str, value: &str, hint: &str) -> Self {
-        Refusal::new(
-            "22023",
-            format!("argument \"{argument}\" is out of range"),
-            format!("The value is {}.", shortened(value)),
-            hint,
-        )
+        let message = format!("argument \"{argument}\" is out of range");
+        Refusal::new("22023", message, format!("The value is {}.", shortened(value)), hint)
+    }
+
+    /// `22023`: the same of an argument that is no number or length of time.
+    pub(crate) fn not_valid(argument: &str, value: &str, hint: &str) -> Self {
+        let message = format!("argument \"{argument}\" is not valid");
+        Refusal::new("22023", message, format!("The value is {value}."), hint)
     }
 
     /// `22023`: an argument that takes one of a few words is another one.
@@ -310,12 +325,14 @@ impl Refusal {
             Some(word) => format!("\"{word}\" is probably meant."),
             None => "Use one of these words.".to_owned(),
         };
-        Refusal::new(
-            "22023",
-            format!("argument \"{argument}\" is out of range"),
-            format!("The value is \"{}\", which is none of {}.", shortened(value), words.join(", ")),
-            &hint,
-        )
+        let what = format!("\"{}\", which is none of {}", shortened(value), words.join(", "));
+        Refusal::not_valid(argument, &what, &hint)
+    }
+
+    /// The same with what is to be done about it.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        hint.clone_into(&mut self.hint);
+        self
     }
 
     /// `22023`: an argument that is wrong in another way, or does not go with another one.
@@ -327,12 +344,12 @@ impl Refusal {
     pub(crate) fn no_end() -> Self {
         Refusal::new(
             "22023",
-            "argument \"status_code\" is out of range".to_owned(),
+            "argument \"status_code\" is not valid".to_owned(),
             "A task in progress is not returned with the code \"in-progress\"; there are \"pending\", \"in-progress\", \
              \"aborted\" and \"completed\"."
                 .to_owned(),
-            "Return a task as completed, as aborted, or as pending for another try; what you have to say about it \
-             is the status.",
+            "Use \"completed\", \"aborted\", or \"pending\" for another try; what there is to say about it is the status. \
+             To keep the task, use taskq.extend_tasks_ownership() or taskq.report_status().",
         )
     }
 
@@ -367,7 +384,12 @@ impl Refusal {
             "22004",
             format!("argument \"{argument}\" must not be NULL"),
             format!("NULL was given for \"{argument}\", or for an element of it."),
-            "Give a value.",
+            match argument {
+                "actions" => "Give an array with the names of actions.",
+                "task_ids" => "Give an array with the ids of tasks.",
+                "tokens" => "Give an array with the performance tokens, one for each id.",
+                _ => "Give a value.",
+            },
         )
     }
 }
@@ -397,8 +419,12 @@ fn shown_path(path: &[String]) -> String {
 
 /// A text from the caller, short enough for a message: no refusal repeats more of what it was given than a line.
 pub(crate) fn shortened(text: &str) -> String {
-    const MOST: usize = 300;
-    match text.char_indices().nth(MOST) {
+    first_of(text, 300)
+}
+
+/// So many characters of it.
+fn first_of(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }

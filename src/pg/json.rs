@@ -44,13 +44,14 @@ impl IntoDatum for JsonText {
 }
 
 impl JsonText {
-    /// The text of an argument that the SQL surface declares as jsonb.
+    /// The text of an argument that the SQL surface declares as jsonb. JSON null is as NULL: many drivers cannot say the one
+    /// without the other, and in documents it means absent, too.
     pub(crate) fn from_argument(argument: AnyElement) -> Option<Self> {
         if argument.oid() != pg_sys::JSONBOID {
             pgrx::error!("an argument has type {:?} and not jsonb", argument.oid());
         }
         // SAFETY: not NULL, or it would not be here; the type was compared just now.
-        unsafe { JsonText::from_datum(argument.datum(), false) }
+        unsafe { JsonText::from_datum(argument.datum(), false) }.filter(|json| json.0 != "null")
     }
 
     /// As a result column that the SQL surface declares as jsonb.
@@ -68,7 +69,7 @@ pub(crate) enum TextOrJson {
 }
 
 impl TextOrJson {
-    /// As the call was resolved.
+    /// As the call was resolved; JSON null is as NULL.
     pub(crate) fn from_argument(argument: AnyElement) -> Option<Self> {
         if argument.oid() != pg_sys::TEXTOID {
             return JsonText::from_argument(argument).map(TextOrJson::Json);

@@ -82,6 +82,21 @@ pub(crate) struct Given {
 /// The codes that there are.
 const STATUS_CODES: [&str; 4] = ["pending", "in-progress", "aborted", "completed"];
 
+/// What to use instead of a code that there is not: other queues call theirs otherwise.
+fn meant_by(code: &str) -> &'static str {
+    let code = code.trim().to_lowercase();
+    let is = |words: &[&str]| words.contains(&code.as_str());
+    if is(&["done", "finished", "ok", "success", "succeeded", "successful"]) {
+        "\"completed\" is probably meant."
+    } else if is(&["error", "errored", "fail", "failed", "failure"]) {
+        "Use \"aborted\" where the task has failed for good, \"pending\" to give it back for another try."
+    } else if is(&["release", "released", "reschedule", "retry", "snooze"]) {
+        "\"pending\" is probably meant."
+    } else {
+        "Use \"completed\", \"aborted\", or \"pending\" for another try."
+    }
+}
+
 impl Return {
     /// Checks the arguments of a return against each other.
     pub(crate) fn parse(
@@ -94,7 +109,11 @@ impl Return {
         check_interval("retry_after", retry_after)?;
         // What is probably meant is looked for in what has been refused only: it takes as long as all the rest.
         let code = word("status_code", Some(code), &STATUS_CODES).or_else(|refused| {
-            near(code, &STATUS_CODES).filter(|meant| *meant == "in-progress").ok_or(refused)
+            let same = near(code, &STATUS_CODES);
+            same.filter(|meant| *meant == "in-progress").ok_or_else(|| match same {
+                Some(_) => refused,
+                None => refused.with_hint(meant_by(code)),
+            })
         });
         let outcome = match code? {
             "completed" => Outcome::Completed,

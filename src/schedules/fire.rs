@@ -35,7 +35,7 @@ const MOST_RUNS: usize = 1000;
 const LONGEST: Duration = Duration::from_millis(200);
 
 record! {
-    /// A schedule that is due.
+    /// A schedule that is due, as it is or as it was when these runs became due.
     struct Due {
         name: String,
         cron: String,
@@ -43,19 +43,33 @@ record! {
         task: JsonText,
         overlap: String,
         backfill: String,
+        max_backfill: Option<i32>,
         next_at: Time,
         last_task_id: Option<String>,
-        max_backfill: Option<i32>,
+        /// Until when it was so.
+        until: Option<Time>,
+        /// What came then, and from when on that has runs.
+        then_cron: String,
+        then_timezone: String,
+        then_from: Option<Time>,
     }
 }
 
-/// Those of some actions, or of all, from a time and name on. A schedule that another transaction has locked is passed over.
-static DUE: Statement<(Time, i32, &[&str], Time, &str), Due> = Statement::new(
-    c"SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill, s.next_at, s.last_task_id,
-             s.max_backfill
+/// Those of some actions, or of all, from a time and name on; or the one of a name. A schedule that another transaction has
+/// locked is passed over.
+static DUE: Statement<(Time, i32, &[&str], Time, &str, &str), Due> = Statement::new(
+    c"SELECT s.name, COALESCE(f.cron, s.cron), COALESCE(f.timezone, s.timezone), COALESCE(f.task, s.task),
+             COALESCE(f.overlap, s.overlap), COALESCE(f.backfill, s.backfill),
+             CASE WHEN s.former IS NULL THEN s.max_backfill ELSE f.max_backfill END,
+             s.next_at, s.last_task_id, f.until, COALESCE(s.former #>> '{1,cron}', s.cron),
+             COALESCE(s.former #>> '{1,timezone}', s.timezone), f.then_from
         FROM taskq.schedule s
-       WHERE s.next_at <= $1 AND ($3 IS NULL OR s.task ->> 'action' = ANY ($3)) AND (s.next_at, s.name) > ($4, $5)
-       ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE SKIP LOCKED",
+        LEFT JOIN LATERAL pg_catalog.jsonb_to_record(s.former -> 0)
+                  AS f(cron text, timezone text, task jsonb, overlap text, backfill text, max_backfill integer,
+                       until timestamptz, then_from timestamptz) ON s.former IS NOT NULL
+       WHERE s.next_at <= $1 AND (s.next_at, s.name) > ($4, $5) AND ($6 IS NULL OR s.name = $6)
+         AND ($3 IS NULL OR COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($3))
+       ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",
 );
 static NEXT: Statement<(), Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
@@ -64,7 +78,8 @@ static NEXT_AFTER: Statement<Time, Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1");
 
 static ACTIONS_DUE: Statement<(Time, Time), String> = Statement::new(
-    c"SELECT DISTINCT s.task ->> 'action' FROM taskq.schedule s WHERE s.next_at > $1 AND s.next_at <= $2",
+    c"SELECT DISTINCT COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action')
+        FROM taskq.schedule s WHERE s.next_at > $1 AND s.next_at <= $2",
 );
 
 /// The actions of schedules that have become due between these times.
@@ -103,7 +118,8 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
 }
 
 static STAYS_DUE: Statement<(Time, &[&str]), bool> = Statement::new(
-    c"SELECT true FROM taskq.schedule s WHERE s.next_at <= $1 AND s.task ->> 'action' = ANY ($2) LIMIT 1",
+    c"SELECT true FROM taskq.schedule s
+       WHERE s.next_at <= $1 AND COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($2) LIMIT 1",
 );
 
 /// The same for a call that may sleep, of schedules of its actions: what comes to nothing it undoes.
@@ -134,7 +150,7 @@ fn fire_windows(actions: Option<&[&str]>, bound: i32, now: Time) -> Fired {
     let mut all = Fired::default();
     let mut behind = (Time::BEGINNING, String::new());
     loop {
-        let due: Vec<Due> = DUE.query((now, bound, actions, behind.0, behind.1.as_str()));
+        let due: Vec<Due> = DUE.query((now, bound, actions, behind.0, behind.1.as_str(), None::<&str>));
         let is_cut = due.len() == bound as usize;
         let Some(last) = due.last() else { return all };
         behind = (last.next_at, last.name.clone());
@@ -158,6 +174,19 @@ fn fire_windows(actions: Option<&[&str]>, bound: i32, now: Time) -> Fired {
     }
 }
 
+/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting for anybody and in
+/// the time there is; upkeep has the rest.
+pub(super) fn catch_up(name: &str, now: Time) {
+    let allowance = Allowance::half_of_time_out();
+    rights::whoever_calls(|| {
+        while !allowance.is_used_up()
+            && let Some(due) = DUE.first((now, 1, None::<&[&str]>, Time::BEGINNING, "", name))
+            && due.until.is_some()
+            && fire(due, now, &allowance).advanced
+        {}
+    });
+}
+
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
 /// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
 fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
@@ -168,6 +197,7 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
             None::<Time>,
             None::<String>,
             "its cron expression or its time zone cannot be read any more",
+            false,
         ));
         return Fired::default();
     };
@@ -181,8 +211,22 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
     }
     let inserted = done.last.is_some();
     let (last_at, last_id) = done.last.unzip();
-    schedule::ADVANCE.execute((schedule.name, done.left.unwrap_or(next), last_at, last_id, done.problem));
+    let left = done.left.unwrap_or(next);
+    // All that was due before it became another one is inserted.
+    let is_over = schedule.until.is_some_and(|until| left > until);
+    let next = if is_over { schedule.next_of_what_came_then() } else { left };
+    schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, done.problem, is_over));
     Fired { advanced: true, inserted }
+}
+
+impl Due {
+    fn next_of_what_came_then(&self) -> Time {
+        let calendar = Calendar::parse(&self.then_cron, &self.then_timezone).ok();
+        calendar
+            .zip(self.then_from)
+            .and_then(|(calendar, from)| calendar.after(from))
+            .unwrap_or(Time::INFINITY)
+    }
 }
 
 /// What inserting runs of a schedule has come to.
@@ -279,10 +323,11 @@ impl Done {
 /// finding the times that are returned, however many were missed.
 fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
     let first = schedule.next_at;
+    let until = schedule.until.map_or(now, |until| until.min(now));
     let mut due = match (schedule.backfill.as_str(), schedule.max_backfill) {
-        ("all", None) => calendar.first(first, now, MOST_RUNS),
-        ("all", Some(most)) => calendar.last(first, now, usize::try_from(most).unwrap_or(1)),
-        _ => calendar.last(first, now, 1),
+        ("all", None) => calendar.first(first, until, MOST_RUNS),
+        ("all", Some(most)) => calendar.last(first, until, usize::try_from(most).unwrap_or(1)),
+        _ => calendar.last(first, until, 1),
     };
     due.truncate(MOST_RUNS);
     let next = due.last().and_then(|time| calendar.after(*time)).unwrap_or(Time::INFINITY);
@@ -309,12 +354,9 @@ static ENDED: Statement<&[TaskNo], TaskNo> = Statement::new(
 
 /// Whether the stored tasks that a run is linked to can be locked without waiting for anybody. They are ours
 /// from here on.
-fn all_free(specs: &[TaskSpec]) -> bool {
-    let ids: Vec<&str> = specs
-        .iter()
-        .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
-        .map(|reference| reference.id.as_str())
-        .collect();
+fn all_free(spec: &TaskSpec) -> bool {
+    let linked = spec.depends_on.iter().chain(&spec.to_signal_after);
+    let ids: Vec<&str> = linked.map(|reference| reference.id.as_str()).collect();
     let numbers: BTreeSet<TaskNo> = numbers::by_id(&ids).into_values().collect();
     if numbers.is_empty() {
         return true;
@@ -357,7 +399,7 @@ fn start(
 ) -> std::result::Result<Started, String> {
     let refused = |refusal: Refusal| refusal.summary();
     let id = format!("{}@{}", schedule.name, iso(time));
-    let mut specs = spec::parse_tasks(&format!("[{}]", schedule.task.0)).map_err(refused)?;
+    let mut spec = spec::parse_task(&schedule.task.0, "task").map_err(refused)?;
     let previous = last.as_ref().map(|(_, id)| id).or(schedule.last_task_id.as_ref());
     let mut replaced = None;
     let before = previous.and_then(|id| Some((id, *numbers::by_id(&[id]).get(id)?)));
@@ -369,28 +411,22 @@ fn start(
             return Ok(if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy });
         }
         match schedule.overlap.as_str() {
-            "queue" => {
-                for spec in &mut specs {
-                    spec.depends_on.push(Reference::following(previous.to_owned(), Condition::Settled));
-                }
-            }
+            "queue" => spec.depends_on.push(Reference::following(previous.to_owned(), Condition::Settled)),
             "replace" => {
                 replaced = Some(live::lock(&[number], LockStrength::Update));
             }
             _ => return Ok(Started::Skipped),
         }
     }
-    if !all_free(&specs) {
+    if !all_free(&spec) {
         return Ok(Started::Busy);
     }
-    for spec in &mut specs {
-        spec.id = Some(id.clone());
-        spec.not_before = spec.not_before.filter(|due| *due > now);
-    }
+    spec.id = Some(id.clone());
+    spec.not_before = spec.not_before.filter(|due| *due > now);
     if let Some(rows) = &replaced {
         cancel_locked(rows, Some(format!("replaced by the next run, \"{id}\"")));
     }
     let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
-    let inserted = insert(specs, options).map_err(refused)?;
+    let inserted = insert(vec![spec], options).map_err(refused)?;
     Ok(if inserted.is_empty() { Started::Skipped } else { Started::Inserted(id) })
 }

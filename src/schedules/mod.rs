@@ -5,10 +5,15 @@
 //! is inserted twice.
 
 mod cron;
+mod days;
+mod fields;
 mod fire;
 mod on_demand;
+mod set;
+mod wall;
 mod zone;
 
 pub(crate) use cron::Calendar;
 pub(crate) use fire::{actions_due_since, fire_due, fire_own, next_after, next_at};
 pub(crate) use on_demand::run_now;
+pub(crate) use set::{New, set};

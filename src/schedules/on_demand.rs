@@ -8,7 +8,7 @@ use crate::insert::{OnConflict, Options, insert};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
-use crate::spec;
+use crate::spec::{self, TaskSpec};
 use crate::store::{numbers, schedule};
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
@@ -27,11 +27,8 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
         time = time + Duration::from_micros(1);
         id = format!("{name}@{}", iso_exactly(time));
     }
-    let mut specs = spec::parse_tasks(&format!("[{}]", task.0))?;
-    for spec in &mut specs {
-        spec.id = Some(id.clone());
-    }
-    insert(specs, Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
+    let spec = TaskSpec { id: Some(id.clone()), ..spec::parse_task(&task.0, "task")? };
+    insert(vec![spec], Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
     schedule::NOTE_RUN.execute((name, now, id.as_str()));
     Ok(id)
 }

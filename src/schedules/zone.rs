@@ -4,13 +4,32 @@
 
 use chrono::offset::LocalResult;
 use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
-use chrono_tz::Tz;
+use chrono_tz::{TZ_VARIANTS, Tz};
+
+use super::fields::Unreadable;
+use crate::error::shortened;
+use crate::spec::near;
 
 /// No zone is further from UTC, or was.
 const FURTHEST: i64 = 16 * 3600;
 
 /// How long an offset holds at least, but for what lies a century back.
 const SHORTEST: i64 = 6 * 3600;
+
+/// The zone of a name, in whatever case that is written.
+pub(super) fn named(name: &str) -> Result<Tz, Unreadable> {
+    let same = || TZ_VARIANTS.iter().copied().find(|zone| zone.name().eq_ignore_ascii_case(name));
+    name.parse().ok().or_else(same).ok_or_else(|| {
+        let names: Vec<&str> = TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
+        Unreadable {
+            what: format!("\"{}\", an unknown time zone", shortened(name)),
+            hint: match near(name, &names) {
+                Some(meant) => format!("\"{meant}\" is probably meant."),
+                None => "Give a name of the tz database, Europe/Berlin for instance.".to_owned(),
+            },
+        }
+    })
+}
 
 fn naive(seconds: i64) -> Option<NaiveDateTime> {
     DateTime::from_timestamp(seconds, 0).map(|time| time.naive_utc())

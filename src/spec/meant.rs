@@ -3,10 +3,22 @@
 /// Names of keys as they were before 0.1.0.
 const RENAMED: [(&str, &str); 3] = [("group", "group_id"), ("key", "merge_key"), ("unique", "unique_by")];
 
+/// Names of arguments that are something else as a key.
+const OTHERWISE: [(&str, &str, &str); 1] = [(
+    "retention_aborted",
+    "retention",
+    ": it is \"aborted\" in \"retention\", {\"completed\": \"7 days\", \"aborted\": \"90 days\"} for instance",
+)];
+
 /// A clause about the key that is meant, if one comes near; `otherwise` has what other queues call theirs.
 pub(super) fn meant(unknown: &str, known: &[&str], otherwise: &[(&str, &str)]) -> Option<String> {
     if let Some((_, now)) = RENAMED.iter().find(|(old, now)| *old == unknown && known.contains(now)) {
         return Some(format!(": it is now \"{now}\""));
+    }
+    if let Some((.., clause)) =
+        OTHERWISE.iter().find(|(name, key, _)| *name == unknown && known.contains(key))
+    {
+        return Some((*clause).to_owned());
     }
     let plain = plain(unknown);
     let same = known.iter().find(|key| self::plain(key) == plain).copied();

@@ -98,8 +98,16 @@ fn parse_all(json: &str, argument: &str) -> Result<Vec<TaskSpec>> {
     elements
         .iter()
         .enumerate()
-        .map(|(i, element)| element::parse_task(i + 1, element.get(), &mut cache, now))
+        .map(|(i, element)| element::parse_task(Some(i + 1), element.get(), &mut cache, now))
         .collect()
+}
+
+/// Reads one task.
+pub(crate) fn parse_task(json: &str, argument: &str) -> Result<TaskSpec> {
+    match json.starts_with('{') {
+        true => element::parse_task(None, json, &mut element::Intervals::default(), clock::now()),
+        false => Err(Refusal::not_an_object(argument, Element::Task.name(), shape::kind(json))),
+    }
 }
 
 /// What the elements of an array are.
@@ -127,9 +135,14 @@ impl Element {
         }
     }
 
-    /// `TQ006`: element `n` (counted from 1) of an array of such is malformed.
-    pub(crate) fn malformed(self, n: usize, id: Option<&str>, problem: &Problem) -> Refusal {
-        Refusal::malformed(self.name(), n, id, &problem.what, &problem.hint)
+    /// `TQ006`: element `n` (counted from 1) of an array of such is malformed; `None`: the one that the call is about.
+    pub(crate) fn malformed(
+        self,
+        n: impl Into<Option<usize>>,
+        id: Option<&str>,
+        problem: &Problem,
+    ) -> Refusal {
+        Refusal::malformed(self.name(), n.into(), id, &problem.what, &problem.hint)
     }
 }
 
@@ -191,8 +204,8 @@ impl TaskSpec {
         self.group.is_some() || self.workgroup.is_some() || self.merge_key.is_some()
     }
 
-    /// Checks what the types do not say; `n` is the element's place in the call, counted from 1.
-    pub(crate) fn checked(self, n: usize) -> Result<Self> {
+    /// Checks what the types do not say; `n` is the element's place in the call, counted from 1, if there are several.
+    pub(crate) fn checked(self, n: Option<usize>) -> Result<Self> {
         let id = self.id.clone();
         let refuse = |problem: Problem| Err(Element::Task.malformed(n, id.as_deref(), &problem));
         check_id(n, self.id.as_deref())?;
@@ -243,8 +256,8 @@ impl TaskSpec {
     }
 }
 
-/// Checks the id of element `n` of a call.
-pub(crate) fn check_id(n: usize, id: Option<&str>) -> Result<()> {
+/// Checks the id of element `n` of a call, or of the one that there is.
+pub(crate) fn check_id(n: Option<usize>, id: Option<&str>) -> Result<()> {
     match id.and_then(|id| name_problem("id", id)) {
         Some(problem) => Err(Element::Task.malformed(n, id, &problem)),
         None => Ok(()),
@@ -280,7 +293,7 @@ pub(crate) fn interval_problem(interval: Interval) -> Option<&'static str> {
 /// An argument that is a name: of an action, a group, a workgroup.
 pub(crate) fn check_name<'a>(argument: &str, name: Option<&'a str>) -> Result<&'a str> {
     match required(argument, name)? {
-        name if name.is_empty() || name.len() > MAX_NAME => Err(Refusal::out_of_range(
+        name if name.is_empty() || name.len() > MAX_NAME => Err(Refusal::not_valid(
             argument,
             &format!("{} bytes long", name.len()),
             "Give a name of 1 to 1,000 bytes.",

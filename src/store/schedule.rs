@@ -2,7 +2,7 @@
 
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, record};
 use crate::pg::table::{Index, Key, Look, table};
 
 table!(c"schedule":
@@ -18,6 +18,7 @@ table!(c"schedule":
     PROBLEM: Option<String>,
     MAX_BACKFILL: Option<i32>,
     PAUSED_NEXT_AT: Option<Time>,
+    FORMER: Option<JsonText>,
 );
 
 /// By next_at.
@@ -28,18 +29,53 @@ pub(crate) fn any_due(look: &Look, now: Time) -> bool {
     look.first(&BY_TIME, &[Key::at_most(1, now)], |_| ()).is_some()
 }
 
-/// Waits for whoever is changing the same schedule.
-/// Name, cron, timezone, task, overlap, backfill, next_at, max_backfill.
-pub(crate) static SET: Statement<(&str, &str, &str, JsonText, &str, &str, Time, i32), Time> = Statement::new(
-    c"INSERT INTO taskq.schedule AS s (name, cron, timezone, task, overlap, backfill, next_at, max_backfill)
-      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-      ON CONFLICT (name) DO UPDATE
-         SET cron = EXCLUDED.cron, timezone = EXCLUDED.timezone, task = EXCLUDED.task,
-             overlap = EXCLUDED.overlap, backfill = EXCLUDED.backfill, max_backfill = EXCLUDED.max_backfill,
-             next_at = CASE WHEN s.paused_next_at IS NULL THEN EXCLUDED.next_at ELSE 'infinity' END,
-             paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN EXCLUDED.next_at END
-      RETURNING s.next_at",
+record! {
+    /// A schedule that is about to be set anew.
+    pub(crate) struct Before {
+        pub(crate) cron: String,
+        pub(crate) timezone: String,
+        /// By `former`, if there is any.
+        pub(crate) next_at: Time,
+        /// From when on it has runs of its own; `None`: from `next_at` on.
+        pub(crate) since: Option<Time>,
+    }
+}
+
+/// Waits for whoever is changing or running it.
+pub(crate) static BEFORE: Statement<&str, Before> = Statement::new(
+    c"SELECT s.cron, s.timezone, COALESCE(s.paused_next_at, s.next_at),
+             (s.former #>> '{-1,then_from}')::timestamptz
+        FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE",
 );
+
+/// Name, cron, timezone, task, overlap, backfill, max_backfill, next_at. No row: there is one by now.
+pub(crate) static INSERT: Statement<(&str, &str, &str, JsonText, &str, &str, i32, Time), bool> =
+    Statement::new(
+        c"INSERT INTO taskq.schedule (name, cron, timezone, task, overlap, backfill, max_backfill, next_at)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+      ON CONFLICT (name) DO NOTHING RETURNING true",
+    );
+
+/// The same; then until when there are runs to be inserted of what it was, or from when on what it is from now on has any, if it
+/// follows on something else.
+pub(crate) static CHANGE: Statement<(&str, &str, &str, JsonText, &str, &str, i32, Time, Time, Time)> =
+    Statement::new(
+        c"UPDATE taskq.schedule s
+             SET cron = $2, timezone = $3, task = $4, overlap = $5, backfill = $6, max_backfill = $7,
+                 next_at = CASE WHEN s.paused_next_at IS NULL THEN $8 ELSE 'infinity' END,
+                 paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN $8 END,
+                 former = CASE WHEN $9 IS NOT NULL
+                               THEN COALESCE(s.former, '[]') || pg_catalog.jsonb_build_object(
+                                        'cron', s.cron, 'timezone', s.timezone, 'task', s.task, 'overlap', s.overlap,
+                                        'backfill', s.backfill, 'max_backfill', s.max_backfill, 'until', $9, 'then_from', $9)
+                               WHEN $10 IS NOT NULL
+                               THEN pg_catalog.jsonb_set(s.former, '{-1,then_from}', pg_catalog.to_jsonb($10))
+                               ELSE s.former END
+           WHERE s.name = $1",
+    );
+
+pub(crate) static NEXT_OF: Statement<&str, Time> =
+    Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.name = $1");
 
 pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
 
@@ -55,10 +91,11 @@ pub(crate) static RESUME: Statement<&str, Time> = Statement::new(
       RETURNING s.next_at",
 );
 
-pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement::new(
+/// The last one: what it was at first has no more runs to be inserted.
+pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str, bool)> = Statement::new(
     c"UPDATE taskq.schedule s
          SET next_at = $2, last_at = COALESCE($3, s.last_at), last_task_id = COALESCE($4, s.last_task_id),
-             problem = $5
+             problem = $5, former = CASE WHEN $6 THEN NULLIF(s.former - 0, '[]') ELSE s.former END
        WHERE s.name = $1",
 );
 

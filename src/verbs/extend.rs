@@ -43,7 +43,7 @@ fn extend(
     let max_duration = required("max_duration", max_duration)?;
     check_interval("max_duration", Some(max_duration))?;
     if actor_id.is_empty() {
-        return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
+        return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
     }
     let held = valid(&pairs);
     let deadline = clock::now().plus(max_duration);

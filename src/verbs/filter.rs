@@ -126,7 +126,7 @@ impl<'a> Filter<'a> {
         if self.status_like.is_some_and(ends_in_escape) {
             let hint = "A backslash takes the character after it as it is; write two for one.";
             let what = "a pattern that ends with a single backslash";
-            return Err(Refusal::out_of_range("status_like", what, hint));
+            return Err(Refusal::not_valid("status_like", what, hint));
         }
         match &self.task_ids {
             None if !self.looks_at_tasks() => Err(Refusal::nothing_asked_for("task_ids")),

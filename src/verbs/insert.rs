@@ -251,9 +251,12 @@ struct Keys {
 impl Keys {
     /// A task for each id and body. What is wrong with the keys is so with the first of them.
     fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
+        let alone = tasks.len() == 1;
         let first = tasks.first().and_then(|(id, _)| id.clone());
-        let refuse =
-            |what: &str, hint: &str| Element::Task.malformed(1, first.as_deref(), &Problem::new(what, hint));
+        let place = |n: usize| (!alone).then_some(n);
+        let refuse = |what: &str, hint: &str| {
+            Element::Task.malformed(place(1), first.as_deref(), &Problem::new(what, hint))
+        };
         let action = self
             .action
             .ok_or_else(|| refuse("argument \"action\" is NULL", "Give the name of what is to be done."))?;
@@ -293,16 +296,20 @@ impl Keys {
             seed: self.seed.unwrap_or(false),
             unique: None,
         };
-        let alike = TaskSpec { id: first.clone(), ..alike }.checked(1)?;
+        let alike = TaskSpec { id: first.clone(), ..alike }.checked(place(1))?;
         let unique_by = self.unique_by.and_then(JsonText::from_argument);
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
                 Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
-                    Element::Task.malformed(n, id.as_deref(), &problem.within("argument \"unique_by\": "))
+                    Element::Task.malformed(
+                        place(n),
+                        id.as_deref(),
+                        &problem.within("argument \"unique_by\": "),
+                    )
                 })?,
                 None => None,
             };
-            spec::check_id(n, id.as_deref())?;
+            spec::check_id(place(n), id.as_deref())?;
             Ok(TaskSpec { id, body, unique: unique.map(Box::new), ..alike.clone() })
         };
         tasks.into_iter().enumerate().map(|(i, one)| task(i + 1, one)).collect()
@@ -316,7 +323,7 @@ fn references(ids: Option<Vec<Option<String>>>) -> Result<Vec<Reference>> {
             Some(id) => Ok(Reference::named(id, Condition::default())),
             None => {
                 let problem = Problem::new("a dependency is NULL", "Name a task, or leave the entry out.");
-                Err(Element::Task.malformed(1, None, &problem))
+                Err(Element::Task.malformed(None, None, &problem))
             }
         })
         .collect()

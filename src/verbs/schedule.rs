@@ -6,12 +6,10 @@ use pgrx::prelude::*;
 use super::insert::json;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::pg::clock::Time;
-use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
-use crate::schedules::{Calendar, run_now};
+use crate::schedules::{Calendar, New, run_now, set};
 use crate::spec::{self, Element, MAX_NAME, Problem};
 use crate::store::schedule;
 use crate::wake;
@@ -40,7 +38,7 @@ fn taskq_schedule(
     rights::for_caller(|| schedule(name, cron, task, timezone, overlap, backfill, max_backfill))
 }
 
-/// Sets a schedule, or sets one anew; its next run is the first after now. Returns when that is; nothing if it is paused.
+/// Sets a schedule, or sets one anew. Returns when it runs next; nothing if it is paused.
 fn schedule(
     name: Option<&str>,
     cron: Option<&str>,
@@ -53,7 +51,7 @@ fn schedule(
     let name = required("name", name)?;
     if name.is_empty() || name.len() > MAX_SCHEDULE_NAME {
         let hint = format!("Give a name of 1 to {MAX_SCHEDULE_NAME} bytes.");
-        return Err(Refusal::out_of_range("name", &format!("{} bytes long", name.len()), &hint));
+        return Err(Refusal::not_valid("name", &format!("{} bytes long", name.len()), &hint));
     }
     let cron = required("cron", cron)?;
     let timezone = required("timezone", timezone)?;
@@ -67,44 +65,31 @@ fn schedule(
     if cron.len() > MAX_CRON {
         let hint =
             format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
-        return Err(Refusal::out_of_range("cron", &format!("{} bytes long", cron.len()), &hint));
+        return Err(Refusal::not_valid("cron", &format!("{} bytes long", cron.len()), &hint));
     }
-    let specs = spec::parse_tasks(&format!("[{task}]"))?;
-    if specs.iter().any(|spec| spec.id.is_some() || spec.not_before.is_some()) {
+    let spec = spec::parse_task(&task, "task")?;
+    if spec.id.is_some() || spec.not_before.is_some() {
         let problem = Problem::new(
             "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",
             "Leave these keys out.",
         );
-        return Err(Element::Task.malformed(1, None, &problem));
+        return Err(Element::Task.malformed(None, None, &problem));
     }
-    if specs.iter().any(|spec| spec.unique.is_some()) {
+    if spec.unique.is_some() {
         // Inserting it might have to wait for another transaction, and whoever fires a schedule never waits.
         let problem = Problem::new(
             "the task of a schedule has no \"unique_by\": each run is by its id, and \"overlap\" says what \
              becomes of it while the one before is under way",
             "Leave this key out.",
         );
-        return Err(Element::Task.malformed(1, None, &problem));
+        return Err(Element::Task.malformed(None, None, &problem));
     }
-    rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
+    rights::check_actions(Doing::Insert, [spec.action.as_str()])?;
     his_schedule(name)?;
-    let calendar = Calendar::parse(cron, timezone).map_err(|(argument, what)| {
-        let hint = match argument {
-            "cron" => {
-                "Give five fields (minute, hour, day of month, month, day of week), six with seconds first, or one of \
-                 @hourly, @daily (or @midnight), @weekly, @monthly, @yearly (or @annually)."
-            }
-            _ => "Give a name of the tz database, Europe/Berlin for instance.",
-        };
-        Refusal::out_of_range(argument, &what, hint)
-    })?;
-    let next = calendar.after(clock::now()).ok_or_else(|| {
-        Refusal::out_of_range("cron", &format!("\"{cron}\", which never comes"), "Give a time that comes.")
-    })?;
-    // Set anew, one that is paused stays so: whoever deploys schedules does not resume them.
-    let next =
-        schedule::SET.first((name, cron, timezone, JsonText(task), overlap, backfill, next, max_backfill));
-    Ok(next.filter(|next| *next != Time::INFINITY).and_then(|next| {
+    let calendar = Calendar::parse(cron, timezone)
+        .map_err(|(argument, why)| Refusal::not_valid(argument, &why.what, &why.hint))?;
+    let next = set(&New { name, cron, task, overlap, backfill, max_backfill }, &calendar)?;
+    Ok(next.and_then(|next| {
         wake::timer(next);
         wake::due(next);
         TimestampWithTimeZone::try_from(next.0).ok()

@@ -93,7 +93,7 @@ fn given(ids: Vec<Option<String>>) -> Result<Vec<String>> {
 
 fn time(not_before: Option<TimestampWithTimeZone>, delay: Option<Interval>) -> Result<Option<Time>> {
     match (not_before, check_interval("delay", delay)?) {
-        (Some(_), Some(_)) => Err(Refusal::out_of_range(
+        (Some(_), Some(_)) => Err(Refusal::not_valid(
             "delay",
             "given together with \"not_before\"",
             "Give a time or how long from now, not both.",
@@ -114,7 +114,7 @@ fn check_max_tries(max_tries: Option<i32>) -> Result<Option<i32>> {
 
 fn check_metadata(metadata: Option<JsonText>) -> Result<Option<JsonText>> {
     match metadata {
-        Some(json) if !json.0.starts_with('{') => Err(Refusal::out_of_range(
+        Some(json) if !json.0.starts_with('{') => Err(Refusal::not_valid(
             "metadata",
             "not a JSON object",
             "Give an object, or NULL to leave it as it is.",

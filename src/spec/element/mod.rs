@@ -44,7 +44,7 @@ fn text_of(value: &RawValue) -> String {
 }
 
 /// Reads an element; what is refused is named by its place and its id.
-fn read<'a, T: Deserialize<'a>>(kind: Element, n: usize, json: &'a str) -> Result<T> {
+fn read<'a, T: Deserialize<'a>>(kind: Element, n: impl Into<Option<usize>>, json: &'a str) -> Result<T> {
     kind.keys().read(json).map_err(|problem| {
         #[derive(Deserialize)]
         struct Id {

@@ -56,7 +56,7 @@ pub(super) struct RawTask<'a> {
 
 /// Reads a task.
 pub(in crate::spec) fn parse_task(
-    n: usize,
+    n: Option<usize>,
     json: &str,
     intervals: &mut Intervals,
     now: Time,

@@ -64,9 +64,10 @@ static KEEPS_FROM_RUNNING: Statement<(&[TaskNo], &[&str], Time), TaskNo> = State
     c"SELECT t.task_no
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT t.task_no, t.id FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
-       CROSS JOIN LATERAL (SELECT s.last_task_id, s.next_at, s.task FROM taskq.schedule s
+       CROSS JOIN LATERAL (SELECT s.last_task_id, s.next_at, s.task, s.former FROM taskq.schedule s
                             WHERE s.name = pg_catalog.regexp_replace(t.id, '@[^@]*$', '') OFFSET 0) AS s
-       WHERE s.last_task_id = t.id AND s.next_at <= $3 AND s.task ->> 'action' = ANY ($2)",
+       WHERE s.last_task_id = t.id AND s.next_at <= $3
+         AND COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($2)",
 );
 
 /// What is of use to a call.

@@ -67,7 +67,7 @@ pub(super) fn request(
         trial: false,
     };
     if request.actor_id.is_empty() {
-        return Err(Refusal::out_of_range("actor_id", "an empty string", "Give the worker a name."));
+        return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
     }
     check_interval("max_duration", max_duration)?;
     rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;

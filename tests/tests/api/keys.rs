@@ -312,3 +312,56 @@ fn what_is_no_code_of_a_return_is_told_with_the_four_codes() {
     }
     session.complete(&grant);
 }
+
+/// "Element 1" of a call that has no elements sends to look for an array.
+#[test]
+fn the_one_task_of_a_call_is_no_element_of_it() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (call, detail) in [
+        ("insert_task('a', '')", "This is task \"a\"."),
+        ("insert_task(NULL, '')", "This is the task that the call is about."),
+        ("insert_task('a', 'x', max_tries => 0)", "This is task \"a\"."),
+        ("insert_task('a', 'x', metadata => '[]')", "This is task \"a\"."),
+        ("insert_task('a', 'x', unique_by => '5')", "This is task \"a\"."),
+        ("insert_task('a', 'x', depends_on => '{NULL}')", "This is the task that the call is about."),
+        ("schedule('s', '* * * * *', '{}')", "This is the task that the call is about."),
+        (
+            "schedule('s', '* * * * *', '{\"action\": \"x\", \"id\": \"a\"}')",
+            "This is the task that the call is about.",
+        ),
+        ("schedule('s', '* * * * *', '[]')", "It is an array."),
+        ("schedule('s', '* * * * *', '5')", "It is a number."),
+        ("insert_many('x', '{a,b}', ARRAY['1', ''])", "This is element 2 (\"\") of the call."),
+        ("insert_tasks('[{}]')", "This is element 1 of the call."),
+    ] {
+        let error = refused(&mut session, "TQ006", "", &format!("SELECT taskq.{call}"), &[]);
+        assert_eq!(error.detail(), Some(detail), "{call}");
+    }
+}
+
+#[test]
+fn a_long_id_is_not_repeated() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let id = "i".repeat(1001);
+    for call in [
+        "insert_task($1, 'x')",
+        "insert_tasks(jsonb_build_array(jsonb_build_object('action', 'x', 'id', $1::text)))",
+    ] {
+        let error = refused(&mut session, "TQ006", "1001 bytes", &format!("SELECT taskq.{call}"), &[&id]);
+        let detail = error.detail().unwrap();
+        assert!(detail.len() < 110 && detail.contains("iiii..."), "{detail}");
+    }
+}
+
+/// An argument of `insert_task` that is no key.
+#[test]
+fn retention_aborted_is_told_where_it_belongs() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = json!([{"action": "x", "retention_aborted": "1 day"}]);
+    let error =
+        refused(&mut session, "TQ006", "retention_aborted", "SELECT taskq.insert_tasks($1)", &[&tasks]);
+    assert!(error.message().contains("\"aborted\" in \"retention\""), "{error:?}");
+}

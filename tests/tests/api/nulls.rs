@@ -118,6 +118,70 @@ fn a_null_among_the_actions_matches_nothing() {
     }
 }
 
+/// Every argument that is a jsonb and may not be left out.
+const REQUIRED_JSON: &[(&str, &str)] = &[
+    ("tasks", "SELECT taskq.insert_tasks('null')"),
+    ("tasks", "SELECT taskq.insert_tasks_report('null')"),
+    ("tasks", "SELECT taskq.replace_tasks('null')"),
+    ("bodies", "SELECT taskq.insert_many('x', NULL, bodies_json => 'null')"),
+    ("returns", "SELECT taskq.return_tasks('null'::jsonb)"),
+    ("returns", "SELECT taskq.return_and_own_tasks('ann', 'null'::jsonb, 1, '{x}')"),
+    ("dependencies", "SELECT taskq.add_dependencies('null'::jsonb)"),
+    ("header", "SELECT taskq.chord('null', '[]')"),
+    ("callback", "SELECT taskq.chord('[]', 'null')"),
+    ("bodies", "SELECT taskq.map('x', 'null')"),
+    ("task", "SELECT taskq.schedule('s', '* * * * *', 'null')"),
+];
+
+#[test]
+fn json_null_is_null_in_an_argument() {
+    let db = Db::new();
+    let mut session = a_few_tasks(&db);
+    for (argument, query) in REQUIRED_JSON {
+        refused(&mut session, "22004", &format!("\"{argument}\""), query, &[]);
+    }
+    let none = "metadata => 'null', backoff => 'null', unique_by => 'null'";
+    session.run(&format!("SELECT taskq.insert_task('one', 'one', {none})"));
+    session.run(&format!("SELECT taskq.insert_task('json', 'json', 'null'::jsonb, {none})"));
+    session.run(&format!("SELECT taskq.insert_many('many', '{{a,b}}', bodies_json => 'null', {none})"));
+    let columns = "num_nulls(metadata, backoff, unique_key)";
+    let nulls: Vec<i32> =
+        session.all(&format!("SELECT {columns} FROM taskq.tasks WHERE action ~ 'one|json|many'"));
+    assert_eq!(nulls, [3, 3, 3, 3]);
+    assert_eq!(session.task("json").unwrap().body, None);
+    // What is left out keeps what was.
+    session.run("SELECT taskq.update_tasks('{one}', metadata => '{\"a\": 1}'), taskq.update_tasks('{one}', metadata => 'null', priority => 1)");
+    assert_eq!(
+        session.one::<String>("SELECT metadata::text FROM taskq.tasks WHERE id = 'one'"),
+        "{\"a\": 1}"
+    );
+    session.run("SELECT taskq.set_action('one', backoff => '{\"kind\": \"fixed\", \"initial\": \"1 s\"}')");
+    session.run("SELECT taskq.set_action('one', backoff => 'null')");
+    assert_eq!(
+        session.one::<i64>("SELECT count(*) FROM taskq.actions WHERE action = 'one' AND backoff IS NOT NULL"),
+        1
+    );
+    let grant = session.own_one("one");
+    let call = |session: &mut Session, call: &str| {
+        session.query(&format!("SELECT taskq.{call}"), &[&grant.task_id, &grant.token]).unwrap();
+    };
+    call(&mut session, "report_status($1, $2, checkpoint => '5')");
+    call(&mut session, "report_status($1, $2, checkpoint => 'null', status => 'half')");
+    assert_eq!(session.one::<String>("SELECT checkpoint::text FROM taskq.progress"), "5");
+    call(&mut session, "return_task($1, $2, result => 'null', children => 'null')");
+    session.run("SELECT taskq.complete_task('ready', result => 'null')");
+    let results = "SELECT count(*) FROM taskq.tasks WHERE state = 'completed' AND result IS NULL";
+    assert_eq!(session.one::<i64>(results), 2);
+    let grant = session.own_one("json");
+    session
+        .query(
+            "SELECT taskq.return_tasks(ARRAY[$1::text], ARRAY[$2::uuid], result => 'null')",
+            &[&grant.task_id, &grant.token],
+        )
+        .unwrap();
+    assert_eq!(session.one::<i64>(results), 3);
+}
+
 #[test]
 fn a_json_null_means_absent() {
     let db = Db::new();

@@ -36,7 +36,7 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
 ];
 
 fn refusal(session: &mut Session, call: &str, word: &str) -> (String, String) {
-    let error = refused(session, "22023", "is out of range", call, &[&word]);
+    let error = refused(session, "22023", "is not valid", call, &[&word]);
     (error.detail().unwrap().to_owned(), error.hint().unwrap().to_owned())
 }
 
@@ -65,4 +65,91 @@ fn a_typed_condition_is_a_word_like_any_other() {
     assert_eq!(session.one::<i64>(call), 1);
     let condition: String = session.one("SELECT condition::text FROM taskq.dependencies");
     assert_eq!(condition, "settled");
+}
+
+/// Words that other queues have for how a task ends. On wrong code the hint sends to `in-progress`, which is refused, too.
+#[test]
+fn a_code_of_another_queue_is_told_what_to_use() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (code, hint) in [
+        ("done", "\"completed\" is probably meant."),
+        ("Success", "\"completed\" is probably meant."),
+        ("complete", "\"completed\" is probably meant."),
+        (
+            "failed",
+            "Use \"aborted\" where the task has failed for good, \"pending\" to give it back for another try.",
+        ),
+        (
+            "ERROR",
+            "Use \"aborted\" where the task has failed for good, \"pending\" to give it back for another try.",
+        ),
+        ("retry", "\"pending\" is probably meant."),
+        ("zork", "Use \"completed\", \"aborted\", or \"pending\" for another try."),
+        ("", "Use \"completed\", \"aborted\", or \"pending\" for another try."),
+    ] {
+        for call in [
+            "SELECT taskq.return_task('a', gen_random_uuid(), $1)",
+            "SELECT taskq.return_tasks('{}', '{}', $1)",
+            "SELECT taskq.return_tasks(jsonb_build_array(jsonb_build_object('task_id', 'a', 'token', gen_random_uuid(),
+                                                                          'status_code', $1::text)))",
+        ] {
+            let (detail, told) = refusal(&mut session, call, code);
+            assert_eq!(told, hint, "{code}: {call}");
+            for known in ["pending", "in-progress", "aborted", "completed"] {
+                assert!(detail.contains(&format!("\"{known}\"")), "{code}: {detail}");
+            }
+        }
+    }
+    for code in ["in-progress", "in_progress", "In-Progress"] {
+        let (detail, hint) =
+            refusal(&mut session, "SELECT taskq.return_task('a', gen_random_uuid(), $1)", code);
+        assert!(hint.starts_with("Use \"completed\", \"aborted\", or \"pending\" for another try"), "{hint}");
+        for known in ["pending", "in-progress", "aborted", "completed"] {
+            assert!(detail.contains(&format!("\"{known}\"")), "{code}: {detail}");
+        }
+    }
+}
+
+/// Not "out of range", which is for numbers and lengths of time.
+#[test]
+fn what_is_no_number_is_not_valid() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let task = r#"'{"action": "x"}'"#;
+    for (argument, call) in [
+        ("cron", format!("schedule('s', '61 * * * *', {task})")),
+        ("cron", format!("schedule('s', '0 0 30 2 *', {task})")),
+        ("timezone", format!("schedule('s', '* * * * *', {task}, 'Mars/Olympus')")),
+        ("name", format!("schedule('', '* * * * *', {task})")),
+        ("actor_id", "own_tasks('', 1, '{x}')".to_owned()),
+        ("actor_id", "extend_tasks_ownership('', '{}', '{}', '1 minute')".to_owned()),
+        ("action", "pause_action('')".to_owned()),
+        ("metadata", "update_tasks('{}', metadata => '[]')".to_owned()),
+        ("delay", "update_tasks('{}', delay => '1 s', not_before => now())".to_owned()),
+    ] {
+        let error = refused(&mut session, "22023", argument, &format!("SELECT taskq.{call}"), &[]);
+        assert_eq!(error.message(), format!("argument \"{argument}\" is not valid"), "{call}");
+    }
+    for (argument, call) in
+        [("max_tasks", "own_tasks('w', -1, '{x}')"), ("max_tries", "update_tasks('{}', max_tries => 0)")]
+    {
+        let error = refused(&mut session, "22023", argument, &format!("SELECT taskq.{call}"), &[]);
+        assert_eq!(error.message(), format!("argument \"{argument}\" is out of range"), "{call}");
+    }
+}
+
+#[test]
+fn a_null_is_told_what_to_give() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (call, hint) in [
+        ("own_tasks('w', 1, NULL)", "Give an array with the names of actions."),
+        ("own_tasks('w', 1, '{a,NULL}')", "Give an array with the names of actions."),
+        ("return_tasks(NULL, '{}')", "Give an array with the ids of tasks."),
+        ("return_tasks('{}', NULL)", "Give an array with the performance tokens, one for each id."),
+    ] {
+        let error = refused(&mut session, "22004", "", &format!("SELECT taskq.{call}"), &[]);
+        assert_eq!(error.hint(), Some(hint), "{call}");
+    }
 }

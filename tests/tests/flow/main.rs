@@ -31,6 +31,7 @@ mod prompt;
 mod rate;
 mod reset;
 mod schedules;
+mod schedules_again;
 mod schedules_concurrent;
 mod schedules_paused;
 mod stress;

@@ -52,6 +52,83 @@ fn eight_sessions_fire_each_run_once() {
     assert_eq!(history, 0, "each run was performed once");
 }
 
+/// Two deploys that register the same schedule, over and over, beside those who insert its runs and own them.
+#[test]
+fn deploys_beside_runs_lose_none_and_double_none() {
+    let db = Db::new();
+    let mut main = db.connect();
+    main.set_now(Some("2030-01-01 00:00:00Z"));
+    let set = "schedule('s', '* * * * *', '{\"action\": \"s\"}', overlap => 'queue', backfill => 'all')";
+    call(&mut main, set);
+    thread::scope(|scope| {
+        for worker in 0..6 {
+            let mut session = db.connect();
+            scope.spawn(move || {
+                for minute in 1..60 {
+                    session.set_now(Some(&format!("2030-01-01 00:{minute:02}:01Z")));
+                    match worker % 3 {
+                        0 => call(&mut session, set),
+                        1 => call(&mut session, "maintain()"),
+                        _ => {}
+                    }
+                    for grant in session.own("w", 2, &["s"]).unwrap() {
+                        session.complete(&grant);
+                    }
+                }
+            });
+        }
+    });
+    main.set_now(Some("2030-01-01 00:59:30Z"));
+    call(&mut main, "maintain()");
+    let ids: Vec<String> = main.all("SELECT id FROM taskq.tasks ORDER BY id");
+    let expected: Vec<String> = (1..60).map(|minute| format!("s@2030-01-01T00:{minute:02}:00Z")).collect();
+    assert_eq!(ids, expected);
+    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.attempts WHERE outcome <> 'completed'"), 0);
+}
+
+/// Two deploys bring other times at once, while a run of the old ones is being inserted.
+#[test]
+fn a_change_of_the_times_beside_a_run_loses_none_and_doubles_none() {
+    for round in 0..15 {
+        let db = Db::new();
+        let mut main = db.connect();
+        main.set_now(Some("2030-01-01 00:00:30Z"));
+        let policies = "overlap => 'queue', backfill => 'all'";
+        call(&mut main, &format!("schedule('s', '* * * * *', '{{\"action\": \"s\"}}', {policies})"));
+        let barrier = std::sync::Barrier::new(4);
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let (mut session, barrier) = (db.connect(), &barrier);
+                session.set_now(Some("2030-01-01 00:30:30Z"));
+                scope.spawn(move || {
+                    barrier.wait();
+                    if worker < 2 {
+                        let cron = "*/20 * * * *";
+                        call(
+                            &mut session,
+                            &format!("schedule('s', '{cron}', '{{\"action\": \"t\"}}', {policies})"),
+                        );
+                    } else {
+                        for _ in 0..5 {
+                            owned(&mut session, 1, &["none"]);
+                        }
+                    }
+                });
+            }
+        });
+        // Whoever was inserting when the times changed may have left some.
+        main.set_now(Some("2030-01-01 01:00:30Z"));
+        for _ in 0..4 {
+            call(&mut main, "maintain()");
+        }
+        let ids: Vec<String> =
+            main.all("SELECT substr(id, 14, 5) || ' ' || action FROM taskq.tasks ORDER BY id");
+        let mut expected: Vec<String> = (1..=30).map(|minute| format!("00:{minute:02} s")).collect();
+        expected.extend(["00:40 t".to_owned(), "01:00 t".to_owned()]);
+        assert_eq!(ids, expected, "round {round}");
+    }
+}
+
 #[test]
 fn who_waits_is_woken_for_a_run_of_an_action_that_never_was() {
     let db = Db::new();

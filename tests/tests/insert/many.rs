@@ -144,7 +144,7 @@ fn what_is_wrong_is_refused_and_named_and_nothing_is_inserted() {
         ("22023", "differ in length", "insert_many('x', NULL, '{1,2}', bodies_json => '[1]')", &[]),
         ("22023", "both", "insert_many('x', '{a}', bodies_json => '[1]')", &[]),
         ("22023", "JSON array", "insert_many('x', NULL, bodies_json => '{\"a\": 1}')", &[]),
-        ("22023", "JSON array", "insert_many('x', NULL, bodies_json => 'null')", &[]),
+        ("22004", "bodies", "insert_many('x', NULL, bodies_json => 'null')", &[]),
         ("TQ006", "\"id\" is empty", "insert_many('x', '{a,b,c}', ARRAY['1', '2', ''])", &[]),
         ("TQ006", "1001 bytes", "insert_many('x', '{a,b,c}', ARRAY['1', $1, '2'])", &[&long]),
         ("TQ006", "max_tries", "insert_many('x', '{a}', max_tries => 0)", &[]),

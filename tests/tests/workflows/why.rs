@@ -161,3 +161,29 @@ fn why_asks_for_a_task_that_exists() {
     refused(&mut session, "TQ003", "nobody", "SELECT taskq.why('nobody')", &[]);
     refused(&mut session, "22004", "task_id", "SELECT taskq.why(NULL)", &[]);
 }
+
+/// Who asks about the last task of a chain wants to know which one failed, not that the one before was lost, too.
+#[test]
+fn a_lost_task_names_what_it_began_with() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([
+            {"id": "root", "action": "r"}, {"id": "b", "action": "x", "depends_on": ["root"]},
+            {"id": "c", "action": "x", "depends_on": ["b"]}, {"id": "d", "action": "x", "depends_on": ["c"]},
+        ]))
+        .unwrap();
+    let grant = session.own_one("r");
+    session
+        .execute(
+            "SELECT taskq.return_task($1, $2, 'aborted', 'no such bucket')",
+            &[&grant.task_id, &grant.token],
+        )
+        .unwrap();
+    for id in ["c", "d"] {
+        tells(&mut session, id, &["began with \"root\"", "aborted", "no such bucket"]);
+    }
+    for id in ["root", "b"] {
+        assert!(!why(&mut session, id).iter().any(|reason| reason.contains("began with")), "{id}");
+    }
+}
