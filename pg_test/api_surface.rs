@@ -108,6 +108,7 @@ function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint
 function pause_schedule(name text) -> boolean
 function recount() -> void
+function release_tasks(task_ids text[] DEFAULT NULL::text[], actors text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], status text DEFAULT NULL::text) -> bigint
 function replace_tasks(tasks jsonb, if_missing text DEFAULT 'error'::text) -> SETOF text
 function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress double precision DEFAULT NULL::double precision, checkpoint jsonb DEFAULT NULL::jsonb) -> void
 function reset_group(group_id text) -> bigint
@@ -118,9 +119,9 @@ function retry_group(group_id text) -> bigint
 function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
 function return_and_own_tasks(actor_id text, returns jsonb, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)
 function return_and_own_tasks(actor_id text, task_ids text[], tokens uuid[], max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)
-function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> taskq.status_code
+function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval, count_try boolean DEFAULT true) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
-function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
+function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval, count_try boolean DEFAULT true) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function revoke_inserter(role text) -> void
 function revoke_monitor(role text) -> void
 function revoke_operator(role text) -> void
@@ -184,7 +185,7 @@ view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight, skipped)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases)
 view top(action, ready, busy, blocked, later, oldest, in/out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until)
 view workgroups(workgroup, not_before, held_back)

@@ -32,6 +32,7 @@ mod tests {
 
     #[pg_test]
     fn each_grant_counts_a_try_and_makes_a_new_token() {
+        run("SET taskq.max_duration = ''");
         insert(r#"[{"id": "a", "action": "x", "body": "b", "metadata": {"m": 1}, "priority": 2}]"#);
         let row: String = one(
             "SELECT concat_ws('|', task_id, action, body, num_tries, num_failures, action_deadline, checkpoint, results,
@@ -60,6 +61,7 @@ mod tests {
         );
         own_one("x");
         own_one_with("x", ", '1 minute'");
+        run("SET taskq.max_duration = ''");
         own_one("x");
         let deadlines: Vec<String> = all(
             "SELECT concat_ws(' ', task_id, action_deadline AT TIME ZONE 'UTC', overdue) FROM taskq.actors ORDER BY 1",

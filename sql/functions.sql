@@ -187,7 +187,8 @@ CREATE FUNCTION taskq.return_task(
         children jsonb = NULL,
         children_block boolean = false,
         delay_children interval = NULL,
-        delay_workgroup interval = NULL)
+        delay_workgroup interval = NULL,
+        count_try boolean = true)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
@@ -201,11 +202,12 @@ CREATE FUNCTION taskq.return_tasks(
         status text = NULL,
         result jsonb = NULL,
         retry_after interval = NULL,
-        delay_workgroup interval = NULL)
+        delay_workgroup interval = NULL,
+        count_try boolean = true)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
-COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval) IS
+COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval, boolean) IS
     'end many performances alike; a bad token spoils only its own row';
 
 CREATE FUNCTION taskq.return_tasks(returns jsonb)
@@ -372,6 +374,17 @@ CREATE FUNCTION taskq.cancel_tasks(
     AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
 COMMENT ON FUNCTION taskq.cancel_tasks IS
     'abort those of the tasks that meet all the filters and are not settled, in progress or not; returns how many';
+
+CREATE FUNCTION taskq.release_tasks(
+        task_ids text[] = NULL,
+        actors text[] = NULL,
+        actions text[] = NULL,
+        status text = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_release_tasks_wrapper';
+COMMENT ON FUNCTION taskq.release_tasks IS
+    'take those of the tasks in progress that meet all the filters from actors that are dead: their tries end as when a deadline passes; returns how many';
 
 CREATE FUNCTION taskq.delete_tasks(
         task_ids text[] = NULL,

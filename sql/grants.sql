@@ -41,7 +41,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part IN ('worker', 'operator') AND p.proname = 'maintain')
                 OR (part = 'operator'
                     AND p.proname IN ('recount', 'set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
-                                      'delay_workgroup', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
+                                      'delay_workgroup', 'release_tasks', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
                                       'run_schedule', 'set_shard')))
         UNION ALL
         SELECT 'TABLE', c.oid::regclass::text

@@ -305,8 +305,8 @@ CREATE FUNCTION taskq.health()
                                         a.name, taskq._age(n.at - u.since), u.actor)
                             ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
                                         u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
-                       'If that actor is gone, nobody else gets it: taskq.actors names it, taskq.cancel_tasks ends the try, and taskq.retry_tasks'
-                       || ' brings it back. With a max_duration the queue does so by itself.',
+                       format('If that actor is gone, nobody else gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
+                              ' ready again. With a max_duration the queue does so by itself.', u.actor),
                        'unleased', a.name, u.since
                   FROM unleased AS u CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = u.action_no OFFSET 0) AS a

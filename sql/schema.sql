@@ -436,18 +436,22 @@ CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                     
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
 -- Tries that ended without settling their task, or that a retry has made history. How a task's last try
--- ended is in `settled`. The last hundred of a task are kept.
+-- ended is in `settled`. The last hundred of a task are kept,
+-- and of those that do not count.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
     started_at timestamptz,
     ended_at timestamptz NOT NULL,
-    outcome text NOT NULL,                      -- pending: given back; timeout: the deadline passed
+    outcome text NOT NULL,                      -- pending: given back; released: the same, and it does not count;
+                                                -- timeout: the deadline passed; revoked: taken back by an operator
     actor_id text,
     status text,
     past boolean NOT NULL DEFAULT false,        -- before the last retry
     timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
-    CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
+    releases integer NOT NULL DEFAULT 0,        -- tries that did not count: likewise
+    CONSTRAINT attempt_outcome_check
+        CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled', 'released', 'revoked'))
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
 ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;

@@ -106,7 +106,9 @@ SELECT t.id,
        t.retention_aborted,
        (SELECT l.id FROM taskq.task AS l WHERE l.task_no = p.leader_no) AS merged_into,
        taskq._body_json(t.body) AS body_json,
-       taskq._cause(p.cause) AS cause
+       taskq._cause(p.cause) AS cause,
+       (SELECT COALESCE(sum(h.releases), 0)::integer FROM taskq.attempt AS h
+         WHERE h.task_no = t.task_no AND NOT h.past) AS num_releases
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -116,6 +118,7 @@ SELECT t.id,
                                 AND EXISTS (SELECT FROM taskq.workgroup AS w
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
+COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false, since it was inserted or retried';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
 COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; skipped: there was no need of it';
 
@@ -635,6 +638,11 @@ BEGIN
         IF t.num_tries > 0 THEN
             RETURN NEXT format('it was given back after try %s%s%s', t.num_tries,
                                COALESCE(' of ' || its_max_tries, ''), COALESCE(': ' || t.status, ''));
+        END IF;
+        IF t.num_releases > 0 THEN
+            RETURN NEXT format('it was given back %s without the try being counted%s',
+                               CASE t.num_releases WHEN 1 THEN 'once' ELSE t.num_releases || ' times' END,
+                               CASE WHEN t.num_tries = 0 THEN COALESCE(': ' || t.status, '') ELSE '' END);
         END IF;
         -- What is in the lane of a group goes by the order of that lane.
         its_lane := COALESCE((SELECT r.lane FROM taskq.run AS r WHERE r.task_no = number), 0);

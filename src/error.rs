@@ -368,6 +368,16 @@ impl Refusal {
         )
     }
 
+    /// `22004`: the same of tasks in progress.
+    pub(crate) fn nothing_to_release() -> Self {
+        Refusal::new(
+            "22004",
+            "none of \"task_ids\", \"actors\" and \"actions\" is given".to_owned(),
+            "Without any of them the call would be about every task in progress.".to_owned(),
+            "Give the actors that are dead (see taskq.actors), ids, or actions.",
+        )
+    }
+
     /// `22004`: bodies in neither of the two ways.
     pub(crate) fn no_bodies() -> Self {
         Refusal::new(

@@ -1,5 +1,6 @@
 //! Settings of the extension.
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::time::Duration;
 
@@ -33,9 +34,15 @@ static BACKOFF: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new
     c"{\"kind\": \"exponential\", \"initial\": \"1 second\", \"max\": \"10 minutes\", \"jitter\": 0.1}",
 ));
 
-/// `taskq.max_duration`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever.
-/// Any user may set it: it is for what the session itself is granted, and the call could say it.
-static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+/// `taskq.max_duration`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever. An hour
+/// by default: what a worker that died had is another's then, and what takes longer is extended. docs/reference.md gives the same
+/// value. Any user may set it: it is for what the session itself is granted, and the call could say it.
+static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"1 hour"));
+
+thread_local! {
+    /// The interval that `taskq.max_duration` was read as last, and from which text.
+    static READ_DURATION: RefCell<Option<(CString, Option<Interval>)>> = const { RefCell::new(None) };
+}
 
 /// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Superusers only:
 /// it decides who may take whose tasks.
@@ -188,8 +195,16 @@ pub(crate) fn backoff() -> Option<Backoff> {
 
 /// How long a grant lasts, where neither the call nor the task nor its action says.
 pub(crate) fn max_duration() -> Option<Interval> {
-    let text = MAX_DURATION.get()?.into_string().ok().filter(|text| !text.trim().is_empty())?;
-    clock::parse_interval(&text)
+    let text = MAX_DURATION.get()?;
+    READ_DURATION.with_borrow_mut(|read| match read {
+        Some((of, interval)) if *of == text => *interval,
+        _ => {
+            let said = text.to_str().ok().filter(|text| !text.trim().is_empty());
+            let interval = said.and_then(clock::parse_interval);
+            *read = Some((text, interval));
+            interval
+        }
+    })
 }
 
 /// Whether databases get a background worker.

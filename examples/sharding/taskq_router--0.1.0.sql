@@ -235,8 +235,8 @@ BEGIN
                granted_names));
     PERFORM taskq_router._proxy_call('extend_tasks_ownership', 'text, text[], uuid[], interval', 'TABLE (task_id text, owned boolean)');
     PERFORM taskq_router._proxy_call('return_task',
-        'text, uuid, text, text, jsonb, interval, jsonb, boolean, interval, interval', 'taskq.status_code');
-    PERFORM taskq_router._proxy_call('return_tasks', 'text[], uuid[], text, text, jsonb, interval, interval',
+        'text, uuid, text, text, jsonb, interval, jsonb, boolean, interval, interval, boolean', 'taskq.status_code');
+    PERFORM taskq_router._proxy_call('return_tasks', 'text[], uuid[], text, text, jsonb, interval, interval, boolean',
         'TABLE (task_id text, status_code taskq.status_code, sqlstate text)');
     PERFORM taskq_router._proxy('_return_tasks_json', 'jsonb', 'TABLE (task_id text, status_code taskq.status_code, sqlstate text)',
         'SELECT * FROM taskq.return_tasks($2::jsonb)');
@@ -246,6 +246,7 @@ BEGIN
         'TABLE (task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamptz)');
     PERFORM taskq_router._proxy_call('complete_task', 'text, jsonb, text', 'taskq.status_code');
     PERFORM taskq_router._proxy_call('cancel_tasks', 'text[], text, text[], text[], text, integer', 'bigint');
+    PERFORM taskq_router._proxy_call('release_tasks', 'text[], text[], text[], text', 'bigint');
     PERFORM taskq_router._proxy_call('delete_tasks',
         'text[], text[], text[], text, text[], timestamptz, timestamptz, integer', 'bigint');
     PERFORM taskq_router._proxy_call('retry_tasks',
@@ -957,14 +958,15 @@ SELECT taskq_router._define($head$taskq.return_task(
         children jsonb = NULL,
         children_block boolean = false,
         delay_children interval = NULL,
-        delay_workgroup interval = NULL)
+        delay_workgroup interval = NULL,
+        count_try boolean = true)
     RETURNS taskq.status_code$head$,
     $variables$$variables$, $body$
     at_shard := taskq_router._open(taskq_router._shard_of($2));
     IF $7 IS NOT NULL THEN
         PERFORM taskq_router._children_of(at_shard, $7);
     END IF;
-    RETURN taskq_router._return_task(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10);$body$);
+    RETURN taskq_router._return_task(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);$body$);
 
 SELECT taskq_router._define($head$taskq.report_status(
         task_id text,
@@ -979,7 +981,7 @@ SELECT taskq_router._define($head$taskq.report_status(
 
 -- `return_tasks` and the like, of which each row says what became of it: one of a shard that is down says 08001 or 08006.
 
-SELECT taskq_router._define($head$taskq_router._return_arrays(text[], uuid[], text, text, jsonb, interval, interval)
+SELECT taskq_router._define($head$taskq_router._return_arrays(text[], uuid[], text, text, jsonb, interval, interval, boolean)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)$head$,
     $variables$homes integer[] := taskq_router._homes_of($2);
     parts record;
@@ -989,14 +991,14 @@ SELECT taskq_router._define($head$taskq_router._return_arrays(text[], uuid[], te
     states text[];$variables$, $body$
     IF pg_catalog.cardinality(homes) <= 1 OR pg_catalog.cardinality($1) IS DISTINCT FROM pg_catalog.cardinality($2) THEN
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
-        RETURN QUERY SELECT * FROM taskq_router._return_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7);
+        RETURN QUERY SELECT * FROM taskq_router._return_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7, $8);
         RETURN;
     END IF;
     FOR parts IN SELECT * FROM taskq_router._parts($1, $2) LOOP
         BEGIN
             at_shard := parts.shard;
             n := 0;
-            FOR row IN SELECT * FROM taskq_router._return_tasks(taskq_router._open(at_shard), parts.ids, parts.tokens, $3, $4, $5, $6, $7) LOOP
+            FOR row IN SELECT * FROM taskq_router._return_tasks(taskq_router._open(at_shard), parts.ids, parts.tokens, $3, $4, $5, $6, $7, $8) LOOP
                 n := n + 1;
                 codes[parts.places[n]] := row.status_code;
                 states[parts.places[n]] := row.sqlstate;
@@ -1019,9 +1021,10 @@ CREATE FUNCTION taskq.return_tasks(
         status text = NULL,
         result jsonb = NULL,
         retry_after interval = NULL,
-        delay_workgroup interval = NULL)
+        delay_workgroup interval = NULL,
+        count_try boolean = true)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text) LANGUAGE sql
-    AS 'SELECT * FROM taskq_router._return_arrays($1, $2, $3, $4, $5, $6, $7)';
+    AS 'SELECT * FROM taskq_router._return_arrays($1, $2, $3, $4, $5, $6, $7, $8)';
 
 SELECT taskq_router._define($head$taskq.return_tasks(returns jsonb)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)$head$,
@@ -1212,6 +1215,18 @@ SELECT taskq_router._define($head$taskq.cancel_tasks(
     FOREACH at_shard IN ARRAY taskq_router._places($1, $4) LOOP
         done := done + taskq_router._cancel_tasks(at_shard, $1, $2, $3, $4, $5, ($6 - done)::integer);
         EXIT WHEN done >= $6;
+    END LOOP;
+    RETURN done;$body$);
+
+SELECT taskq_router._define($head$taskq.release_tasks(
+        task_ids text[] = NULL,
+        actors text[] = NULL,
+        actions text[] = NULL,
+        status text = NULL)
+    RETURNS bigint$head$,
+    $variables$done bigint := 0;$variables$, $body$
+    FOREACH at_shard IN ARRAY taskq_router._places($1, NULL) LOOP
+        done := done + taskq_router._release_tasks(at_shard, $1, $2, $3, $4);
     END LOOP;
     RETURN done;$body$);
 

@@ -1,6 +1,6 @@
 //! What a call asks for, and what it is granted.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use pgrx::datum::Interval;
@@ -63,6 +63,8 @@ pub(super) struct Call<'a> {
     pub(super) now: Time,
     /// From when its grants count, and when the last one was.
     granted_at: Cell<Option<(Time, Time)>>,
+    /// What the setting says of how long a grant lasts, once it is asked.
+    pub(super) max_duration: OnceCell<Option<Interval>>,
 }
 
 /// Grants that follow each other sooner than this count from the same moment: they have one deadline, and one row in `lease`.
@@ -70,7 +72,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Call<'a> {
     pub(super) fn new(request: &'a Request, actions: &'a [Action], now: Time) -> Self {
-        Call { request, actions, base: Base(random_62_bits()), now, granted_at: Cell::default() }
+        Call {
+            request,
+            actions,
+            base: Base(random_62_bits()),
+            now,
+            granted_at: Cell::default(),
+            max_duration: OnceCell::new(),
+        }
     }
 
     /// The time of a grant, from which its deadline counts: what the call has walked over by then may have taken long.

@@ -268,7 +268,7 @@ fn deadline(call: &Call, entry: &Row, granted_at: Time) -> Time {
         .max_duration
         .or_else(|| entry.get(run::MAX_DURATION))
         .or_else(|| call.action(entry.get(run::ACTION_NO)).and_then(|action| action.max_duration))
-        .or_else(guc::max_duration)
+        .or_else(|| *call.max_duration.get_or_init(guc::max_duration))
         .map_or(Time::INFINITY, |duration| granted_at.plus(duration))
 }
 

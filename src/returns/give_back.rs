@@ -1,15 +1,16 @@
 //! Returns for another try.
 
+use super::tries::{Allowed, TryEnd};
 use super::{Code, GivenBack, Returned, take};
-use crate::flow::actions::{backoffs, try_limits};
+use crate::flow::actions::backoffs;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::settle::{Ending, settle};
-use crate::state::{Cause, Outcome};
+use crate::settle::settle;
+use crate::state::Outcome;
 use crate::store::live::Live;
 use crate::store::progress;
-use crate::store::ready;
+use crate::store::ready::{self, Freed};
 use crate::store::{attempts, merge_key};
 
 /// Puts tasks back at the end of their priority, or aside until their time comes; those that have no try
@@ -21,33 +22,37 @@ pub(super) fn give_back(giving: &[Returned<&GivenBack>], now: Time) -> Vec<Code>
     // New positions are taken below: the transaction needs its id before.
     assign_transaction_id();
     let gone = take(giving);
-    let good: Vec<(&Returned<&GivenBack>, &Live)> =
-        giving.iter().filter_map(|one| Some((one, gone.of(one)?))).collect();
-    let limits = try_limits(&good.iter().map(|(_, live)| live.task_no).collect::<Vec<_>>());
-    // The others say when.
-    let by_backoff = good.iter().filter(|(one, _)| one.how.retry_after.is_none());
-    let backoffs = backoffs(&by_backoff.map(|(_, live)| (live.task_no, live.tries)).collect::<Vec<_>>());
-    let mut codes: Vec<Code> = Vec::with_capacity(good.len());
+    let good = giving.iter().filter_map(|one| Some((one.at, gone.of(one)?, one.how)));
+    let (at, ended): (Vec<usize>, Vec<(&Live, &GivenBack)>) =
+        good.map(|(at, live, how)| (at, (live, how))).unzip();
+    at.into_iter().zip(end_tries(&ended, now)).collect()
+}
+
+/// Ends tries whose rows are removed from `run`; the codes that the tasks have from then on.
+pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'static str> {
+    let allowed = Allowed::of(ended.iter().map(|(live, back)| (*live, back.how)));
+    // The others say when, or come back at once.
+    let by_backoff = ended.iter().filter(|(_, back)| back.retry_after.is_none() && back.counts());
+    let backoffs = backoffs(&by_backoff.map(|(live, _)| (live.task_no, live.tries)).collect::<Vec<_>>());
+    let mut codes = Vec::with_capacity(ended.len());
     let (mut endings, mut ready, mut later, mut reports) = (vec![], vec![], vec![], vec![]);
-    let (mut holders, mut ended) = (Vec::new(), Vec::new());
-    for (one, live) in good {
-        let GivenBack { status, retry_after } = one.how;
-        let max = limits.get(&live.task_no).and_then(|limits| limits.max_tries);
-        if let Some(max) = max.filter(|max| live.tries >= *max) {
-            codes.push((one.at, Outcome::Aborted.name()));
-            let status = status.clone().unwrap_or_else(|| format!("all {max} tries are used up"));
-            endings.push(Ending::abort(live, Cause::Exhausted, Some(status)));
+    let (mut holders, mut tries) = (Vec::new(), Vec::new());
+    for (live, back) in ended {
+        let GivenBack { status, retry_after, how } = back;
+        if let Some(ending) = allowed.end(live, *how, status.as_deref()) {
+            codes.push(Outcome::Aborted.name());
+            endings.push(ending);
             continue;
         }
-        codes.push((one.at, "pending"));
-        ended.push((live, status.clone()));
+        codes.push("pending");
+        tries.push((*live, status.clone(), *how));
         if live.keyed {
             holders.push(live.task_no);
         }
         if let Some(status) = status {
             reports.push((live.task_no, status.clone()));
         }
-        let freed = live.freed();
+        let freed = back.freed(live);
         let due = match retry_after {
             Some(interval) => Some(now.plus(*interval)),
             None => backoffs.get(&live.task_no).map(|delay| now + *delay),
@@ -63,8 +68,30 @@ pub(super) fn give_back(giving: &[Returned<&GivenBack>], now: Time) -> Vec<Code>
     }
     ready::make_ready(&ready);
     ready::schedule(later.into_iter());
-    attempts::record(&ended, "pending", now);
+    record(tries, now);
     merge_key::given_back(&holders);
     settle(endings, now);
     codes
+}
+
+/// Makes the tries history, those together that ended in the same way.
+fn record(mut tries: Vec<(&Live, Option<String>, TryEnd)>, now: Time) {
+    tries.sort_by_key(|(.., how)| how.outcome());
+    for alike in tries.chunk_by(|(.., one), (.., next)| one == next) {
+        let ended: Vec<(&Live, Option<String>)> =
+            alike.iter().map(|(live, status, _)| (*live, status.clone())).collect();
+        attempts::record(&ended, alike[0].2.outcome(), now);
+    }
+}
+
+impl GivenBack {
+    fn counts(&self) -> bool {
+        self.how != TryEnd::Released
+    }
+
+    /// What the task brings along to its next try.
+    fn freed(&self, live: &Live) -> Freed {
+        let freed = live.freed();
+        if self.counts() { freed } else { Freed { tries: freed.tries - 1, ..freed } }
+    }
 }

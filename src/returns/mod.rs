@@ -5,16 +5,20 @@
 
 mod children;
 mod give_back;
+mod revoke;
 mod settling;
 pub(crate) mod tokens;
+pub(crate) mod tries;
 
 pub(crate) use children::Children;
+pub(crate) use revoke::revoke;
 
 use std::collections::{HashMap, HashSet};
 
 use pgrx::datum::{Interval, Uuid};
 
 use tokens::{is_foreign, valid};
+use tries::TryEnd;
 
 use crate::clock;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
@@ -61,8 +65,9 @@ pub(crate) struct End {
 #[derive(Clone, Debug)]
 pub(crate) struct GivenBack {
     status: Option<String>,
-    /// The next try is not before this is over; `None` for the back-off.
+    /// The next try is not before this is over; `None` for the back-off, if the try counts.
     retry_after: Option<Interval>,
+    how: TryEnd,
 }
 
 /// A performance that is returned: one that the call names by an id and a token that belong together.
@@ -105,6 +110,7 @@ impl Return {
         result: Option<JsonText>,
         retry_after: Option<Interval>,
         children: Option<Children>,
+        count_try: bool,
     ) -> Result<Self> {
         check_interval("retry_after", retry_after)?;
         // What is probably meant is looked for in what has been refused only: it takes as long as all the rest.
@@ -126,8 +132,18 @@ impl Return {
                     "Return the task as completed or as aborted, or leave these arguments out.",
                 ));
             }
-            _ => return Ok(Return::GiveBack(GivenBack { status, retry_after })),
+            _ => {
+                let how = if count_try { TryEnd::GivenBack } else { TryEnd::Released };
+                return Ok(Return::GiveBack(GivenBack { status, retry_after, how }));
+            }
         };
+        if !count_try {
+            return Err(Refusal::argument(
+                "count_try => false goes with the status_code \"pending\" only",
+                &format!("The task is returned as {}, and this try is what has ended it.", outcome.name()),
+                "Return the task as pending, or leave count_try out.",
+            ));
+        }
         let end = End { outcome, status, result };
         Ok(match children {
             None => Return::Settle(end),

@@ -4,7 +4,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::look;
-use crate::state::Outcome;
+use crate::state::{Cause, Outcome};
 use crate::store::settled::Ending;
 use crate::store::task::{self, AtTheEnd};
 use crate::store::{ends, known_actions, progress, settled, tally};
@@ -61,7 +61,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     tally::settled(&grouped, now);
     let done: Vec<TaskNo> = endings
         .iter()
-        .filter(|e| e.tries > 0 && e.outcome == Outcome::Completed)
+        .filter(|e| e.outcome == Outcome::Completed && e.cause != Cause::Spontaneous)
         .map(|e| e.task_no)
         .collect();
     if !done.is_empty() {

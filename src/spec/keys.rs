@@ -223,6 +223,7 @@ pub(crate) static RETURN: Object = Object {
         ("children_block", Shape::Boolean),
         ("delay_children", INTERVAL),
         ("delay_workgroup", INTERVAL),
+        ("count_try", Shape::Boolean),
     ],
     required: &[],
     otherwise: &[
@@ -236,5 +237,6 @@ pub(crate) static RETURN: Object = Object {
         ("value", "result"),
         ("delay", "retry_after"),
         ("retry_in", "retry_after"),
+        ("count", "count_try"),
     ],
 };

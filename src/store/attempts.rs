@@ -1,44 +1,77 @@
 //! The history of tries. The last try of a settled task is in `settled`; these are the others.
 //!
 //! It is bounded: of each task the last [`MOST`] tries since it was inserted or retried are kept, and as many from before
-//! that until there are more than [`MOST`] new ones. Deadlines that have passed are counted even if their rows are gone:
-//! the row that takes their place has their number.
+//! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, as many once more.
+//! Deadlines that have passed, and tries that do not count, are counted even if their rows are gone: the row that takes their place
+//! has their number.
 
 use std::collections::HashMap;
 
 use super::live::Live;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 
 /// How many tries of a task are kept. docs/reference.md gives the same number.
 const MOST: i32 = 100;
 
-/// Task, number of the try, beginning, actor, status; end, outcome.
-static RECORD: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str)> = Statement::new(
-    c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts)
-      SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status, ($7 = 'timeout')::integer
+/// The outcome of a try that does not count. Any number of them may have the same number.
+pub(crate) const RELEASED: &str = "released";
+
+/// What an insertion of tries takes: task, number of the try, beginning, actor, status; end, outcome.
+type Ended = (
+    &'static [TaskNo],
+    &'static [i32],
+    &'static [Time],
+    &'static [&'static str],
+    &'static [&'static str],
+    Time,
+    &'static str,
+);
+static RECORD: Statement<Ended> = Statement::new(
+    c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts, releases)
+      SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status, ($7 = 'timeout')::integer,
+             ($7 = 'released')::integer
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
 );
 
-/// The same where some of the tasks have more tries than are kept ($8). Nobody else writes to the history of a task whose
-/// live row is ours.
-static RECORD_AND_DROP: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> = Statement::new(
-    c"WITH gone AS (
-        DELETE FROM taskq.attempt a
-         WHERE a.ctid = ANY (ARRAY(
-                 SELECT o.ctid
-                   FROM unnest($1, $2) AS u(task_no, num_try)
-                  CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o
-                                       WHERE o.task_no = u.task_no AND u.num_try > $8
-                                         AND (o.past OR o.num_try <= u.num_try - $8) OFFSET 0) AS o))
-        RETURNING a.task_no, CASE WHEN a.past THEN 0 ELSE a.timeouts END AS timeouts)
-      INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts)
-      SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status,
-             ($7 = 'timeout')::integer
-             + COALESCE((SELECT pg_catalog.sum(g.timeouts) FROM gone AS g WHERE g.task_no = u.task_no), 0)::integer
-        FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
-);
+/// The same, and some of the earlier ones of each task `u` go, `o`: what is counted of them goes on with the new row. Nobody else
+/// writes to the history of a task whose live row is ours.
+macro_rules! record_and_drop {
+    ($which:literal) => {
+        Statement::new(sql!(
+            "WITH gone AS (
+               DELETE FROM taskq.attempt a
+                WHERE a.ctid = ANY (ARRAY(
+                        SELECT o.ctid
+                          FROM unnest($1, $2) AS u(task_no, num_try)
+                         CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o
+                                              WHERE o.task_no = u.task_no AND ",
+            $which,
+            " OFFSET $8) AS o))
+               RETURNING a.task_no, CASE WHEN a.past THEN 0 ELSE a.timeouts END AS timeouts,
+                         CASE WHEN a.past THEN 0 ELSE a.releases END AS releases),
+             counted AS (SELECT g.task_no, pg_catalog.sum(g.timeouts)::integer AS timeouts,
+                                pg_catalog.sum(g.releases)::integer AS releases
+                           FROM gone AS g GROUP BY g.task_no)
+             INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, timeouts, releases)
+             SELECT u.task_no, u.num_try, u.started_at, $6, $7, u.actor_id, u.status,
+                    ($7 = 'timeout')::integer + COALESCE((SELECT c.timeouts FROM counted AS c WHERE c.task_no = u.task_no), 0),
+                    ($7 = 'released')::integer + COALESCE((SELECT c.releases FROM counted AS c WHERE c.task_no = u.task_no), 0)
+               FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)"
+        ))
+    };
+}
+
+/// Of tasks that have more tries than are kept: those that are past, and those that are so many tries ago ($9).
+#[rustfmt::skip]
+static RECORD_AND_DROP: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32, i32)> =
+    record_and_drop!("u.num_try > $9 AND (o.past OR o.num_try <= u.num_try - $9)");
+
+/// Of those that do not count: all but the last $8 of the same kind, which have the same number or one like it.
+#[rustfmt::skip]
+static RECORD_AND_DROP_RELEASED: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> =
+    record_and_drop!("o.outcome = 'released' AND NOT o.past ORDER BY o.ended_at DESC, o.num_try DESC");
 
 /// Records tries that end now without settling their tasks.
 pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time) {
@@ -50,8 +83,10 @@ pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time
     let began: Vec<Option<Time>> = ended.iter().map(|(l, _)| l.granted_at).collect();
     let actors: Vec<Option<&str>> = ended.iter().map(|(l, _)| l.actor_id.as_deref()).collect();
     let said: Vec<Option<&str>> = ended.iter().map(|(_, status)| status.as_deref()).collect();
-    if tries.iter().any(|tries| *tries > MOST) {
-        RECORD_AND_DROP.execute((task_nos, tries, began, actors, said, now, outcome, MOST));
+    if outcome == RELEASED {
+        RECORD_AND_DROP_RELEASED.execute((task_nos, tries, began, actors, said, now, outcome, MOST - 1));
+    } else if tries.iter().any(|tries| *tries > MOST) {
+        RECORD_AND_DROP.execute((task_nos, tries, began, actors, said, now, outcome, 0, MOST));
     } else {
         RECORD.execute((task_nos, tries, began, actors, said, now, outcome));
     }

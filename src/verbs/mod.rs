@@ -18,6 +18,7 @@ mod look;
 pub(crate) mod maintain;
 pub(crate) mod own;
 mod pace;
+mod release;
 pub(crate) mod report;
 pub(crate) mod retry;
 pub(crate) mod return_;

@@ -31,6 +31,7 @@ fn taskq_return_task(
     children_block: Option<bool>,
     delay_children: Option<Interval>,
     delay_workgroup: Option<Interval>,
+    count_try: Option<bool>,
 ) -> String {
     rights::for_caller(|| {
         let task_id = required("task_id", task_id)?;
@@ -40,7 +41,7 @@ fn taskq_return_task(
         let result = result.and_then(JsonText::from_argument);
         let idle = Idle::of(code, result.is_some(), retry_after.is_some());
         let children = parse_children(children, children_block, delay_children)?;
-        let ending = Return::parse(code, status, result, retry_after, children)?;
+        let ending = Return::parse(code, status, result, retry_after, children, count_try.unwrap_or(true))?;
         match return_all(vec![(Some(task_id.clone()), Some(token), ending)])?.pop() {
             Some(Given { code: Ok(code), .. }) => {
                 if let (Some(delay), Some(token)) = (delay_workgroup, Token::from_uuid(&token)) {
@@ -71,8 +72,10 @@ fn parse_children(
 /// What became of each return: id, status code, SQLSTATE.
 type Outcomes = Rows<(Option<String>, Option<&'static str>, Option<&'static str>)>;
 
-/// `taskq.return_tasks(task_ids, tokens, status_code, status, result, retry_after, delay_workgroup) -> TABLE (…)`
+/// `taskq.return_tasks(task_ids, tokens, status_code, status, result, retry_after, delay_workgroup,
+/// count_try) -> TABLE (…)`
 #[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
 fn taskq_return_tasks(
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
@@ -81,13 +84,14 @@ fn taskq_return_tasks(
     result: Option<AnyElement>,
     retry_after: Option<Interval>,
     delay_workgroup: Option<Interval>,
+    count_try: Option<bool>,
 ) -> Outcomes {
     outcomes(rights::for_caller(|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
         let code = required("status_code", status_code)?;
         let result = result.and_then(JsonText::from_argument);
         let idle = Idle::of(code, result.is_some(), retry_after.is_some());
-        let ending = Return::parse(code, status, result, retry_after, None)?;
+        let ending = Return::parse(code, status, result, retry_after, None, count_try.unwrap_or(true))?;
         check_interval("delay_workgroup", delay_workgroup)?;
         let delays = pairs.iter().map(|(_, token)| (*token, delay_workgroup)).collect();
         let returns = pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect();
@@ -122,7 +126,9 @@ impl Returning {
                 let code = spec.status_code.as_deref().unwrap_or("completed");
                 idle |= Idle::of(code, spec.result.is_some(), spec.retry_after.is_some());
                 let ending = Children::new(spec.children, spec.children_block, spec.delay_children)
-                    .and_then(|c| Return::parse(code, spec.status, spec.result, spec.retry_after, c))
+                    .and_then(|c| {
+                        Return::parse(code, spec.status, spec.result, spec.retry_after, c, spec.count_try)
+                    })
                     .map_err(|refusal| refusal.of_return(i + 1, spec.task_id.as_deref()))?;
                 Ok((spec.task_id, spec.token, ending))
             })

@@ -28,6 +28,7 @@ pub enum Op {
         task: Option<String>,
         code: Code,
         retry_after: Option<Millis>,
+        count_try: bool,
     },
     /// `return_tasks`: each pair for itself.
     ReturnMany {
@@ -42,5 +43,10 @@ pub enum Op {
     Depend(Vec<Edge>),
     Delete(Vec<String>),
     Cancel(Vec<String>),
+    /// `release_tasks`, of one actor or of whoever has them.
+    Release {
+        tasks: Vec<String>,
+        actor: Option<&'static str>,
+    },
     Advance(Millis),
 }

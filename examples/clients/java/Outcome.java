@@ -2,7 +2,7 @@ import com.google.gson.JsonElement;
 
 /** How a performance ended: an element of what return_and_own_tasks takes, whose keys are these. */
 record Outcome(
-        String task_id, String token, String status_code, String status, JsonElement result, String retry_after) {
+        String task_id, String token, String status_code, String status, JsonElement result, Boolean count_try) {
 
     static Outcome completed(Task task, JsonElement result) {
         return new Outcome(task.id(), task.token(), "completed", null, result, null);
@@ -17,9 +17,9 @@ record Outcome(
         return new Outcome(task.id(), task.token(), "pending", printable(status), null, null);
     }
 
-    /** At once: it has not failed, and need not wait for the back-off. */
+    /** It has not failed: it uses up no try, and need not wait for the back-off. */
     static Outcome givenBack(Task task) {
-        return new Outcome(task.id(), task.token(), "pending", "given back by a worker that stops", null, "0");
+        return new Outcome(task.id(), task.token(), "pending", "given back by a worker that stops", null, false);
     }
 
     Outcome abortedInstead(String status) {

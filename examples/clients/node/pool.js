@@ -139,9 +139,9 @@ async function work(performance) {
     performance.outcome = { status_code: 'completed', result: checked(await perform(task, interrupt.signal)) };
   } catch (error) {
     if (interrupt.signal.aborted) {
-      // At once: it has not failed, and need not wait for the back-off.
+      // It has not failed: it uses up no try, and need not wait for the back-off.
       const status = 'given back by a worker that stops';
-      performance.outcome = { status_code: 'pending', status, retry_after: '0' };
+      performance.outcome = { status_code: 'pending', status, count_try: false };
     } else if (error instanceof Rejected) {
       performance.outcome = { status_code: 'aborted', status: printable(error.message) };
     } else {

@@ -119,11 +119,11 @@ async function extend(task) {
 }
 
 /** Ends the performance. */
-async function give(task, { code, status, result, retryAfter }) {
+async function give(task, { code, status, result, countTry = true }) {
   try {
     const rows = await call(
-      `SELECT taskq.return_task($1, $2, $3, $4, result => $5, retry_after => $6::interval) AS code`,
-      [task.id, task.token, code, status, result, retryAfter],
+      `SELECT taskq.return_task($1, $2, $3, $4, result => $5, count_try => $6) AS code`,
+      [task.id, task.token, code, status, result, countTry],
     );
     log(`${task.id}: ${rows[0].code}`);
   } catch (error) {
@@ -155,8 +155,8 @@ async function work(task) {
     outcome = { code: 'completed', result: toJson(await perform(task, interrupt.signal)) };
   } catch (error) {
     if (interrupt.signal.aborted) {
-      // At once: it has not failed, and need not wait for the back-off.
-      outcome = { code: 'pending', status: 'given back by a worker that stops', retryAfter: '0' };
+      // It has not failed: it uses up no try, and need not wait for the back-off.
+      outcome = { code: 'pending', status: 'given back by a worker that stops', countTry: false };
     } else if (error instanceof Rejected) {
       outcome = { code: 'aborted', status: printable(error.message) };
     } else {

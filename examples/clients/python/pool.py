@@ -92,8 +92,8 @@ async def connect():
     )
 
 
-# At once: it has not failed, and need not wait for the back-off.
-GIVEN_BACK = {"status_code": "pending", "status": "given back by a worker that stops", "retry_after": "0"}
+# It has not failed: it uses up no try, and need not wait for the back-off.
+GIVEN_BACK = {"status_code": "pending", "status": "given back by a worker that stops", "count_try": False}
 
 
 class Performance:

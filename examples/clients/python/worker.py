@@ -103,12 +103,12 @@ class Queue:
                      %(actor)s, ARRAY[%(id)s], ARRAY[%(token)s], %(lease)s * interval '1 second')"""
         return self.call(query, actor=ACTOR, lease=LEASE, **keys(task))[0][0]
 
-    def give(self, task, code, status=None, result=None, retry_after=None):
+    def give(self, task, code, status=None, result=None, count_try=True):
         """Ends the performance."""
         query = """SELECT taskq.return_task(%(id)s, %(token)s, %(code)s, %(status)s, result => %(result)s,
-                                            retry_after => %(retry_after)s::interval)"""
+                                            count_try => %(count_try)s)"""
         try:
-            [[got]] = self.call(query, code=code, status=status, result=result, retry_after=retry_after, **keys(task))
+            [[got]] = self.call(query, code=code, status=status, result=result, count_try=count_try, **keys(task))
             log.info("%s: %s", task["id"], got)
         except psycopg.DataError as error:
             if result is None:
@@ -184,8 +184,8 @@ def work(queue, task):
     try:
         outcome = {"code": "completed", "result": to_json(perform(task, interrupt))}
     except Interrupted:
-        # At once: it has not failed, and need not wait for the back-off.
-        outcome = {"code": "pending", "status": "given back by a worker that stops", "retry_after": "0"}
+        # It has not failed: it uses up no try, and need not wait for the back-off.
+        outcome = {"code": "pending", "status": "given back by a worker that stops", "count_try": False}
     except Rejected as error:
         outcome = {"code": "aborted", "status": printable(str(error))}
     except Exception as error:  # pylint: disable=broad-except

@@ -249,8 +249,8 @@ class Pool
     result = perform(task, interrupt)
     { status_code: "completed", result: checked(result) }
   rescue Interrupted
-    # At once: it has not failed, and need not wait for the back-off.
-    { status_code: "pending", status: "given back by a worker that stops", retry_after: "0" }
+    # It has not failed: it uses up no try, and need not wait for the back-off.
+    { status_code: "pending", status: "given back by a worker that stops", count_try: false }
   rescue Rejected => error
     { status_code: "aborted", status: printable(error.message) }
   rescue StandardError, ScriptError, SystemStackError => error

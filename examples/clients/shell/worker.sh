@@ -132,15 +132,15 @@ SQL
     [ "$owned" != f ]
 }
 
-# Ends the performance: give CODE STATUS RESULT RETRY_AFTER, empty for none.
+# Ends the performance: give CODE STATUS RESULT COUNT_TRY, empty for none; false: it uses up no try.
 give() {
     local code
-    if code=$(result=$3 call -v code="$1" -v status="$2" -v retry="$4" <<'SQL'
+    if code=$(result=$3 call -v code="$1" -v status="$2" -v count="$4" <<'SQL'
 \getenv id id
 \getenv token token
 \getenv result result
 SELECT taskq.return_task(:'id', :'token', :'code', nullif(:'status', ''), result => nullif(:'result', '')::jsonb,
-                         retry_after => nullif(:'retry', '')::interval)
+                         count_try => nullif(:'count', '')::boolean)
 SQL
     ); then
         log "$id: $code"
@@ -177,8 +177,8 @@ work() {
     code=$?
     case "$code${interrupted:+ interrupted}" in
         0*) give completed '' "$(cat "$scratch/result")" '' ;;
-        # At once: it has not failed, and need not wait for the back-off.
-        *interrupted) give pending 'given back by a worker that stops' '' '0' ;;
+        # It has not failed: it uses up no try, and need not wait for the back-off.
+        *interrupted) give pending 'given back by a worker that stops' '' false ;;
         65) give aborted "$(cat "$scratch/result")" '' '' ;;
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
         *) give pending "exit code $code" '' '' ;;

@@ -23,6 +23,7 @@ pub(crate) struct ReturnSpec {
     pub(crate) children_block: bool,
     pub(crate) delay_children: Option<Interval>,
     pub(crate) delay_workgroup: Option<Interval>,
+    pub(crate) count_try: bool,
 }
 
 /// The keys of a return.
@@ -44,6 +45,7 @@ pub(super) struct RawReturn<'a> {
     delay_children: Option<Cow<'a, str>>,
     #[serde(borrow)]
     delay_workgroup: Option<Cow<'a, str>>,
+    count_try: Option<bool>,
 }
 
 /// Reads a return. A token that is no uuid is a bad token, not a malformed element.
@@ -80,5 +82,6 @@ pub(in crate::spec) fn parse_return(n: usize, json: &str, intervals: &mut Interv
         children_block: raw.children_block.unwrap_or(false),
         delay_children,
         delay_workgroup,
+        count_try: raw.count_try.unwrap_or(true),
     })
 }

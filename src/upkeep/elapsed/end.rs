@@ -9,13 +9,12 @@ use pgrx::pg_sys::ItemPointerData;
 use super::holders;
 use super::leases::{Elapsed, Task};
 use crate::allowance::Allowance;
-use crate::flow::actions::try_limits;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
-use crate::settle::{Ending, settle};
-use crate::state::Cause;
+use crate::returns::tries::{Allowed, TryEnd};
+use crate::settle::settle;
 use crate::store::contradiction;
 use crate::store::lease::{append, tidy};
 use crate::store::live::{InRun, Live, in_run};
@@ -220,40 +219,29 @@ fn end_tries(locked: Vec<Live>, now: Time) {
         return;
     }
     assign_transaction_id();
-    let task_nos: Vec<TaskNo> = locked.iter().map(|l| l.task_no).collect();
-    let limits = try_limits(&task_nos);
-    // The history has the earlier ones; this one makes one more.
-    let counted = limits.iter().filter(|(_, limit)| limit.max_timeouts.is_some_and(|max| max > 1));
-    let timeouts = attempts::timeouts(&counted.map(|(task_no, _)| *task_no).collect::<Vec<_>>());
+    let allowed = Allowed::of(locked.iter().map(|live| (live, TryEnd::TimedOut)));
     let limited = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
     slot::release(&limited.collect::<Vec<_>>());
-    let (mut exhausted, mut left) = (Vec::new(), Vec::new());
+    let (mut endings, mut left) = (Vec::new(), Vec::new());
     for live in locked {
-        let limit = limits.get(&live.task_no).copied().unwrap_or_default();
-        let over = limit.max_tries.is_some_and(|max| live.tries >= max)
-            || limit.max_timeouts.is_some_and(|max| timeouts.get(&live.task_no).unwrap_or(&0) + 1 >= max);
-        if over { exhausted.push(live) } else { left.push(live) }
+        match allowed.end(&live, TryEnd::TimedOut, None) {
+            Some(ending) => endings.push(ending),
+            None => left.push(live),
+        }
     }
     if !left.is_empty() {
-        attempts::record(&left.iter().map(|l| (l, None)).collect::<Vec<_>>(), "timeout", now);
+        attempts::record(
+            &left.iter().map(|l| (l, None)).collect::<Vec<_>>(),
+            TryEnd::TimedOut.outcome(),
+            now,
+        );
         let holders: Vec<TaskNo> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
         merge_key::given_back(&holders);
         let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
         ready::announce(&changes::REQUEUE.query(left));
     }
-    if !exhausted.is_empty() {
-        changes::REMOVE.execute(exhausted.iter().map(|l| l.task_no).collect::<Vec<_>>());
-        settle(
-            exhausted.iter().map(|l| Ending::abort(l, Cause::Deadline, Some(timed_out(l)))).collect(),
-            now,
-        );
+    if !endings.is_empty() {
+        changes::REMOVE.execute(endings.iter().map(|ending| ending.task_no).collect::<Vec<_>>());
+        settle(endings, now);
     }
-}
-
-fn timed_out(live: &Live) -> String {
-    format!(
-        "the deadline passed on try {}, and there is no other (actor \"{}\")",
-        live.tries,
-        live.actor_id.as_deref().unwrap_or_default()
-    )
 }

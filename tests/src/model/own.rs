@@ -8,6 +8,7 @@ use super::{Code, Held, Key, Millis, Model, Task};
 
 /// What the settings say as shipped, but for the jitter.
 const MAX_TRIES: i32 = 25;
+const LEASE: Millis = 3_600_000;
 const FIRST_DELAY: Millis = 1_000;
 const LONGEST_DELAY: Millis = 600_000;
 
@@ -124,7 +125,7 @@ impl Model {
         let task = self.tasks.get_mut(&key).expect("a candidate exists");
         task.num_tries += 1;
         task.code = Code::InProgress;
-        let deadline = lease.or(task.max_duration).map(|lease| now + lease);
+        let deadline = Some(now + lease.or(task.max_duration).unwrap_or(LEASE));
         task.held = Some(Held { token: grant.token, actor: actor.to_owned(), deadline });
         let right_failures = (failures.0..=failures.1).contains(&grant.num_failures);
         if right_failures && (task.num_tries, deadline) == (grant.num_tries, grant.deadline) {

@@ -171,11 +171,18 @@ impl Model {
     }
 
     /// `return_task`; the code that the task really gets.
-    pub fn give(&mut self, id: &str, token: Uuid, code: Code, retry_after: Option<Millis>) -> Expected<Code> {
+    pub fn give(
+        &mut self,
+        id: &str,
+        token: Uuid,
+        code: Code,
+        retry_after: Option<Millis>,
+        count_try: bool,
+    ) -> Expected<Code> {
         self.step += 1;
         let (now, end) = (self.now, self.end_of_line());
         let mut errors = BTreeSet::new();
-        if code == Code::InProgress {
+        if code == Code::InProgress || !count_try && code != Code::Pending {
             errors.insert("22023");
         }
         match self.by_id(id) {
@@ -188,17 +195,45 @@ impl Model {
         }
         let key = self.ids[id];
         let task = self.tasks.get_mut(&key).expect("looked up above");
-        if code == Code::Pending && !task.is_exhausted() {
+        if code == Code::Pending && (!count_try || !task.is_exhausted()) {
+            let backoff = if count_try { task.backoff() } else { 0 };
+            task.num_tries -= i32::from(!count_try);
             task.code = Code::Pending;
             task.held = None;
             task.place = end;
-            task.not_before = Some(now + retry_after.unwrap_or_else(|| task.backoff()));
+            task.not_before = Some(now + retry_after.unwrap_or(backoff));
             return Ok(Code::Pending);
         }
         let settled = if code == Code::Pending { Code::Aborted } else { code };
         self.settle(key, settled);
         self.ripple();
         Ok(settled)
+    }
+
+    /// `release_tasks`; how many were in progress, in the hands of this actor if one is named.
+    pub fn release(&mut self, ids: &[String], actor: Option<&str>) -> i64 {
+        self.step += 1;
+        let (now, end) = (self.now, self.end_of_line());
+        let keys: BTreeSet<Key> = ids.iter().filter_map(|id| self.ids.get(id).copied()).collect();
+        let mut released = 0;
+        for key in keys {
+            let task = self.tasks.get_mut(&key).expect("looked up above");
+            let Some(held) = &task.held else { continue };
+            if actor.is_some_and(|actor| held.actor != actor) {
+                continue;
+            }
+            released += 1;
+            if task.is_exhausted() {
+                self.settle(key, Code::Aborted);
+                continue;
+            }
+            task.code = Code::Pending;
+            task.held = None;
+            task.place = end;
+            task.not_before = Some(now);
+        }
+        self.ripple();
+        released
     }
 
     /// `extend_tasks_ownership` for one pair; whether it is owned.

@@ -28,6 +28,7 @@ fn operation() -> impl Strategy<Value = Op> {
         3 => vec(edge(), 1..3).prop_map(Op::Depend),
         1 => vec(id(), 1..3).prop_map(Op::Delete),
         1 => vec(id(), 1..3).prop_map(Op::Cancel),
+        1 => (vec(id(), 1..4), option::weighted(0.4, actor())).prop_map(|(tasks, actor)| Op::Release { tasks, actor }),
         2 => (1..30i64).prop_map(|seconds| Op::Advance(seconds * 1000)),
     ]
 }
@@ -68,8 +69,20 @@ fn own() -> impl Strategy<Value = Op> {
 }
 
 fn give() -> impl Strategy<Value = Op> {
-    (any::<usize>(), option::weighted(0.05, id()), code(), option::weighted(0.3, duration()))
-        .prop_map(|(grant, task, code, _retry_after)| Op::Return { grant, task, code, retry_after: None })
+    (
+        any::<usize>(),
+        option::weighted(0.05, id()),
+        code(),
+        option::weighted(0.3, duration()),
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(|(grant, task, code, _retry_after, count_try)| Op::Return {
+            grant,
+            task,
+            code,
+            retry_after: None,
+            count_try: count_try || code != Code::Pending && grant % 4 > 0,
+        })
 }
 
 fn extend() -> impl Strategy<Value = Op> {

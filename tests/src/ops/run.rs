@@ -53,14 +53,15 @@ impl Pair {
         match op {
             Op::Insert { tasks, mode, ignore_missing } => self.insert(tasks, *mode, *ignore_missing)?,
             Op::Own { actor, max_tasks, actions, lease } => self.own(actor, *max_tasks, actions, *lease)?,
-            Op::Return { grant, task, code, retry_after } => {
-                self.give(*grant, task.as_deref(), *code, *retry_after)?;
+            Op::Return { grant, task, code, retry_after, count_try } => {
+                self.give(*grant, task.as_deref(), *code, *retry_after, *count_try)?;
             }
             Op::ReturnMany { grants, code } => self.give_many(grants, *code)?,
             Op::Extend { actor, grants, lease } => self.extend(actor, grants, *lease)?,
             Op::Depend(edges) => self.depend(edges)?,
             Op::Delete(ids) => self.delete(ids)?,
             Op::Cancel(ids) => self.cancel(ids)?,
+            Op::Release { tasks, actor } => self.release(tasks, *actor)?,
             Op::Advance(by) => self.advance(*by),
         }
         self.compare_states()
@@ -112,6 +113,7 @@ impl Pair {
         task: Option<&str>,
         code: Code,
         retry_after: Option<Millis>,
+        count_try: bool,
     ) -> Verdict {
         let (granted_id, token) = self.grant(number);
         let id = task.unwrap_or(&granted_id);
@@ -119,8 +121,17 @@ impl Pair {
         let arguments = retry_after.map_or("retry_after => NULL".to_owned(), |delay| {
             format!("retry_after => '{delay} milliseconds'")
         });
+        let arguments = format!("{arguments}, count_try => {count_try}");
         let answer = self.session().give_with(id, token, code.as_str(), &arguments);
-        same(answer, self.model.give(id, token, code, retry_after), |got, code| got == code.as_str())
+        let expected = self.model.give(id, token, code, retry_after, count_try);
+        same(answer, expected, |got, code| got == code.as_str())
+    }
+
+    fn release(&mut self, ids: &[String], actor: Option<&str>) -> Verdict {
+        let actors: Option<Vec<&str>> = actor.map(|actor| vec![actor]);
+        let answer = self.session().query_one("SELECT taskq.release_tasks($1, $2)", &[&ids, &actors]);
+        let answer = answer.map(|row| row.get::<_, i64>(0));
+        same(answer, Ok(self.model.release(ids, actor)), |got, expected| got == expected)
     }
 
     fn give_many(&mut self, numbers: &[usize], code: Code) -> Verdict {
@@ -139,7 +150,7 @@ impl Pair {
         for (row, (id, token)) in rows.iter().zip(ids.iter().zip(tokens)) {
             let (got_id, got_code, got_state): (Option<String>, Option<String>, Option<String>) =
                 (row.get(0), row.get(1), row.get(2));
-            let expected = self.model.give(id, token, code, None);
+            let expected = self.model.give(id, token, code, None, true);
             let agree = match &expected {
                 Ok(code) => got_code.as_deref() == Some(code.as_str()) && got_state.is_none(),
                 Err(codes) => {

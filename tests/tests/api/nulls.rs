@@ -33,6 +33,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("22004", "SELECT taskq.add_dependencies(ARRAY['ready'], ARRAY[NULL])"),
     ("22004", "SELECT taskq.delete_tasks(NULL)"),
     ("22004", "SELECT taskq.cancel_tasks(NULL)"),
+    ("22004", "SELECT taskq.release_tasks(NULL, status => 'why')"),
     ("TQ006", "SELECT taskq.insert_task('a', NULL)"),
 ];
 

@@ -172,7 +172,9 @@ fn max_duration_of_the_setting_is_below_all_others() {
         deadline
     };
     let none = "with_results => false";
-    assert_eq!(minutes(&mut session, none), None, "as shipped, for ever");
+    assert_eq!(minutes(&mut session, none), Some(60.0), "as shipped");
+    session.run("SET taskq.max_duration = ''");
+    assert_eq!(minutes(&mut session, none), None, "for ever");
     session.run("SET taskq.max_duration = '2 minutes'");
     assert_eq!(minutes(&mut session, none), Some(2.0));
     call(&mut session, "set_action('x', max_duration => '3 minutes')");
@@ -184,13 +186,14 @@ fn max_duration_of_the_setting_is_below_all_others() {
 fn a_setting_of_the_database_holds_in_new_connections() {
     let db = Db::new();
     db.connect().run(&format!(
-        "ALTER DATABASE \"{0}\" SET taskq.max_tries = 1; ALTER DATABASE \"{0}\" SET taskq.max_duration = '1 hour'",
+        "ALTER DATABASE \"{0}\" SET taskq.max_tries = 1; ALTER DATABASE \"{0}\" SET taskq.max_duration = '2 hours'",
         db.name()
     ));
     let mut session = db.connect();
     session.insert(tasks("x", 1)).unwrap();
     let grant = session.own_one("x");
-    assert!(session.task("x1").unwrap().action_deadline.is_some());
+    let lasts = "SELECT action_deadline > now() + interval '110 minutes' FROM taskq.tasks WHERE id = 'x1'";
+    assert!(session.one::<bool>(lasts));
     assert_eq!(session.give("x1", grant.token, "pending").unwrap(), "aborted");
 }
 

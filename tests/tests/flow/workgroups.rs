@@ -12,6 +12,8 @@ use crate::{at, call, owned, wait_for_one};
 pub(super) fn api(db: &Db) -> Session {
     let mut session = db.connect();
     at(&mut session, 0.0);
+    // Hours pass, and what it owns meanwhile is not to come back.
+    session.run("SET taskq.max_duration = '1 day'");
     session
         .insert(json!([
             {"id": "a", "action": "x", "workgroup": "api", "group_id": "g"}, {"id": "b", "action": "y", "workgroup": "api", "group_id": "h"},

@@ -10,7 +10,7 @@ fn at(time: &str) -> Option<DateTime<Utc>> {
 }
 
 #[test]
-fn the_deadline_is_the_calls_else_the_tasks_else_never() {
+fn the_deadline_is_the_calls_else_the_tasks_else_the_settings_else_never() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
@@ -19,18 +19,21 @@ fn the_deadline_is_the_calls_else_the_tasks_else_never() {
         {"id": "own 2", "action": "x", "max_duration": "1 hour"},
     ]);
     session.insert(own).unwrap();
-    session.insert(json!([{"id": "none 1", "action": "y"}, {"id": "none 2", "action": "y"}])).unwrap();
+    let none = json!([{"id": "none 1", "action": "y"}, {"id": "none 2", "action": "y"}, {"id": "none 3", "action": "y"}]);
+    session.insert(none).unwrap();
     assert_eq!(session.own_one_with("x", "max_duration => '5 minutes'").action_deadline, at("00:05:00"));
     assert_eq!(session.own_one("x").action_deadline, at("01:00:00"));
     assert_eq!(session.own_one_with("y", "max_duration => '5 minutes'").action_deadline, at("00:05:00"));
+    assert_eq!(session.own_one("y").action_deadline, at("01:00:00"), "as shipped");
+    session.run("SET taskq.max_duration = ''");
     assert_eq!(session.own_one("y").action_deadline, None);
-    assert_eq!(session.task("none 2").unwrap().action_deadline, None);
+    assert_eq!(session.task("none 3").unwrap().action_deadline, None);
     assert_eq!(session.task("own 2").unwrap().action_deadline, at("01:00:00"));
     session.set_now(Some("2099-01-01 00:00:00Z"));
     let taken: Vec<String> =
         session.own("w", 9, &["x", "y"]).unwrap().into_iter().map(|g| g.task_id).collect();
-    assert!(!taken.contains(&"none 2".to_owned()), "without a deadline nobody takes it over: {taken:?}");
-    assert_eq!(taken.len(), 3);
+    assert!(!taken.contains(&"none 3".to_owned()), "without a deadline nobody takes it over: {taken:?}");
+    assert_eq!(taken.len(), 4);
 }
 
 #[test]

@@ -26,6 +26,7 @@ const OPERATE: &[&str] = &[
     "SELECT taskq.forget_action('z')",
     "SELECT taskq.set_group('g', max_concurrency => 2)",
     "SELECT taskq.delay_workgroup('w', '0')",
+    "SELECT taskq.release_tasks('{again}')",
     r#"SELECT taskq.schedule('s', '0 0 1 1 *', '{"action": "y"}')"#,
     "SELECT taskq.pause_schedule('s')",
     "SELECT taskq.resume_schedule('s')",

@@ -117,6 +117,7 @@ fn a_task_in_progress_tells_its_actor_and_its_deadline() {
     session.run("SET timezone = 'UTC'");
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "held", "action": "x"}, {"id": "leased", "action": "y"}])).unwrap();
+    session.run("SET taskq.max_duration = ''");
     session.own("ann", 1, &["x"]).unwrap();
     session.own_with("bob", 1, &["y"], "max_duration => '1 hour'").unwrap();
     tells(&mut session, "held", &["\"ann\"", "2030-01-01 00:00:00", "without a deadline"]);

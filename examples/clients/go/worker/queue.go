@@ -32,7 +32,7 @@ type outcome struct {
 	Code       string          `json:"status_code"`
 	Status     string          `json:"status,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
-	RetryAfter string          `json:"retry_after,omitempty"`
+	CountTry   *bool           `json:"count_try,omitempty"` // nil: it counts
 }
 
 func aborted(status string) outcome { return outcome{Code: "aborted", Status: printable(status)} }
@@ -40,9 +40,9 @@ func aborted(status string) outcome { return outcome{Code: "aborted", Status: pr
 // retry leaves to the queue when it is tried again: to the back-off of the task, of its action, or of all.
 func retry(status string) outcome { return outcome{Code: "pending", Status: printable(status)} }
 
-// givenBack is tried again at once: it has not failed, and need not wait for the back-off.
+// givenBack uses up no try, and need not wait for the back-off: the task has not failed.
 func givenBack() outcome {
-	return outcome{Code: "pending", Status: "given back by a worker that stops", RetryAfter: "0"}
+	return outcome{Code: "pending", Status: "given back by a worker that stops", CountTry: new(bool)}
 }
 
 // A link is one connection, opened again as often as it takes.

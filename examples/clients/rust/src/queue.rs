@@ -38,27 +38,27 @@ pub struct Outcome {
     code: &'static str,
     status: Option<String>,
     result: Option<Value>,
-    retry_after: Option<f64>,
+    count_try: bool,
 }
 
 impl Outcome {
     pub fn completed(result: Value) -> Self {
-        Outcome { code: "completed", status: None, result: Some(result), retry_after: None }
+        Outcome { code: "completed", status: None, result: Some(result), count_try: true }
     }
 
     pub fn aborted(status: String) -> Self {
-        Outcome { code: "aborted", status: Some(status), result: None, retry_after: None }
+        Outcome { code: "aborted", status: Some(status), result: None, count_try: true }
     }
 
     /// When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
     pub fn retry(status: String) -> Self {
-        Outcome { code: "pending", status: Some(status), result: None, retry_after: None }
+        Outcome { code: "pending", status: Some(status), result: None, count_try: true }
     }
 
-    /// At once: it has not failed, and need not wait for the back-off.
+    /// It has not failed: it uses up no try, and need not wait for the back-off.
     pub fn given_back() -> Self {
         let status = Some("given back by a worker that stops".to_owned());
-        Outcome { code: "pending", status, result: None, retry_after: Some(0.0) }
+        Outcome { code: "pending", status, result: None, count_try: false }
     }
 }
 
@@ -125,7 +125,7 @@ impl Queue {
 
     /// Ends the performance.
     pub async fn give(&mut self, task: &Task, outcome: Outcome) -> Result<(), Error> {
-        let query = "SELECT taskq.return_task($1, $2, $3, $4, result => $5, retry_after => $6 * interval '1 second')::text";
+        let query = "SELECT taskq.return_task($1, $2, $3, $4, result => $5, count_try => $6)::text";
         // What a text of PostgreSQL can hold.
         let status = outcome.status.map(|status| status.replace('\0', ""));
         let arguments: Arguments = &[
@@ -134,7 +134,7 @@ impl Queue {
             (&outcome.code, Type::TEXT),
             (&status, Type::TEXT),
             (&outcome.result, Type::JSONB),
-            (&outcome.retry_after, Type::FLOAT8),
+            (&outcome.count_try, Type::BOOL),
         ];
         match self.call(query, arguments).await {
             // JSON that the server cannot store, with a \u0000 for one. The next try would have no other.
@@ -168,7 +168,7 @@ impl Queue {
                 json!({
                     "task_id": id, "token": token.to_string(), "status_code": outcome.code, "result": outcome.result,
                     "status": outcome.status.as_ref().map(|status| status.replace('\0', "")),
-                    "retry_after": outcome.retry_after.map(|seconds| format!("{seconds} seconds")),
+                    "count_try": outcome.count_try,
                 })
             })
             .collect();

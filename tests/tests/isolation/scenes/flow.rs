@@ -28,6 +28,7 @@ fn limit() -> Vec<Op> {
         ),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
+        op("release p", "SELECT taskq.release_tasks('{@p}')"),
         returning(
             "complete p, own q",
             "SELECT task_id, token, num_tries, num_failures, sqlstate \

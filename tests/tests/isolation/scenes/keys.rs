@@ -104,6 +104,8 @@ fn merge() -> Vec<Op> {
         op("complete p", "SELECT taskq.return_task('@p', #p, result => '7')"),
         op("abort p", "SELECT taskq.return_task('@p', #p, 'aborted', 'no luck')"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
+        op("give p back uncounted", "SELECT taskq.return_task('@p', #p, 'pending', count_try => false)"),
+        op("release p", "SELECT taskq.release_tasks('{@p}')"),
         op("extend p", "SELECT * FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')"),
         claim(
             "own one",
