@@ -44,7 +44,6 @@ function _live(in_run boolean DEFAULT true, in_scheduled boolean DEFAULT true, i
 function _look_for_work(actions text[], look_after boolean, action_nos integer[]) -> integer
 function _many(value text) -> SETOF text
 function _next_due(actions text[]) -> timestamp with time zone
-function _next_upkeep() -> timestamp with time zone
 function _num_settled(task_nos bigint[], task_ids text[]) -> integer
 function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])
 function _pages(relation regclass) -> bigint
@@ -64,7 +63,6 @@ function _status_code(state text) -> taskq.status_code
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _tidy_before_commit() -> void
 function _times(since timestamp with time zone, within interval) -> TABLE(waiting double precision[], running double precision[])
-function _upkeep(kind text) -> boolean
 function action_channel(action text) -> text
 function add_dependencies(after text[], run text[], condition text DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(dependencies jsonb, named_only anyenum DEFAULT NULL::taskq.named_only, if_missing text DEFAULT 'error'::text) -> bigint

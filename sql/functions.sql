@@ -695,14 +695,6 @@ CREATE FUNCTION taskq.maintain()
 COMMENT ON FUNCTION taskq.maintain IS
     'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
 
-CREATE FUNCTION taskq._upkeep(kind text)
-    RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_upkeep_wrapper';
-COMMENT ON FUNCTION taskq._upkeep IS
-    'internal: one step of one kind of upkeep; tells whether there is more to do';
-
 CREATE FUNCTION taskq.recount()
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
@@ -710,14 +702,6 @@ CREATE FUNCTION taskq.recount()
     AS 'MODULE_PATHNAME', 'taskq_recount_wrapper';
 COMMENT ON FUNCTION taskq.recount IS
     'throw away the tallies of what has settled: it is counted row by row until upkeep has made them anew';
-
-CREATE FUNCTION taskq._next_upkeep()
-    RETURNS timestamptz
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_next_upkeep_wrapper';
-COMMENT ON FUNCTION taskq._next_upkeep IS
-    'internal: when the background worker has something to do';
 
 -- Inlined where it is used. Two groups with the same number share a lane, and keep their own limits.
 CREATE FUNCTION taskq._lane(group_id text)

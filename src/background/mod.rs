@@ -10,6 +10,7 @@
 //! round: each transaction begins by holding the extension, and gives up soon if it has to wait.
 
 mod launcher;
+mod trust;
 mod worker;
 
 use std::time::Duration;

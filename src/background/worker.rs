@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-use pgrx::prelude::*;
-
 use super::WORKER;
+use super::trust;
+use crate::clock as queue_clock;
+use crate::error::or_throw;
 use crate::guc;
 use crate::pg::board::{self, WorkerSlot, WorkerState};
 use crate::pg::clock::{self, Time};
+use crate::pg::extension::{self, Held};
 use crate::pg::process::{self, Failure};
+use crate::pg::search_path;
 use crate::pg::session::has_silent_commits;
-use crate::pg::statement::Statement;
 use crate::pg::wait_event::Sleep;
-use crate::upkeep::steps::KINDS;
+use crate::store::seal;
+use crate::upkeep::steps::{self, KINDS};
 
 /// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
 /// running.
@@ -27,10 +30,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// How long it sleeps at most where transactions can be prepared, since their commit tells nobody.
 const PREPARED: Duration = Duration::from_secs(5);
 
-/// Through SQL, for the owner's rights and the search path that come with the functions.
-static STEP: Statement<&str, bool> = Statement::new(c"SELECT taskq._upkeep($1)");
-static NEXT: Statement<(), Option<Time>> = Statement::new(c"SELECT taskq._next_upkeep()");
-
 /// What it knows of one kind of upkeep.
 #[derive(Clone, Copy)]
 struct Kind {
@@ -44,39 +43,30 @@ struct Kind {
 process::main!(taskq_worker_main, live);
 
 /// The worker's life in its database.
-fn live(database: pg_sys::Oid) {
+fn live(database: pgrx::pg_sys::Oid) {
     process::connect(Some(database));
     let Some(slot) = board::slot_of(database) else { process::end(0) };
     if !slot.occupy() {
         process::end(0);
     }
     process::at_exit(leave);
-    process::be_superuser();
+    process::begin_session();
     if !guc::background_worker() {
         end(slot, WorkerState::Off);
     }
-    // Whatever is set for the database or for the user is not meant for this session.
-    for (name, value) in [
-        (c"lock_timeout", c"500ms"),
-        (c"statement_timeout", c"0"),
-        (c"idle_in_transaction_session_timeout", c"0"),
-        (c"default_transaction_read_only", c"off"),
-        (c"default_transaction_isolation", c"read committed"),
-        (c"search_path", c"pg_catalog, pg_temp"),
-        (c"row_security", c"off"),
-        (c"application_name", c"taskq worker"),
-    ] {
-        process::set(name, value);
-    }
     let mut kinds = KINDS.map(|name| Kind { name, not_before: Time::BEGINNING, patience: AGAIN });
+    // Why nothing is done.
+    let mut objection = None;
     loop {
         slot.begin_look();
         leave_if_wanted(slot);
-        for kind in &mut kinds {
-            work_off(kind, slot);
-        }
         let now = clock::wall();
-        let due = next_due(slot, &kinds, now);
+        let due = if may_work(slot, &mut objection) {
+            kinds.iter_mut().for_each(|kind| work_off(kind, slot));
+            next_due(slot, &kinds, clock::wall())
+        } else {
+            now + LONGEST
+        };
         let mut latest = now + guc::maintenance_interval();
         if has_silent_commits() {
             latest = latest.min(now + PREPARED);
@@ -126,6 +116,34 @@ fn leave_if_wanted(slot: &WorkerSlot) {
     }
 }
 
+/// Runs `work` in a transaction of its own, with the rights of the extension's owner and no more; `None` if the extension
+/// is not there.
+///
+/// It calls the library's own functions: one that is looked up in the catalog by its name is whatever its owner has made
+/// of it.
+fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Failure> {
+    process::transaction(c"taskq upkeep", || {
+        let held = extension::hold()?;
+        held.be_owner();
+        let _path = search_path::Call::begin();
+        Some(work(held))
+    })
+}
+
+/// Whether nothing speaks against the work. What does is logged once.
+fn may_work(slot: &WorkerSlot, known: &mut Option<String>) -> bool {
+    let objection = match as_owner(trust::objection) {
+        Ok(None) => end(slot, WorkerState::Absent),
+        Ok(Some(objection)) => objection,
+        Err(failure) => Some(failure.message),
+    };
+    if let Some(objection) = objection.as_ref().filter(|_| objection != *known) {
+        pgrx::log!("{WORKER}: nothing is done in this database: {objection}");
+    }
+    *known = objection;
+    known.is_none()
+}
+
 /// Does all that is due of one kind, a transaction for each step.
 fn work_off(kind: &mut Kind, slot: &WorkerSlot) {
     while kind.not_before <= clock::wall() {
@@ -145,10 +163,7 @@ fn work_off(kind: &mut Kind, slot: &WorkerSlot) {
 
 /// One step of a kind; whether there is more to do, or `None` if the extension is not there.
 fn step(kind: &'static str) -> Result<Option<bool>, Failure> {
-    process::transaction(c"taskq upkeep", || {
-        process::hold_extension()?;
-        STEP.first(kind)
-    })
+    as_owner(|_| or_throw(steps::step(kind, seal::PATIENCE, queue_clock::now())).more)
 }
 
 fn put_off(kind: &mut Kind, failure: &Failure) {
@@ -164,12 +179,8 @@ fn put_off(kind: &mut Kind, failure: &Failure) {
 
 /// When something will be due.
 fn next_due(slot: &WorkerSlot, kinds: &[Kind], now: Time) -> Time {
-    let due = process::transaction(c"taskq upkeep", || {
-        process::hold_extension()?;
-        Some(NEXT.first(()).flatten().unwrap_or(Time::INFINITY))
-    });
-    let due = match due {
-        Ok(Some(due)) => due,
+    let due = match as_owner(|_| steps::next(queue_clock::now())) {
+        Ok(Some(due)) => due.unwrap_or(Time::INFINITY),
         Ok(None) => end(slot, WorkerState::Absent),
         Err(_) => now,
     };

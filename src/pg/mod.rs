@@ -12,6 +12,7 @@ pub(crate) mod changes;
 pub(crate) mod clock;
 mod descriptor;
 pub(crate) mod digest;
+pub(crate) mod extension;
 mod fit;
 pub(crate) mod json;
 #[cfg(any(test, feature = "pg_test"))]

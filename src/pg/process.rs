@@ -1,6 +1,7 @@
 //! What a background process needs: to be registered, to connect, to sleep, and to survive errors.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use pgrx::prelude::*;
 use pgrx::{IntoDatum, PgTryBuilder};
 
 use super::clock::Time;
+use super::extension;
 use super::wait_event::Sleep;
 
 /// Whether the library is being loaded at the start of the server, and not by pg_upgrade, which wants to be
@@ -108,17 +110,44 @@ pub(crate) fn connect(database: Option<pg_sys::Oid>) {
 }
 
 /// Makes this process run as the user that it has connected as, the first superuser, whatever role is set for the
-/// database or for that user.
-pub(crate) fn be_superuser() {
+/// database or for that user; and with settings of its own: what is set for the database or for the user is not meant for
+/// this session, and may be set by those who are no superusers.
+pub(crate) fn begin_session() {
     // SAFETY: that user is the one that the process was authenticated as, so that nothing has to be looked up.
     unsafe {
         pg_sys::SetSessionAuthorization(pg_sys::Oid::from(pg_sys::BOOTSTRAP_SUPERUSERID), true);
     }
-    set(c"role", c"none");
+    for (name, value) in OWN_SETTINGS {
+        set(name, value);
+    }
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    set(c"transaction_timeout", c"0");
 }
 
+/// The settings of a background process that has a database.
+const OWN_SETTINGS: [(&CStr, &CStr); 18] = [
+    (c"role", c"none"),
+    (c"lock_timeout", c"500ms"),
+    (c"statement_timeout", c"0"),
+    (c"idle_in_transaction_session_timeout", c"0"),
+    (c"default_transaction_read_only", c"off"),
+    (c"default_transaction_deferrable", c"off"),
+    (c"default_transaction_isolation", c"read committed"),
+    (c"session_replication_role", c"origin"),
+    (c"search_path", c"pg_catalog, pg_temp"),
+    (c"row_security", c"off"),
+    (c"plan_cache_mode", c"auto"),
+    (c"array_nulls", c"on"),
+    (c"transform_null_equals", c"off"),
+    (c"bytea_output", c"hex"),
+    (c"DateStyle", c"ISO, MDY"),
+    (c"IntervalStyle", c"postgres"),
+    (c"TimeZone", c"UTC"),
+    (c"application_name", c"taskq worker"),
+];
+
 /// Sets a setting of this session, as its user would.
-pub(crate) fn set(name: &std::ffi::CStr, value: &std::ffi::CStr) {
+fn set(name: &CStr, value: &CStr) {
     // SAFETY: two strings; raises an error if there is no such setting.
     unsafe {
         pg_sys::SetConfigOption(
@@ -187,8 +216,9 @@ pub(crate) struct Failure {
     pub(crate) busy: bool,
 }
 
-/// Runs `work` in a transaction of its own. An error in it aborts the transaction, and nothing else.
-pub(crate) fn transaction<T>(activity: &std::ffi::CStr, work: impl FnOnce() -> T) -> Result<T, Failure> {
+/// Runs `work` in a transaction of its own. An error in it aborts the transaction, and nothing else. The user that `work`
+/// has made of this process ([`extension::Held::be_owner`]) it is to the end of the commit, and no longer.
+pub(crate) fn transaction<T>(activity: &CStr, work: impl FnOnce() -> T) -> Result<T, Failure> {
     let work = AssertUnwindSafe(work);
     // SAFETY: begun, given a snapshot and committed as any command of a client. After an error the abort
     // cleans up all that the transaction held, snapshot and SPI included, as the main loop of a backend does
@@ -204,6 +234,7 @@ pub(crate) fn transaction<T>(activity: &std::ffi::CStr, work: impl FnOnce() -> T
             let result = (work.0)();
             pg_sys::PopActiveSnapshot();
             pg_sys::CommitTransactionCommand();
+            extension::be_session_user();
             idle();
             Ok(result)
         })
@@ -265,21 +296,6 @@ pub(crate) fn databases() -> Vec<pg_sys::Oid> {
         pg_sys::table_close(relation, pg_sys::AccessShareLock as i32);
     }
     databases
-}
-
-/// The extension in this database, locked until the end of the transaction so that it is not dropped under
-/// us; `None` if it is not there.
-pub(crate) fn hold_extension() -> Option<pg_sys::Oid> {
-    // SAFETY: looks up and locks a catalog entry inside a transaction.
-    unsafe {
-        let before = pg_sys::get_extension_oid(c"taskq".as_ptr(), true);
-        if before == pg_sys::InvalidOid {
-            return None;
-        }
-        pg_sys::LockDatabaseObject(pg_sys::ExtensionRelationId, before, 0, pg_sys::AccessShareLock as i32);
-        // It may have been dropped, or dropped and created again, while we waited.
-        (pg_sys::get_extension_oid(c"taskq".as_ptr(), true) == before).then_some(before)
-    }
 }
 
 /// Runs `work` when the process ends, however it ends. Asked again, it runs that instead. It may touch shared memory,

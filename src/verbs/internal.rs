@@ -5,10 +5,8 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use crate::clock;
-use crate::error::{or_throw, required};
+use crate::error::or_throw;
 use crate::pg::clock::Time;
-use crate::store::seal;
-use crate::upkeep::steps;
 use crate::words::words;
 use crate::{rights, settle, upkeep};
 
@@ -35,18 +33,6 @@ fn taskq_before_commit() {
 #[pg_extern(sql = "")]
 fn taskq_tidy_before_commit() {
     rights::for_nobody(upkeep::tidy_before_commit);
-}
-
-/// `taskq._upkeep(kind text) -> boolean`: a step; whether there is more to do.
-#[pg_extern(sql = "")]
-fn taskq_upkeep(kind: Option<&str>) -> bool {
-    or_throw(required("kind", kind).and_then(|kind| steps::step(kind, seal::PATIENCE, clock::now()))).more
-}
-
-/// `taskq._next_upkeep() -> timestamptz`: when something will be due; NULL if nothing is.
-#[pg_extern(sql = "")]
-fn taskq_next_upkeep() -> Option<TimestampWithTimeZone> {
-    steps::next(clock::now()).and_then(timestamp)
 }
 
 fn timestamp(at: Time) -> Option<TimestampWithTimeZone> {

@@ -8,4 +8,5 @@ mod chores;
 mod cluster;
 mod ends;
 mod launcher;
+mod owner;
 mod room;

@@ -140,7 +140,7 @@ fn nothing_is_left_to_default_privileges() {
         "SELECT * FROM taskq.run",
         "SELECT taskq.insert_task('a', 'x')",
         "SELECT taskq.own_tasks('w', 1, '{x}')",
-        "SELECT taskq._upkeep('leases')",
+        "SELECT taskq.maintain()",
     ] {
         assert_denied(&mut session, call);
     }

@@ -42,8 +42,8 @@ const CASES: &[Case] = &[
     Case {
         name: "the run before that a schedule has found",
         before: "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}', overlap => 'skip'); SELECT pg_sleep(1.1); \
-                 SELECT taskq._upkeep('schedules'), pg_sleep(1.1)",
-        open: "SELECT taskq._upkeep('schedules')",
+                 SELECT taskq.maintain(), pg_sleep(1.1)",
+        open: "SELECT taskq.maintain()",
         end: "SELECT taskq.unschedule('s'); COMMIT",
     },
 ];
