@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pgrx::prelude::*;
 
-use super::{LAUNCHER, WORKER};
+use super::{ENTRY, LAUNCHER, WORKER};
 use crate::guc;
 use crate::pg::board::{self, WorkerSlot, WorkerState};
 use crate::pg::clock::{self, Time};
@@ -123,7 +123,7 @@ fn look_after(
     }
     slot.set_state(WorkerState::Running);
     entry.started_at = now;
-    entry.worker = process::start_worker(WORKER, "taskq_worker_main", database);
+    entry.worker = process::start_worker(WORKER, ENTRY, database, true);
     if entry.worker.is_none() {
         slot.set_state(WorkerState::Ended);
         entry.not_before = now + LATE;

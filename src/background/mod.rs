@@ -1,15 +1,24 @@
-//! The optional background worker: with `shared_preload_libraries = 'taskq'` what time makes necessary is
-//! done on time although nobody calls.
+//! What is due is done by a process that commits: the worker of a database.
 //!
-//! A launcher, connected to no database, gives every database that has the extension a worker. A worker does
-//! what is due, one kind after the other in short transactions, and sleeps until the next is due; a commit
-//! that brings something nearer wakes it. Nothing else depends on any of it.
+//! **On demand.** A call that sleeps is one statement and can commit nothing before it ends. Where it finds something due that
+//! it can show to nobody, it [`call`]s the worker of its database, which is started as a background process if there is none,
+//! and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
+//!
+//! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done on time although nobody calls. A launcher,
+//! connected to no database, gives every database that has the extension a worker, which stays.
+//!
+//! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due. Nothing
+//! else depends on any of it.
 //!
 //! **It is in nobody's way.** It holds no lock and no snapshot while it sleeps, and leaves the database for
 //! commands that want it for themselves. While it works, DROP EXTENSION waits for it, and not the other way
 //! round: each transaction begins by holding the extension, and gives up soon if it has to wait.
+//!
+//! **It has the rights of the extension's owner**, and runs nothing of anybody else's: see [`trust`].
 
+mod call;
 mod launcher;
+mod station;
 mod trust;
 mod worker;
 
@@ -23,6 +32,20 @@ use crate::pg::{board, process, utility};
 
 const LAUNCHER: &str = "taskq launcher";
 const WORKER: &str = "taskq worker";
+
+/// The function by which the server finds a worker's life.
+const ENTRY: &str = "taskq_worker_main";
+
+/// How long a worker that was asked to end is not sent again.
+const AWAY_AFTER_END: Duration = Duration::from_secs(1);
+
+pub(crate) use call::call;
+
+/// How many workers of all databases may be there because they were called: a quarter of what the server has room for, so that
+/// parallel queries, logical replication and other extensions keep theirs.
+fn most_called() -> u32 {
+    (process::most_workers() / 4).clamp(1, 8)
+}
 
 /// How long a worker stays away from a database that a command wants for itself.
 const AWAY: Duration = Duration::from_secs(10);

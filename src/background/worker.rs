@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::WORKER;
+use super::station::Station;
 use super::trust;
 use crate::clock as queue_clock;
 use crate::error::or_throw;
 use crate::guc;
-use crate::pg::board::{self, WorkerSlot, WorkerState};
+use crate::pg::board::WorkerState;
 use crate::pg::clock::{self, Time};
 use crate::pg::extension::{self, Held};
 use crate::pg::process::{self, Failure};
@@ -45,74 +46,43 @@ process::main!(taskq_worker_main, live);
 /// The worker's life in its database.
 fn live(database: pgrx::pg_sys::Oid) {
     process::connect(Some(database));
-    let Some(slot) = board::slot_of(database) else { process::end(0) };
-    if !slot.occupy() {
-        process::end(0);
-    }
-    process::at_exit(leave);
     process::begin_session();
-    if !guc::background_worker() {
-        end(slot, WorkerState::Off);
-    }
+    let mut station = Station::take();
     let mut kinds = KINDS.map(|name| Kind { name, not_before: Time::BEGINNING, patience: AGAIN });
     // Why nothing is done.
     let mut objection = None;
     loop {
-        slot.begin_look();
-        leave_if_wanted(slot);
-        let now = clock::wall();
-        let due = if may_work(slot, &mut objection) {
-            kinds.iter_mut().for_each(|kind| work_off(kind, slot));
-            next_due(slot, &kinds, clock::wall())
-        } else {
-            now + LONGEST
-        };
-        let mut latest = now + guc::maintenance_interval();
-        if has_silent_commits() {
-            latest = latest.min(now + PREPARED);
+        station.begin_look();
+        station.leave_if_wanted();
+        let began = clock::wall();
+        let (mut due, mut done) = (began + LONGEST, false);
+        if may_work(&station, &mut objection) {
+            for kind in &mut kinds {
+                done |= work_off(kind, &station);
+            }
+            due = next_due(&station, &kinds, clock::wall());
         }
-        let wakes_at = slot.end_look(due.min(latest));
-        process::sleep(process::until(wakes_at), Sleep::Worker);
-        pause(slot, now);
+        let failed = objection.is_some() || kinds.iter().any(|kind| kind.not_before > began);
+        let mut latest = began + guc::maintenance_interval();
+        if has_silent_commits() {
+            latest = latest.min(began + PREPARED);
+        }
+        station.rest(due.min(latest), done, failed);
+        pause(&station, began);
     }
 }
 
 /// Waits until [`PAUSE`] is over since then, however often it is woken. What it is woken for is seen by the
 /// look that follows.
-fn pause(slot: &WorkerSlot, since: Time) {
+fn pause(station: &Station, since: Time) {
     loop {
         crate::pg::latch::reset();
-        leave_if_wanted(slot);
+        station.leave_if_wanted();
         let over = since + PAUSE;
         if over <= clock::wall() {
             return;
         }
         process::sleep(process::until(over), Sleep::Worker);
-    }
-}
-
-/// The slot of this process is free again, whatever it died of.
-fn leave() {
-    if let Some(slot) = board::my_slot() {
-        slot.leave();
-    }
-}
-
-fn end(slot: &WorkerSlot, state: WorkerState) -> ! {
-    slot.set_state(state);
-    process::end(0)
-}
-
-/// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, or to
-/// come back with new settings.
-fn leave_if_wanted(slot: &WorkerSlot) {
-    if process::asked_to_end() {
-        // That may have been DROP DATABASE … WITH (FORCE).
-        slot.stay_away_until(clock::wall() + AGAIN);
-        end(slot, WorkerState::Ended);
-    }
-    if process::settings_changed() || slot.away_until() > clock::wall() {
-        end(slot, WorkerState::Ended);
     }
 }
 
@@ -131,9 +101,9 @@ fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Failure> {
 }
 
 /// Whether nothing speaks against the work. What does is logged once.
-fn may_work(slot: &WorkerSlot, known: &mut Option<String>) -> bool {
+fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     let objection = match as_owner(trust::objection) {
-        Ok(None) => end(slot, WorkerState::Absent),
+        Ok(None) => station.end(WorkerState::Absent),
         Ok(Some(objection)) => objection,
         Err(failure) => Some(failure.message),
     };
@@ -144,26 +114,24 @@ fn may_work(slot: &WorkerSlot, known: &mut Option<String>) -> bool {
     known.is_none()
 }
 
-/// Does all that is due of one kind, a transaction for each step.
-fn work_off(kind: &mut Kind, slot: &WorkerSlot) {
+/// Does all that is due of one kind, a transaction for each step; whether there was something.
+fn work_off(kind: &mut Kind, station: &Station) -> bool {
+    let mut done = false;
     while kind.not_before <= clock::wall() {
-        leave_if_wanted(slot);
-        match step(kind.name) {
-            Ok(Some(more)) => {
+        station.leave_if_wanted();
+        match as_owner(|_| or_throw(steps::step(kind.name, seal::PATIENCE, queue_clock::now()))) {
+            Ok(Some(step)) => {
                 kind.patience = AGAIN;
-                if !more {
-                    return;
+                done |= step.done;
+                if !step.more {
+                    break;
                 }
             }
-            Ok(None) => end(slot, WorkerState::Absent),
+            Ok(None) => station.end(WorkerState::Absent),
             Err(failure) => put_off(kind, &failure),
         }
     }
-}
-
-/// One step of a kind; whether there is more to do, or `None` if the extension is not there.
-fn step(kind: &'static str) -> Result<Option<bool>, Failure> {
-    as_owner(|_| or_throw(steps::step(kind, seal::PATIENCE, queue_clock::now())).more)
+    done
 }
 
 fn put_off(kind: &mut Kind, failure: &Failure) {
@@ -178,10 +146,10 @@ fn put_off(kind: &mut Kind, failure: &Failure) {
 }
 
 /// When something will be due.
-fn next_due(slot: &WorkerSlot, kinds: &[Kind], now: Time) -> Time {
+fn next_due(station: &Station, kinds: &[Kind], now: Time) -> Time {
     let due = match as_owner(|_| steps::next(queue_clock::now())) {
         Ok(Some(due)) => due.unwrap_or(Time::INFINITY),
-        Ok(None) => end(slot, WorkerState::Absent),
+        Ok(None) => station.end(WorkerState::Absent),
         Err(_) => now,
     };
     // What is due already is in somebody else's hands, or has failed.

@@ -68,6 +68,11 @@ fn board() -> Option<&'static Board> {
     unsafe { BOARD.load(SeqCst).as_ref() }
 }
 
+/// Whether the library is preloaded.
+pub(crate) fn is_there() -> bool {
+    board().is_some()
+}
+
 fn set(latch: &AtomicPtr<pg_sys::Latch>) {
     let latch = latch.load(SeqCst);
     if !latch.is_null() {

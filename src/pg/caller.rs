@@ -50,6 +50,21 @@ impl Drop for AsOwner {
     }
 }
 
+/// Does something that raises no error as the user of the session, whose rights this backend has else: nothing of the owner's
+/// comes into it.
+pub(super) fn as_session_user<R>(work: impl FnOnce() -> R) -> R {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: reads and sets two variables, which are put back.
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
+        pg_sys::SetUserIdAndSecContext(pg_sys::GetSessionUserId(), 0);
+    }
+    let result = work();
+    // SAFETY: as above.
+    unsafe { pg_sys::SetUserIdAndSecContext(user, context) }
+    result
+}
+
 /// # Safety
 /// To be called in a transaction.
 unsafe fn owner() -> Role {

@@ -220,6 +220,13 @@ pub(crate) fn anybody(channel: Channel) -> bool {
     !holders(channel).is_empty()
 }
 
+/// Whether somebody is registered under the channel, this backend included, asleep in a transaction or not.
+pub(crate) fn is_used(channel: Channel) -> bool {
+    let tag = channel.tag();
+    // SAFETY: looks into the lock table; raises an error only for a lock method that there is not.
+    unsafe { pg_sys::LockWaiterCount(&tag) != 0 }
+}
+
 /// Whether somebody is registered under the channel who has not been woken.
 pub(crate) fn anybody_asleep(channel: Channel) -> bool {
     holders(channel).iter().any(|holder| !latch_of(*holder).is_none_or(is_latch_set))

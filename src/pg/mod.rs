@@ -25,6 +25,7 @@ pub(crate) mod memory;
 pub(crate) mod named;
 pub(crate) mod newtype;
 pub(crate) mod planner;
+pub(crate) mod post;
 pub(crate) mod procedure;
 pub(crate) mod process;
 mod query;

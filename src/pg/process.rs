@@ -13,8 +13,8 @@ use pgrx::prelude::*;
 use pgrx::{IntoDatum, PgTryBuilder};
 
 use super::clock::Time;
-use super::extension;
 use super::wait_event::Sleep;
+use super::{caller, extension};
 
 /// Whether the library is being loaded at the start of the server, and not by pg_upgrade, which wants to be
 /// alone.
@@ -58,23 +58,33 @@ pub(crate) fn register_launcher(name: &str, function: &str) {
 /// A worker that this process has started.
 pub(crate) struct Started(DynamicBackgroundWorker);
 
-/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`).
-pub(crate) fn start_worker(kind: &str, function: &str, database: pg_sys::Oid) -> Option<Started> {
+/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). The process hears
+/// of its beginning and its end by its latch, if that is wanted.
+///
+/// Nothing of this session goes with it but the number of the database: no text, no setting and no rights.
+pub(crate) fn start_worker(
+    kind: &str,
+    function: &str,
+    database: pg_sys::Oid,
+    tells: bool,
+) -> Option<Started> {
     // SAFETY: reads a variable.
-    let me = unsafe { pg_sys::MyProcPid };
-    BackgroundWorkerBuilder::new(&format!("{kind} for database {}", database.to_u32()))
-        .set_type(kind)
-        .set_library("taskq")
-        .set_function(function)
-        .enable_shmem_access(None)
-        .enable_spi_access()
-        .set_start_time(BgWorkerStartTime::RecoveryFinished)
-        .set_restart_time(None)
-        .set_argument(database.into_datum())
-        .set_notify_pid(me)
-        .load_dynamic()
-        .ok()
-        .map(Started)
+    let me = if tells { unsafe { pg_sys::MyProcPid } } else { 0 };
+    let start = || {
+        BackgroundWorkerBuilder::new(&format!("{kind} for database {}", database.to_u32()))
+            .set_type(kind)
+            .set_library("taskq")
+            .set_function(function)
+            .enable_shmem_access(None)
+            .enable_spi_access()
+            .set_start_time(BgWorkerStartTime::RecoveryFinished)
+            .set_restart_time(None)
+            .set_argument(database.into_datum())
+            .set_notify_pid(me)
+            .load_dynamic()
+            .ok()
+    };
+    caller::as_session_user(start).map(Started)
 }
 
 impl Started {
@@ -82,6 +92,70 @@ impl Started {
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.0.pid(), Err(BackgroundWorkerStatus::Stopped | BackgroundWorkerStatus::PostmasterDied))
     }
+}
+
+/// Whether this session may start a worker for its database: the server runs and writes, this is no process that works for
+/// another one, and the database is one that is worked in.
+pub(crate) fn may_start_workers() -> bool {
+    // SAFETY: reads variables and shared memory.
+    let here = unsafe {
+        pg_sys::IsUnderPostmaster
+            && !pg_sys::IsBinaryUpgrade
+            && pg_sys::ParallelWorkerNumber < 0
+            && !pg_sys::InitializingParallelWorker
+            && !pg_sys::RecoveryInProgress()
+    };
+    here && is_worked_in()
+}
+
+/// Whether this database allows connections and is no template.
+fn is_worked_in() -> bool {
+    // SAFETY: a look-up in the system cache, in a transaction; the tuple is of pg_database, and is read before it is released.
+    unsafe {
+        let database = pg_sys::Datum::from(pg_sys::MyDatabaseId);
+        let cache = pg_sys::SysCacheIdentifier::DATABASEOID as std::ffi::c_int;
+        let tuple = pg_sys::SearchSysCache1(cache, database);
+        if tuple.is_null() {
+            return false;
+        }
+        let row = pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_database>(tuple);
+        let worked_in = (*row).datallowconn && !(*row).datistemplate;
+        pg_sys::ReleaseSysCache(tuple);
+        worked_in
+    }
+}
+
+/// Sets the latches of the background processes of this database, whatever they are: one that is woken for nothing sleeps
+/// again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
+pub(crate) fn wake_workers() {
+    // SAFETY: the array of all processes is in shared memory and stays there, as do their latches; two fields of each are read
+    // that others may write. One that has ended by now has a latch that nobody waits for.
+    unsafe {
+        let all = &*pg_sys::ProcGlobal;
+        for n in 0..all.allProcCount as usize {
+            let process = all.allProcs.add(n);
+            #[cfg(feature = "pg18")]
+            let is_worker = !(&raw const (*process).isRegularBackend).read_volatile();
+            #[cfg(not(feature = "pg18"))]
+            let is_worker = (&raw const (*process).isBackgroundWorker).read_volatile();
+            let database = (&raw const (*process).databaseId).read_volatile();
+            if is_worker && database == pg_sys::MyDatabaseId && process != pg_sys::MyProc {
+                pg_sys::SetLatch(&raw mut (*process).procLatch);
+            }
+        }
+    }
+}
+
+/// The database that this process is connected to.
+pub(crate) fn my_database() -> pg_sys::Oid {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::MyDatabaseId }
+}
+
+/// How many background processes the server has room for.
+pub(crate) fn most_workers() -> u32 {
+    // SAFETY: reads a variable that is set at server start.
+    u32::try_from(unsafe { pg_sys::max_worker_processes }).unwrap_or(0)
 }
 
 unsafe extern "C-unwind" {

@@ -8,11 +8,14 @@
 pub(crate) mod due;
 pub(crate) mod elapsed;
 mod low_ends;
+mod owed;
 pub(crate) mod retention;
 pub(crate) mod steps;
 mod told;
 
 use std::time::Duration;
+
+pub(crate) use owed::owed;
 
 use elapsed::Walked;
 use low_ends::{Found, Starts};
@@ -108,8 +111,16 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
             (false, false) => (MOST_ENDED, MOST_ENDED, ENDED_FOR_OTHERS),
             (false, true) => (MOST_ENDED, MOST_ENDED, ENDED_BY_SLEEPER),
         };
-        let caller =
-            elapsed::Caller { action_nos, names, bound, own, others, only_of_use: waiting, tidies: !alone };
+        let caller = elapsed::Caller {
+            action_nos,
+            names,
+            bound,
+            own,
+            others,
+            only_of_use: waiting || hostage,
+            stays_open: hostage && !waiting,
+            tidies: !alone,
+        };
         let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
         let looked = elapsed::look_after(&caller, start, now);
         upkeep.changed |= looked.ended;

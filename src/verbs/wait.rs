@@ -6,6 +6,7 @@ use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
 use super::pace::{self, Pace, Quiet, staggered};
+use crate::background;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::number::TaskNo;
@@ -24,6 +25,7 @@ use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::state::Outcome;
 use crate::store::{known_actions, tables};
+use crate::upkeep;
 use crate::wake::{self, Registration};
 
 /// How soon a waiter looks again at something overdue that another transaction is handling.
@@ -104,6 +106,7 @@ impl Waiter {
     /// Makes this backend findable under these channels, in the place of those before. What has come in since
     /// [`Waiter::before_look`] counts: it may concern what was looked up in between.
     pub(crate) fn register(&mut self, channels: Vec<Channel>) {
+        let channels = if self.names.is_some() { channels } else { wake::channels_for_tasks(channels) };
         if self.registered.as_ref().is_none_or(|registered| registered.channels() != channels) {
             // First the new ones: in between somebody may be looking for us.
             let registered = Registration::new(channels, self.level);
@@ -144,8 +147,9 @@ impl Waiter {
     }
 
     /// Sleeps until a wake-up, until `due` (by the queue's clock), or until it is time to look again; `false` if the
-    /// time of the call is up.
-    pub(crate) fn sleep(&mut self, due: Option<Time>) -> bool {
+    /// time of the call is up. `owed`: the look has left something that is due, or undoes what it did of it. That is for a
+    /// process that commits; what waits for tasks asks here whether there is such a thing, since its look does not.
+    pub(crate) fn sleep(&mut self, due: Option<Time>, owed: bool) -> bool {
         let passed_over = wake::end_look();
         let left_signals = std::mem::take(&mut self.left_signals);
         if std::mem::take(&mut self.woken) {
@@ -154,6 +158,12 @@ impl Waiter {
                 wake::pass_on_signals();
             }
         }
+        let (owed, due) = match self.names {
+            _ if self.time_is_up() => return false,
+            Some(_) => (owed, due),
+            None => upkeep::owed(),
+        };
+        let again = if owed { background::call() } else { None }.unwrap_or(Duration::MAX);
         loop {
             let left =
                 self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
@@ -171,7 +181,7 @@ impl Waiter {
             }
             self.slept = true;
             let pace = staggered(self.pace.next(passed_over));
-            let time = pace.min(left).min(due.map_or(Duration::MAX, time_until));
+            let time = pace.min(left).min(due.map_or(Duration::MAX, time_until)).min(again);
             let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);
             let why = if self.names.is_some() { Sleep::ForWork } else { Sleep::ForTasks };
             self.woken = latch::sleep(time, why);
@@ -281,7 +291,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
                 "Commit first, then wait.",
             );
         }
-        if !waiter.sleep(None) {
+        if !waiter.sleep(None, false) {
             return Ok(None);
         }
     }

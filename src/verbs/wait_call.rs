@@ -68,7 +68,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
             }
             continue;
         }
-        if !waiter.sleep(None) {
+        if !waiter.sleep(None, false) {
             return over(call, num_over(&tasks) as i32);
         }
     }
@@ -117,10 +117,10 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
             }
             // Under which channels to be found is to be looked up again.
             RENUMBERED => {}
-            NOTHING if waiter.sleep(look.due) => look_after = true,
+            NOTHING if waiter.sleep(look.due, false) => look_after = true,
             // The look has cost a transaction id, since others had something in their hands. A sleeper keeps none for
             // long.
-            HELD if waiter.sleep(Some(clock::now())) => {
+            HELD if waiter.sleep(Some(clock::now()), false) => {
                 wake::stay_registered(|| call.leave_transaction("wait_for_work"));
                 look_after = true;
             }

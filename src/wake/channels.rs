@@ -14,6 +14,7 @@ pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 pub(super) const READY_ANY: u8 = 6;
 const VAIN: u8 = 7;
+pub(super) const WATCH: u8 = 8;
 
 /// Waiters for tasks of this action.
 pub(super) fn ready_channel(action_no: i32) -> Channel {
@@ -42,6 +43,14 @@ pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
 /// Waiters for tasks that have undone what they did: what keeps that back is nowhere to be seen by whoever ends it.
 pub(super) const VAIN_CHANNEL: Channel = Channel { kind: VAIN, number: 0 };
 
+/// Waiters for the ends of tasks: what ends one of these may be due sooner now than they knew.
+pub(super) const WATCH_CHANNEL: Channel = Channel { kind: WATCH, number: 0 };
+
+/// Whether a call of this database waits, for work or for tasks.
+pub(crate) fn anybody_waits() -> bool {
+    latch::is_used(TIMER_CHANNEL) || latch::is_used(WATCH_CHANNEL)
+}
+
 /// Who sleeps no longer than that needs no wake-up for what is due later.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
@@ -68,6 +77,12 @@ pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
         channels.extend(names.iter().map(|name| name_channel(name)));
     }
     channels
+}
+
+/// The channels on which news come that concern the end of a task, beside its own.
+pub(crate) fn channels_for_tasks(mut own: Vec<Channel>) -> Vec<Channel> {
+    own.push(WATCH_CHANNEL);
+    own
 }
 
 /// The channels on which tasks of these actions are announced to a claim for these names.

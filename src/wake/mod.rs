@@ -15,7 +15,8 @@ mod notes;
 mod waiters;
 
 pub(crate) use channels::{
-    SETTLED, SOON, TIMER, channels_for_names, channels_for_work, longest_sleep, settled_channel,
+    SETTLED, SOON, TIMER, anybody_waits, channels_for_names, channels_for_tasks, channels_for_work,
+    longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
     behind, due, for_those_in_vain, gone, held, name_not_for_us, new_number, not_for_us, ready,

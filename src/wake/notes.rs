@@ -10,8 +10,8 @@ use std::thread::LocalKey;
 use std::time::Instant;
 
 use super::channels::{
-    ANY_READY_CHANNEL, READY, SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, longest_sleep,
-    name_channel, ready_channel, settled_channel, wake,
+    ANY_READY_CHANNEL, READY, SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, WATCH_CHANNEL,
+    longest_sleep, name_channel, ready_channel, settled_channel, wake,
 };
 use super::lately;
 use super::waiters::give_up;
@@ -120,6 +120,7 @@ fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
     if ahead.is_zero() && channel.kind == TIMER {
         // Who sleeps may have told others of what was due until now, and tells nobody of what was due before that.
+        owe(WATCH_CHANNEL, HowMany::UpTo(1));
         return owe(channel, HowMany::All);
     }
     // Of those who look soon nobody knows for which actions. For a deadline that is no matter: they tell.
@@ -127,6 +128,9 @@ fn wake_for(channel: Channel, due: Instant) {
         ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
     if !in_time {
         owe(channel, HowMany::UpTo(1));
+        if channel.kind == TIMER {
+            owe(WATCH_CHANNEL, HowMany::UpTo(1));
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use super::channels::{
-    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, ready_channel,
-    wake,
+    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, WATCH,
+    WATCH_CHANNEL, ready_channel, wake,
 };
 use super::notes::{LISTENER, owe};
 use crate::pg::latch::{self, Channel, HowMany};
@@ -103,6 +103,10 @@ impl Drop for Registration {
             if there {
                 latch::unregister(*channel);
             }
+            // It may have been the one to know what is due.
+            if there && *channel == WATCH_CHANNEL {
+                latch::wake(*channel, HowMany::UpTo(1));
+            }
         }
     }
 }
@@ -123,7 +127,7 @@ pub(super) fn give_up(level: i32) {
     for channel in &channels {
         latch::unregister(*channel);
     }
-    for channel in channels.into_iter().filter(|c| [READY, READY_ANY, TIMER].contains(&c.kind)) {
+    for channel in channels.into_iter().filter(|c| [READY, READY_ANY, TIMER, WATCH].contains(&c.kind)) {
         owe(channel, HowMany::UpTo(1));
     }
 }

@@ -1,4 +1,5 @@
-//! Which tries a call that is about to sleep ends: those of which something may come for it.
+//! Which tries a call ends that is about to sleep, or whose transaction may stay open: those of which something may come for
+//! it; the second also all of its own actions, since it keeps what it does.
 //!
 //! What comes to nothing it could not show to anybody before it ends: it would undo it, begin anew with its next look, and be in
 //! the way of others who do the same. So a try is left to others whose end makes no task of the call's actions ready (its own, for another
@@ -109,10 +110,15 @@ pub(super) fn only(mut leases: Vec<Elapsed>, caller: &Caller, now: Time) -> Usef
     let of_use = |task: &Concerns| {
         let own = own.contains(&task.task_no);
         let goes_on = limit(task).max_timeouts.is_some() || !ends(&task);
+        // What a transaction that stays open ends is kept from its own workers until then.
+        let awaited = match caller.stays_open {
+            true => awaited.get(&task.task_no) == Some(&true),
+            false => awaited.contains_key(&task.task_no),
+        };
         task.of_group
-            || awaited.contains_key(&task.task_no)
+            || awaited
             || keeping.contains(&task.task_no)
-            || own && (goes_on || task.limited || task.keyed)
+            || own && (caller.stays_open || goes_on || task.limited || task.keyed)
     };
     let of_use: HashSet<TaskNo> =
         concerns.iter().filter(|task| of_use(task)).map(|task| task.task_no).collect();

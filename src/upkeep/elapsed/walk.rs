@@ -31,6 +31,9 @@ pub(crate) struct Caller<'a> {
     /// It is about to sleep, and ends only those of which something may come for it: for what comes to nothing is undone, and all
     /// of it has to be looked at each time. It tells those of the others who may have a use for them.
     pub(crate) only_of_use: bool,
+    /// It keeps what it does, and others have to wait for that until its transaction ends: so it ends its own, and of the others
+    /// those only that a task of its own waits for.
+    pub(crate) stays_open: bool,
     /// It removes leases that no task needs any more.
     pub(crate) tidies: bool,
 }

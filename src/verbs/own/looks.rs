@@ -37,6 +37,11 @@ impl Look {
         Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, counted_for_others: false, due: None }
     }
 
+    /// Something is due, and whoever waits for what comes of it sees nothing of it as long as this call sleeps.
+    fn is_owed(&self) -> bool {
+        self.upkeep.tried || self.upkeep.expired
+    }
+
     pub(super) fn action_nos(&self) -> Vec<i32> {
         self.actions.iter().map(|a| a.action_no).collect()
     }
@@ -56,7 +61,7 @@ pub(super) fn look_until(request: &Request, waiter: &mut Option<Waiter>) -> Resu
         if let Some(waiter) = waiter.as_mut().filter(|_| found.counted_for_others) {
             waiter.leaves_signals();
         }
-        if waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(found.due)) {
+        if waiter.as_mut().is_some_and(|waiter| !over && waiter.sleep(found.due, found.is_owed())) {
             continue;
         }
         if waiter.is_some() {

@@ -1,0 +1,149 @@
+//! How a worker has come to its database, how it is woken, and when it leaves.
+//!
+//! With the library preloaded it is *kept*: the launcher has sent it, shared memory says how to wake it, and it stays. Without,
+//! it was *called*: by a session whose call sleeps and has found something due that it could not show to anybody ([`super::call`]).
+//! Then it holds two posts: that of its database, so that there is one worker; and one of those that the server has for such, so
+//! that there are processes left for others. It leaves when there is nothing to do for a moment, or no call waits any more.
+//!
+//! **No call is lost.** A caller first sets the latches of the database's background processes, then looks whether the post is
+//! taken, and starts a worker if it is not. A worker that leaves first gives up the post, then looks at its latch, and goes on if
+//! it is set. So either the caller finds the post free, or the worker its latch set.
+
+use std::time::Duration;
+
+use super::{AWAY_AFTER_END, most_called};
+use crate::guc;
+use crate::pg::board::{self, WorkerSlot, WorkerState};
+use crate::pg::clock::{Time, wall};
+use crate::pg::latch;
+use crate::pg::post::Post;
+use crate::pg::process;
+use crate::pg::wait_event::Sleep;
+use crate::wake;
+
+/// How long a worker that was called stays when it has nothing to do, or when no call waits.
+const LINGERS: Duration = Duration::from_secs(1);
+
+/// What is due so soon it stays for, if a call waits.
+const NEAR: Duration = Duration::from_secs(2);
+
+/// Where a worker is.
+pub(super) enum Station {
+    /// The launcher has sent it.
+    Kept(&'static WorkerSlot),
+    /// A call that sleeps has.
+    Called {
+        /// When it did something last.
+        busy: Time,
+        /// When a call was waiting last.
+        needed: Time,
+    },
+}
+
+impl Station {
+    /// Takes the place, or ends the process if another one has it or none is wanted. The process is connected.
+    pub(super) fn take() -> Station {
+        let kept = board::my_slot();
+        match kept {
+            Some(slot) => {
+                if !slot.occupy() {
+                    process::end(0);
+                }
+                process::at_exit(leave_slot);
+            }
+            None if board::is_there() || !Post::OfDatabase.take() => process::end(0),
+            None => {
+                if !(0..most_called()).any(|n| Post::OfServer(n).take()) {
+                    process::end(0);
+                }
+            }
+        }
+        let station = match kept {
+            Some(slot) => Station::Kept(slot),
+            None => Station::Called { busy: wall(), needed: wall() },
+        };
+        if !guc::background_worker() {
+            station.end(WorkerState::Off);
+        }
+        station
+    }
+
+    /// To be called before looking at what is due.
+    pub(super) fn begin_look(&self) {
+        match self {
+            Station::Kept(slot) => slot.begin_look(),
+            Station::Called { .. } => latch::reset(),
+        }
+    }
+
+    /// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, or to come back with
+    /// new settings.
+    pub(super) fn leave_if_wanted(&self) {
+        let asked = process::asked_to_end();
+        if let (Station::Kept(slot), true) = (self, asked) {
+            // That may have been DROP DATABASE … WITH (FORCE).
+            slot.stay_away_until(wall() + AWAY_AFTER_END);
+        }
+        let unwanted = matches!(self, Station::Kept(slot) if slot.away_until() > wall());
+        if asked || unwanted || process::settings_changed() {
+            self.end(WorkerState::Ended);
+        }
+    }
+
+    /// Ends the process; the state is what the launcher has to know, if there is one.
+    pub(super) fn end(&self, state: WorkerState) -> ! {
+        if let Station::Kept(slot) = self {
+            slot.set_state(state);
+        }
+        process::end(0)
+    }
+
+    /// Sleeps after a look, until something is due or it is woken. `done`: the look has found something to do; `stays`: it is
+    /// not to leave, since another one would begin anew with what has failed.
+    pub(super) fn rest(&mut self, due: Time, done: bool, stays: bool) {
+        let Station::Called { busy, needed } = self else {
+            let Station::Kept(slot) = self else { return };
+            let wakes_at = slot.end_look(due);
+            return process::sleep(process::until(wakes_at), Sleep::Worker);
+        };
+        if done {
+            *busy = wall();
+        }
+        loop {
+            let now = wall();
+            if latch::is_set() || due <= now {
+                return;
+            }
+            if wake::anybody_waits() {
+                *needed = now;
+            }
+            // Others may be waiting for a process of the server.
+            let lingers = if all_called() { Duration::ZERO } else { LINGERS };
+            let idle = !stays && due > now + NEAR && *busy + lingers <= now;
+            if idle || *needed + LINGERS <= now {
+                return leave_unless_called();
+            }
+            process::sleep(process::until(due.min(now + LINGERS)), Sleep::Worker);
+        }
+    }
+}
+
+/// Ends a process that was called, unless it has just been called again.
+fn leave_unless_called() {
+    Post::OfDatabase.give_up();
+    if !latch::is_set() || !Post::OfDatabase.take() {
+        process::end(0);
+    }
+}
+
+/// Whether as many workers are called as there may be.
+pub(super) fn all_called() -> bool {
+    (0..most_called()).all(|n| Post::OfServer(n).is_taken())
+}
+
+/// The slot of this process is free again, whatever it died of.
+fn leave_slot() {
+    if let Some(slot) = board::my_slot() {
+        slot.leave();
+    }
+}
