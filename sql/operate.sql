@@ -346,6 +346,24 @@ CREATE FUNCTION taskq.health()
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n
                 UNION ALL
+                -- What is due while calls sleep is done by a background process, and the server has none left.
+                SELECT 'warning',
+                       format('no background process is free for what is due while calls sleep: %s are there', b.number),
+                       'Raise max_worker_processes (now ' || current_setting('max_worker_processes') || ') and restart the server.',
+                       'no_worker', 'max_worker_processes', NULL
+                  FROM (SELECT count(*) AS number FROM pg_stat_activity AS s
+                         WHERE s.backend_type NOT IN ('client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker',
+                                                      'checkpointer', 'background writer', 'walwriter', 'walsummarizer', 'archiver',
+                                                      'startup', 'walreceiver', 'slotsync worker', 'io worker', 'logger')) AS b
+                 CROSS JOIN LATERAL (SELECT count(*) AS number FROM pg_locks AS l
+                                      WHERE l.locktype = 'advisory' AND l.objsubid = 29811 AND l.database = 0) AS p
+                 WHERE (b.number >= current_setting('max_worker_processes')::int
+                        OR p.number >= LEAST(GREATEST(current_setting('max_worker_processes')::int / 4, 1), 8))
+                   AND current_setting('taskq.background_worker')::boolean
+                   AND (EXISTS (SELECT FROM overdue) OR EXISTS (SELECT FROM late))
+                   AND NOT EXISTS (SELECT FROM pg_stat_activity AS s
+                                    WHERE s.datname = current_database() AND s.backend_type = 'taskq worker')
+                UNION ALL
                 -- Who holds things up.
                 SELECT CASE WHEN s.xact_start < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('%s of %s (pid %s%s) has been open for %s and %s',

@@ -12,6 +12,7 @@ use super::{ENTRY, WORKER};
 use crate::guc;
 use crate::pg::board;
 use crate::pg::clock::wall;
+use crate::pg::lock::{self, Key, Mode};
 use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
 
@@ -31,49 +32,92 @@ thread_local! {
         const { RefCell::new(Starts { last: None, not_before: None, patience: SOON }) };
 }
 
+/// What has come of a call.
+pub(crate) struct Called {
+    /// How soon to look whether somebody has come; `None`: somebody is there, or nobody will come.
+    pub(crate) look_again: Option<Duration>,
+    /// Others start none as long as this is there.
+    _starting: Option<Starting>,
+}
+
+/// A worker is on its way, whom this session has sent for. Of many that wait for the same deadline one starts a worker.
+struct Starting;
+
+const STARTING: &str = "a worker is on its way";
+
+impl Starting {
+    fn begin() -> Option<Starting> {
+        lock::try_lock_if_room(Key::new(&[STARTING]), Mode::Only).then_some(Starting)
+    }
+}
+
+impl Drop for Starting {
+    /// An error gives the lock up by itself.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            lock::unlock(Key::new(&[STARTING]), Mode::Only);
+        }
+    }
+}
+
+impl Called {
+    const NOBODY: Called = Called { look_again: None, _starting: None };
+
+    fn again(after: Duration) -> Called {
+        Called { look_again: Some(after), _starting: None }
+    }
+}
+
 /// Has what is due done by a process that commits: wakes the one that is there, or starts one. It waits for nothing and raises no
-/// error. Returns how soon to look whether somebody has come; `None` if somebody is there, or nobody will come.
+/// error. To be called before a sleep, and the answer to be kept for that; the sleep is in the same subtransaction.
 ///
 /// A worker goes by the server's clock: a session that has set another one ([`guc::fake_now`]) calls none.
-pub(crate) fn call() -> Option<Duration> {
+pub(crate) fn call() -> Called {
     if !guc::background_worker() || guc::fake_now().is_some() {
-        return None;
+        return Called::NOBODY;
     }
     if board::is_there() {
         board::tell(wall());
-        return None;
+        return Called::NOBODY;
     }
     if !process::may_start_workers() {
-        return None;
+        return Called::NOBODY;
     }
     // In this order: see `station`.
     process::wake_workers();
     if Post::OfDatabase.is_taken() {
-        return None;
+        return Called::NOBODY;
     }
     STARTS.with_borrow_mut(Starts::start)
 }
 
 impl Starts {
-    fn start(&mut self) -> Option<Duration> {
+    fn start(&mut self) -> Called {
         let now = Instant::now();
-        if let Some(left) =
-            self.not_before.map(|at| at.saturating_duration_since(now)).filter(|d| !d.is_zero())
-        {
-            return Some(left);
+        let left = self.not_before.map(|at| at.saturating_duration_since(now));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Called::again(left);
+        }
+        // Those that others have called leave soon.
+        let starting = if all_called() { None } else { Starting::begin() };
+        if starting.is_none() {
+            return Called::again(SOON);
         }
         if let Some((last, at)) = self.last.take() {
             // One that has done something has stayed for longer.
-            let failed = last.has_ended() && at.elapsed() < 2 * SOON;
+            let failed = last.has_ended() && at.elapsed() < 2 * self.patience;
             self.patience = if failed { (self.patience * 2).min(LATE) } else { SOON };
         }
-        let started = if all_called() {
-            None
-        } else {
-            process::start_worker(WORKER, ENTRY, process::my_database(), false)
-        };
-        self.not_before = now.checked_add(if started.is_some() { self.patience } else { LATE });
-        self.last = started.map(|started| (started, now));
-        self.last.as_ref().map(|_| self.patience)
+        match process::start_worker(WORKER, ENTRY, process::my_database(), false) {
+            Some(started) => {
+                self.last = Some((started, now));
+                self.not_before = now.checked_add(self.patience);
+                Called { look_again: Some(self.patience), _starting: starting }
+            }
+            None => {
+                self.not_before = now.checked_add(LATE);
+                Called::NOBODY
+            }
+        }
     }
 }

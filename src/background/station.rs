@@ -9,6 +9,7 @@
 //! taken, and starts a worker if it is not. A worker that leaves first gives up the post, then looks at its latch, and goes on if
 //! it is set. So either the caller finds the post free, or the worker its latch set.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::{AWAY_AFTER_END, most_called};
@@ -27,6 +28,8 @@ const LINGERS: Duration = Duration::from_secs(1);
 /// What is due so soon it stays for, if a call waits.
 const NEAR: Duration = Duration::from_secs(2);
 
+const AT_ONCE: Duration = Duration::ZERO;
+
 /// Where a worker is.
 pub(super) enum Station {
     /// The launcher has sent it.
@@ -34,9 +37,9 @@ pub(super) enum Station {
     /// A call that sleeps has.
     Called {
         /// When it did something last.
-        busy: Time,
+        busy: Cell<Time>,
         /// When a call was waiting last.
-        needed: Time,
+        needed: Cell<Time>,
     },
 }
 
@@ -60,7 +63,7 @@ impl Station {
         }
         let station = match kept {
             Some(slot) => Station::Kept(slot),
-            None => Station::Called { busy: wall(), needed: wall() },
+            None => Station::Called { busy: Cell::new(wall()), needed: Cell::new(wall()) },
         };
         if !guc::background_worker() {
             station.end(WorkerState::Off);
@@ -76,15 +79,18 @@ impl Station {
         }
     }
 
-    /// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, or to come back with
-    /// new settings.
+    /// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, to come back with
+    /// new settings, or since no call waits for what it does.
     pub(super) fn leave_if_wanted(&self) {
         let asked = process::asked_to_end();
         if let (Station::Kept(slot), true) = (self, asked) {
             // That may have been DROP DATABASE … WITH (FORCE).
             slot.stay_away_until(wall() + AWAY_AFTER_END);
         }
-        let unwanted = matches!(self, Station::Kept(slot) if slot.away_until() > wall());
+        let unwanted = match self {
+            Station::Kept(slot) => slot.away_until() > wall(),
+            Station::Called { needed, .. } => is_alone(needed),
+        };
         if asked || unwanted || process::settings_changed() {
             self.end(WorkerState::Ended);
         }
@@ -100,32 +106,36 @@ impl Station {
 
     /// Sleeps after a look, until something is due or it is woken. `done`: the look has found something to do; `stays`: it is
     /// not to leave, since another one would begin anew with what has failed.
-    pub(super) fn rest(&mut self, due: Time, done: bool, stays: bool) {
-        let Station::Called { busy, needed } = self else {
-            let Station::Kept(slot) = self else { return };
-            let wakes_at = slot.end_look(due);
-            return process::sleep(process::until(wakes_at), Sleep::Worker);
+    pub(super) fn rest(&self, due: Time, done: bool, stays: bool) {
+        let (busy, needed) = match self {
+            Station::Kept(slot) => {
+                return process::sleep(process::until(slot.end_look(due)), Sleep::Worker);
+            }
+            Station::Called { busy, needed } => (busy, needed),
         };
         if done {
-            *busy = wall();
+            busy.set(wall());
         }
-        loop {
-            let now = wall();
-            if latch::is_set() || due <= now {
-                return;
-            }
-            if wake::anybody_waits() {
-                *needed = now;
-            }
+        while !latch::is_set() && due > wall() {
             // Others may be waiting for a process of the server.
-            let lingers = if all_called() { Duration::ZERO } else { LINGERS };
-            let idle = !stays && due > now + NEAR && *busy + lingers <= now;
-            if idle || *needed + LINGERS <= now {
+            let (near, lingers) = if all_called() { (AT_ONCE, AT_ONCE) } else { (NEAR, LINGERS) };
+            let now = wall();
+            let idle = !stays && due > now + near && busy.get() + lingers <= now;
+            if is_alone(needed) || idle {
                 return leave_unless_called();
             }
             process::sleep(process::until(due.min(now + LINGERS)), Sleep::Worker);
         }
     }
+}
+
+/// Whether no call has been waiting for a while; notes it if one is.
+fn is_alone(needed: &Cell<Time>) -> bool {
+    let now = wall();
+    if wake::anybody_waits() {
+        needed.set(now);
+    }
+    needed.get() + LINGERS <= now
 }
 
 /// Ends a process that was called, unless it has just been called again.

@@ -47,7 +47,7 @@ process::main!(taskq_worker_main, live);
 fn live(database: pgrx::pg_sys::Oid) {
     process::connect(Some(database));
     process::begin_session();
-    let mut station = Station::take();
+    let station = Station::take();
     let mut kinds = KINDS.map(|name| Kind { name, not_before: Time::BEGINNING, patience: AGAIN });
     // Why nothing is done.
     let mut objection = None;
@@ -55,12 +55,14 @@ fn live(database: pgrx::pg_sys::Oid) {
         station.begin_look();
         station.leave_if_wanted();
         let began = clock::wall();
-        let (mut due, mut done) = (began + LONGEST, false);
+        let (mut due, mut done) = (began + AGAIN, false);
         if may_work(&station, &mut objection) {
             for kind in &mut kinds {
                 done |= work_off(kind, &station);
             }
             due = next_due(&station, &kinds, clock::wall());
+        } else if objection.is_some() {
+            due = began + LONGEST;
         }
         let failed = objection.is_some() || kinds.iter().any(|kind| kind.not_before > began);
         let mut latest = began + guc::maintenance_interval();
@@ -105,6 +107,8 @@ fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     let objection = match as_owner(trust::objection) {
         Ok(None) => station.end(WorkerState::Absent),
         Ok(Some(objection)) => objection,
+        // Somebody is about to change the extension.
+        Err(failure) if failure.busy => return false,
         Err(failure) => Some(failure.message),
     };
     if let Some(objection) = objection.as_ref().filter(|_| objection != *known) {

@@ -163,7 +163,8 @@ impl Waiter {
             Some(_) => (owed, due),
             None => upkeep::owed(),
         };
-        let again = if owed { background::call() } else { None }.unwrap_or(Duration::MAX);
+        let called = owed.then(background::call);
+        let again = called.as_ref().and_then(|called| called.look_again).unwrap_or(Duration::MAX);
         loop {
             let left =
                 self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));

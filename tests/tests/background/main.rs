@@ -4,6 +4,7 @@
 //! Each test has a cluster of its own. Sessions in here look at views only: whatever happens to the queue, the worker
 //! has done it.
 
+mod called;
 mod chores;
 mod cluster;
 mod ends;

@@ -24,6 +24,7 @@ mod shown;
 mod sleeper;
 mod snapshot;
 mod tables;
+mod tender;
 mod told;
 mod undisturbed;
 mod wakes;

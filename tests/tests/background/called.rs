@@ -1,0 +1,105 @@
+//! Without preloading: a call that sleeps starts a worker, as far as the server has one, with the owner's rights.
+
+use std::time::{Duration, Instant};
+
+use taskq_tests::{Cluster, Session, until};
+
+use super::cluster::workers;
+
+const TMP: &str = env!("CARGO_TARGET_TMPDIR");
+
+fn cluster(name: &str, settings: &[&str]) -> Cluster {
+    let all: Vec<&str> = ["max_connections=30"].iter().chain(settings).copied().collect();
+    Cluster::start(TMP, &format!("called-{name}"), &all)
+}
+
+/// A task of another action whose only try has run out.
+fn dead(session: &mut Session) {
+    session.run(
+        "SELECT taskq.insert_task('dead', 'h', max_tries => 1); \
+         SELECT taskq.own_tasks('w', 1, '{h}', max_duration => '0.2 seconds')",
+    );
+}
+
+const SLEEPS: &str = "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1 minute')";
+
+#[test]
+fn without_a_free_process_nothing_is_lost_and_health_says_so() {
+    // That of logical replication takes the only one.
+    let cluster = cluster("full", &["max_worker_processes=1"]);
+    let mut session = cluster.connect();
+    dead(&mut session);
+    let call = cluster.connect().background(|session| {
+        session.run("SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '8 seconds')");
+    });
+    let kind =
+        "SELECT count(*) FROM taskq.health() WHERE kind = 'no_worker' AND subject = 'max_worker_processes'";
+    until("health says so", || (session.one::<i64>(kind) == 1).then_some(()));
+    assert_eq!(workers(&mut session, None), [0; 0]);
+    assert_eq!(session.state("dead"), "in-progress");
+    call.join();
+    assert_eq!(session.state("dead"), "aborted", "the call has done it at its end");
+    assert_eq!(session.one::<i64>(kind), 0);
+}
+
+#[test]
+fn a_worker_that_was_called_ends_at_once_with_the_server() {
+    let cluster = cluster("stop", &[]);
+    let mut session = cluster.connect();
+    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"h\"}', overlap => 'queue')");
+    let call = cluster.connect().background(|session| drop(session.batch_execute(SLEEPS)));
+    until("a worker comes", || workers(&mut session, Some("postgres")).first().copied());
+    drop(session);
+    let began = Instant::now();
+    cluster.stop();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    call.join();
+}
+
+#[test]
+fn who_owns_the_functions_gets_no_more_rights_by_a_worker_that_was_called() {
+    let cluster = cluster("owner", &[]);
+    let mut session = cluster.connect();
+    session.run("CREATE ROLE exdba SUPERUSER; DROP EXTENSION taskq; SET SESSION AUTHORIZATION exdba; CREATE EXTENSION taskq");
+    session.run("RESET SESSION AUTHORIZATION; ALTER ROLE exdba NOSUPERUSER; SET ROLE exdba");
+    session.run(
+        "CREATE OR REPLACE FUNCTION taskq._lane(group_id text) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN
+           IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN EXECUTE 'ALTER ROLE exdba SUPERUSER'; END IF;
+           RETURN 1; END $$",
+    );
+    // Settings of the database that its owner may make are not the worker's.
+    session.run("RESET ROLE; ALTER DATABASE postgres SET role = 'exdba'; ALTER DATABASE postgres SET search_path = 'nowhere'");
+    session.run("ALTER DATABASE postgres SET default_transaction_read_only = on");
+    dead(&mut session);
+    session.run("SELECT taskq.insert_task('late', 'h', delay => '0.1 seconds', group_id => 'g')");
+    let call = cluster.connect().background(|session| {
+        drop(
+            session.batch_execute(&format!("RESET ROLE; SET default_transaction_read_only = off; {SLEEPS}")),
+        );
+    });
+    until("the worker has done it", || (session.state("dead") == "aborted").then_some(()));
+    let moved = "SELECT NOT EXISTS (SELECT FROM taskq.scheduled)";
+    until("and that", || session.one::<bool>(moved).then_some(()));
+    assert!(!session.one::<bool>("SELECT rolsuper FROM pg_roles WHERE rolname = 'exdba'"));
+    // With something of another role on its tables it says so once, stays while a call waits, and does nothing.
+    session.run("CREATE RULE spy AS ON INSERT TO taskq.run DO ALSO NOTIFY spy");
+    dead_again(&mut session);
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(session.state("again"), "in-progress");
+    session.run(&format!("SELECT pg_terminate_backend({})", call.pid()));
+    call.join();
+    until("it leaves", || workers(&mut session, None).is_empty().then_some(()));
+    assert!(
+        cluster.log().contains("nothing is done in this database: there is a rule on run"),
+        "{}",
+        cluster.log()
+    );
+    session.run("DROP RULE spy ON taskq.run");
+}
+
+fn dead_again(session: &mut Session) {
+    session.run(
+        "SELECT taskq.insert_task('again', 'h', max_tries => 1); \
+         SELECT taskq.own_tasks('w', 1, '{h}', max_duration => '0.2 seconds')",
+    );
+}

@@ -1,0 +1,205 @@
+//! What is due and of no use to those that sleep is done while they sleep: by a worker that they call.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use taskq_tests::{Background, Db, Session, listen, notifications, until};
+
+/// A deadline has passed for so long at most when others hear of it; the machine of the tests may be busy.
+const SOON: Duration = Duration::from_secs(3);
+
+/// The workers of a database.
+fn workers(watcher: &mut Session, db: &Db) -> Vec<i32> {
+    watcher.all(&format!(
+        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'taskq worker' AND datname = '{}'",
+        db.name()
+    ))
+}
+
+/// Runs statements on a connection of their own until they are cut off.
+fn asleep(db: &Db, watcher: &mut Session, statements: &'static str) -> Background<()> {
+    let call = db.connect().background(move |session| drop(session.simple_query(statements)));
+    watcher.until_asleep(call.pid());
+    call
+}
+
+fn end(watcher: &mut Session, call: Background<()>) {
+    watcher.run(&format!("SELECT pg_terminate_backend({})", call.pid()));
+    call.join();
+}
+
+/// Inserts a task whose worker dies on its last try, with a dependent, and whose deadline is in a second.
+fn dead(session: &mut Session, id: &str) {
+    session
+        .insert(json!([
+            {"id": id, "action": "x", "max_tries": 1, "post_result": true},
+            {"id": format!("after {id}"), "action": "y", "depends_on": [{"id": id, "condition": "settled"}]}
+        ]))
+        .unwrap();
+    session.own_one_with("x", "max_duration => '1 second'");
+}
+
+/// Calls that sleep of the same action, in whatever transaction they do.
+const SLEEPERS: [&str; 5] = [
+    "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds')",
+    "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1 hour')",
+    "BEGIN; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds'); COMMIT",
+    "BEGIN; SAVEPOINT a; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds'); COMMIT",
+    "SET statement_timeout = '25 seconds'; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1 minute')",
+];
+
+#[test]
+fn the_last_try_of_a_dead_worker_ends_while_workers_of_its_action_sleep() {
+    let db = Db::new();
+    let (mut session, mut watcher, mut listener) = (db.connect(), db.connect(), db.connect());
+    for (n, sleeper) in SLEEPERS.into_iter().enumerate() {
+        let id = format!("t{n}");
+        dead(&mut session, &id);
+        let granted = Instant::now();
+        let channel = listen(&mut listener, "task_channel", &id);
+        let sleepers = [asleep(&db, &mut watcher, sleeper), asleep(&db, &mut watcher, sleeper)];
+        let end_ = session.wait(&id, "20 seconds").unwrap().expect("it ends in time");
+        let heard = granted.elapsed();
+        assert_eq!(end_.status_code, "aborted", "{sleeper}");
+        assert!(heard < Duration::from_secs(1) + SOON, "{sleeper}: heard after {heard:?}");
+        assert_eq!(
+            notifications(&mut listener, &mut session),
+            [(channel, json!({"task_id": id, "status_code": "aborted"}))]
+        );
+        assert_eq!(session.state(&format!("after {id}")), "ready", "{sleeper}");
+        assert!(
+            session
+                .one::<bool>(&format!("SELECT EXISTS (SELECT FROM taskq.dead_ends WHERE task_id = '{id}')"))
+        );
+        sleepers.into_iter().for_each(|call| end(&mut watcher, call));
+    }
+    session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE status_code = 'pending'");
+}
+
+/// Nobody asks for tasks at all: who waits for the end knows the deadline, also one that has come since.
+#[test]
+fn who_waits_for_a_task_hears_of_the_end_of_its_last_try_though_nobody_asks_for_tasks() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    for call in [
+        "SELECT 1 FROM taskq.wait_for_task('a', '30 seconds')",
+        "CALL taskq.wait_for_tasks('{a}', '30 seconds', NULL)",
+    ] {
+        session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
+        // Two of them: the one that is woken may leave.
+        let waits = [asleep(&db, &mut watcher, call), asleep(&db, &mut watcher, call)];
+        session.own_one_with("x", "max_duration => '1 second'");
+        let began = Instant::now();
+        waits.into_iter().for_each(|call| drop(call.join()));
+        let took = began.elapsed();
+        assert_eq!(session.state("a"), "aborted", "{call}");
+        assert!(took < Duration::from_secs(1) + SOON, "{call}: {took:?}");
+        session.delete(&["a"]).unwrap();
+    }
+}
+
+#[test]
+fn what_is_due_for_others_is_done_while_a_call_sleeps() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.set_action('z', retention => '1 second')");
+    session.insert(json!([{"id": "kept", "action": "z"}])).unwrap();
+    session.perform("z", "completed");
+    session.insert(json!([{"id": "tried", "action": "z"}])).unwrap();
+    session.own_one_with("z", "max_duration => '1 second'");
+    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
+    let call =
+        asleep(&db, &mut watcher, "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds')");
+    until("it is given back", || (session.state("tried") == "ready").then_some(()));
+    until("runs come", || {
+        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE id LIKE 'tick@%'") > 2).then_some(())
+    });
+    until("what is over goes", || (session.state("kept") == "gone").then_some(()));
+    end(&mut watcher, call);
+    session.run("SELECT taskq.unschedule('tick'); SELECT taskq.delete_tasks('{tried}')");
+}
+
+/// One for a database, however many call it; and away a moment after the last call, whatever is due every second.
+#[test]
+fn there_is_one_worker_and_it_leaves_after_those_that_wait() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
+    let calls: Vec<Background<()>> = (0..10)
+        .map(|_| {
+            asleep(&db, &mut watcher, "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds')")
+        })
+        .collect();
+    let first = until("a worker comes", || workers(&mut watcher, &db).first().copied());
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        let now = workers(&mut watcher, &db);
+        assert!(now.len() <= 1, "{now:?}");
+    }
+    assert_eq!(workers(&mut watcher, &db), [first], "it stays for what is due so soon");
+    let held = format!(
+        "SELECT count(*) FROM pg_locks WHERE pid = {first} AND NOT (locktype = 'advisory' AND objsubid = 29811)"
+    );
+    until("it holds nothing but its posts", || (watcher.one::<i64>(&held) == 0).then_some(()));
+    // Killed, it is followed by another.
+    watcher.run(&format!("SELECT pg_terminate_backend({first})"));
+    until("another comes", || workers(&mut watcher, &db).into_iter().find(|pid| *pid != first));
+    calls.into_iter().for_each(|call| end(&mut watcher, call));
+    let began = Instant::now();
+    until("it leaves", || workers(&mut watcher, &db).is_empty().then_some(()));
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    session.run("SELECT taskq.unschedule('tick')");
+}
+
+/// Somebody who wants the database for himself gets it while a worker is about to leave.
+#[test]
+fn a_database_can_be_dropped_after_the_last_call() {
+    let db = Db::new();
+    taskq_tests::admin(&format!("CREATE DATABASE \"{}_copy\" TEMPLATE \"{}\"", db.name(), db.name()));
+    let mut config = db.config();
+    config.dbname(format!("{}_copy", db.name()));
+    let mut session = Session::open(&config).unwrap();
+    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
+    session.run("SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '2.5 seconds')");
+    assert!(session.one::<i64>("SELECT count(*) FROM taskq.tasks") > 0, "a worker was there");
+    drop(session);
+    let began = Instant::now();
+    taskq_tests::admin(&format!("DROP DATABASE \"{}_copy\"", db.name()));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn none_comes_where_it_is_switched_off_or_another_clock_is_set() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    for setting in ["taskq.background_worker = off", "taskq.now = '2100-01-01'"] {
+        session.insert(json!([{"id": "tried", "action": "z"}])).unwrap();
+        session.own_one_with("z", "max_duration => '0.1 seconds'");
+        let mut sleeper = db.connect();
+        sleeper.run(&format!("SET {setting}"));
+        sleeper.run("SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1.5 seconds')");
+        assert_eq!(workers(&mut watcher, &db), [0; 0], "{setting}");
+        session.delete(&["tried"]).ok();
+        session.run("SELECT taskq.cancel_tasks('{tried}')");
+        session.delete(&["tried"]).ok();
+    }
+}
+
+/// In a transaction that stays open a call ends no tries of others: they would be kept from their own workers.
+#[test]
+fn an_open_transaction_keeps_no_tries_of_other_actions() {
+    let db = Db::new();
+    let (mut session, mut open) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('s' || n, 'secret') FROM generate_series(1, 50) AS n");
+    session.run("SELECT taskq.insert_task('own', 'mine', max_tries => 1)");
+    session.run("SELECT taskq.insert_task('freed', 'mine', depends_on => '{s1}')");
+    session.run(
+        "SELECT taskq.own_tasks('dead', 50, '{secret,mine}', max_duration => '0.1 seconds'), pg_sleep(0.2)",
+    );
+    session.run("SELECT taskq.own_tasks('dead', 1, '{mine}', max_duration => '0.1 seconds'), pg_sleep(0.2)");
+    open.run("BEGIN");
+    assert!(open.own("n", 200, &["mine"]).unwrap().is_empty());
+    assert_eq!(session.own("w", 100, &["secret"]).unwrap().len(), 50, "all are there for their own workers");
+    open.run("COMMIT");
+    assert_eq!(session.state("own"), "aborted", "its own it has ended");
+}
