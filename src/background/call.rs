@@ -1,4 +1,4 @@
-//! Calling a worker: a call that sleeps has found something due that it can show to nobody before it ends.
+//! Calling a worker: a call that sleeps has found something due that it can show to no other session before it ends.
 //!
 //! Nothing of the transaction under way is needed by the worker, and nothing of it is seen by it: it does what is due by what has
 //! been committed. So it may be called in the middle of a transaction, which may still be rolled back. What it does comes to the
@@ -34,13 +34,13 @@ thread_local! {
 
 /// What has come of a call.
 pub(crate) struct Called {
-    /// How soon to look whether somebody has come; `None`: somebody is there, or nobody will come.
+    /// How soon to look whether a worker has come; `None`: one is there, or none will come.
     pub(crate) look_again: Option<Duration>,
     /// Others start none as long as this is there.
     _starting: Option<Starting>,
 }
 
-/// A worker is on its way, whom this session has sent for. Of many that wait for the same deadline one starts a worker.
+/// A worker is on its way that this session has sent for. Of many that wait for the same deadline one starts a worker.
 struct Starting;
 
 const STARTING: &str = "a worker is on its way";
@@ -61,7 +61,7 @@ impl Drop for Starting {
 }
 
 impl Called {
-    const NOBODY: Called = Called { look_again: None, _starting: None };
+    const NONE: Called = Called { look_again: None, _starting: None };
 
     fn again(after: Duration) -> Called {
         Called { look_again: Some(after), _starting: None }
@@ -74,19 +74,19 @@ impl Called {
 /// A worker goes by the server's clock: a session that has set another one ([`guc::fake_now`]) calls none.
 pub(crate) fn call() -> Called {
     if !guc::background_worker() || guc::fake_now().is_some() {
-        return Called::NOBODY;
+        return Called::NONE;
     }
     if board::is_there() {
         board::tell(wall());
-        return Called::NOBODY;
+        return Called::NONE;
     }
     if !process::may_start_workers() {
-        return Called::NOBODY;
+        return Called::NONE;
     }
     // In this order: see `station`.
     process::wake_workers();
     if Post::OfDatabase.is_taken() {
-        return Called::NOBODY;
+        return Called::NONE;
     }
     STARTS.with_borrow_mut(Starts::start)
 }
@@ -116,7 +116,7 @@ impl Starts {
             }
             None => {
                 self.not_before = now.checked_add(LATE);
-                Called::NOBODY
+                Called::NONE
             }
         }
     }

@@ -1,10 +1,10 @@
 //! What is due is done by a process that commits: the worker of a database.
 //!
 //! **On demand.** A call that sleeps is one statement and can commit nothing before it ends. Where it finds something due that
-//! it can show to nobody, it [`call`]s the worker of its database, which is started as a background process if there is none,
+//! it can show to no other session, it [`call`]s the worker of its database, which is started as a background process if there is none,
 //! and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
 //!
-//! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done on time although nobody calls. A launcher,
+//! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done on time although no call comes. A launcher,
 //! connected to no database, gives every database that has the extension a worker, which stays.
 //!
 //! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due. Nothing

@@ -79,7 +79,7 @@ impl Station {
         }
     }
 
-    /// Ends the process if it is to go: for a shutdown, for somebody who wants the database for himself, to come back with
+    /// Ends the process if it is to go: for a shutdown, for a command that wants the database for itself, to come back with
     /// new settings, or since no call waits for what it does.
     pub(super) fn leave_if_wanted(&self) {
         let asked = process::asked_to_end();

@@ -15,7 +15,7 @@ use crate::pg::clock::{Time, wall};
 use crate::pg::extension::Held;
 use crate::pg::statement::Statement;
 
-/// What may have become somebody else's. A change that Postgres tells of without a catalog row is found by the time.
+/// What may have come to belong to others. A change that Postgres tells of without a catalog row is found by the time.
 static CATALOG: Changes<3> = Changes::of([NAMESPACEOID, PROCOID, RELOID]);
 
 /// How long an answer holds at most.
@@ -78,7 +78,7 @@ pub(super) fn objection(held: Held) -> Option<String> {
     // From before the look.
     let (version, now) = (CATALOG.version(), wall());
     let as_before =
-        TRUSTED.get().is_some_and(|(whom, as_of, until)| whom == held && as_of == version && now < until);
+        TRUSTED.get().is_some_and(|(what, as_of, until)| what == held && as_of == version && now < until);
     if as_before {
         return None;
     }

@@ -107,7 +107,7 @@ fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     let objection = match as_owner(trust::objection) {
         Ok(None) => station.end(WorkerState::Absent),
         Ok(Some(objection)) => objection,
-        // Somebody is about to change the extension.
+        // A command is about to change the extension.
         Err(failure) if failure.busy => return false,
         Err(failure) => Some(failure.message),
     };

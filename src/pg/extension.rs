@@ -1,8 +1,8 @@
 //! The extension as a background process meets it: held against DROP for a transaction, and worked for with its owner's
 //! rights.
 //!
-//! A background process connects as the first superuser, since it has to be there whoever uses the queue, and a role that
-//! may not log in could not be connected as. What belongs to the extension may belong to somebody who is none. So nothing
+//! A background process connects as the first superuser, since it has to be there for all who use the queue, and a role that
+//! may not log in could not be connected as. What belongs to the extension may belong to a role that is none. So nothing
 //! of the extension is touched before the process has become its owner, for a security-restricted operation: whatever
 //! code it meets there it runs with that role's rights, and that code cannot get the session's back.
 
@@ -18,7 +18,7 @@ use super::quiet;
 pub(crate) struct Held {
     /// The extension.
     pub(crate) extension: pg_sys::Oid,
-    /// Whom it belongs to.
+    /// The role that it belongs to.
     pub(crate) owner: Role,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn hold() -> Option<Held> {
     Some(Held { extension, owner: owner(extension)? })
 }
 
-/// Whom the extension belongs to.
+/// The role that the extension belongs to.
 fn owner(extension: pg_sys::Oid) -> Option<Role> {
     // SAFETY: the catalog is open, and locked, while it is read; a row is of its type, and is read before the scan ends. The
     // function compares two OIDs.

@@ -220,7 +220,7 @@ pub(crate) fn anybody(channel: Channel) -> bool {
     !holders(channel).is_empty()
 }
 
-/// Whether somebody is registered under the channel, this backend included, asleep in a transaction or not.
+/// Whether a backend is registered under the channel, this backend included, asleep in a transaction or not.
 pub(crate) fn is_used(channel: Channel) -> bool {
     let tag = channel.tag();
     // SAFETY: looks into the lock table; raises an error only for a lock method that there is not.

@@ -36,10 +36,10 @@ impl Post {
         }
     }
 
-    /// Takes the post, if nobody has it.
+    /// Takes the post, if it is free.
     pub(crate) fn take(self) -> bool {
         let tag = self.tag();
-        // SAFETY: a lock of the session, for which nobody is waited. It raises an error only if the lock table is full.
+        // SAFETY: a lock of the session, which is not waited for. It raises an error only if the lock table is full.
         let result = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
         result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }

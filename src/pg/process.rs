@@ -129,7 +129,7 @@ fn is_worked_in() -> bool {
 /// again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
 pub(crate) fn wake_workers() {
     // SAFETY: the array of all processes is in shared memory and stays there, as do their latches; two fields of each are read
-    // that others may write. One that has ended by now has a latch that nobody waits for.
+    // that others may write. One that has ended by now has a latch that no process waits for.
     unsafe {
         let all = &*pg_sys::ProcGlobal;
         for n in 0..all.allProcCount as usize {

@@ -1,4 +1,4 @@
-//! What a call that waits for the ends of tasks asks: whether something is due that somebody has to do, and until when it may sleep.
+//! What a call that waits for the ends of tasks asks: whether something is due that has to be done, and until when it may sleep.
 
 use super::{look, next_due};
 use crate::clock;

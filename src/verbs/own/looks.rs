@@ -37,7 +37,7 @@ impl Look {
         Look { grants: Vec::new(), upkeep: Upkeep::default(), actions, counted_for_others: false, due: None }
     }
 
-    /// Something is due, and whoever waits for what comes of it sees nothing of it as long as this call sleeps.
+    /// Something is due, and no other session sees what this call does of it as long as it sleeps.
     fn is_owed(&self) -> bool {
         self.upkeep.tried || self.upkeep.expired
     }

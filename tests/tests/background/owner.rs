@@ -1,4 +1,4 @@
-//! Whose rights the worker has: the extension's owner's, and those of nobody who could have put something in its way.
+//! The worker has the rights of the extension's owner, and of no role that could have put something in its way.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -76,7 +76,7 @@ fn the_last_try_of_a_dead_worker_ends_while_workers_of_its_action_sleep() {
     session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE status_code = 'pending'");
 }
 
-/// Nobody asks for tasks at all: who waits for the end knows the deadline, also one that has come since.
+/// No call asks for tasks at all: a call that waits for the end knows the deadline, also one that has come since.
 #[test]
 fn who_waits_for_a_task_hears_of_the_end_of_its_last_try_though_nobody_asks_for_tasks() {
     let db = Db::new();
@@ -151,7 +151,7 @@ fn there_is_one_worker_and_it_leaves_after_those_that_wait() {
     session.run("SELECT taskq.unschedule('tick')");
 }
 
-/// Somebody who wants the database for himself gets it while a worker is about to leave.
+/// A command that wants the database for itself gets it while a worker is about to leave.
 #[test]
 fn a_database_can_be_dropped_after_the_last_call() {
     let db = Db::new();
