@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::cron::{Calendar, iso};
+use super::due::{DUE, Due, STAYS_DUE};
 use crate::allowance::Allowance;
 use crate::error::Refusal;
 use crate::insert::{OnConflict, Options, insert};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, record};
+use crate::pg::statement::Statement;
 use crate::pg::subtransaction::within_lock_timeout;
 use crate::rights;
 use crate::settle::cancel_locked;
@@ -34,69 +34,6 @@ const MOST_RUNS: usize = 1000;
 /// left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
-record! {
-    /// A schedule that is due, as it is or as it was when these runs became due.
-    struct Due {
-        name: String,
-        cron: String,
-        timezone: String,
-        task: JsonText,
-        overlap: String,
-        backfill: String,
-        max_backfill: Option<i32>,
-        next_at: Time,
-        last_task_id: Option<String>,
-        /// Until when it was so.
-        until: Option<Time>,
-        /// What came then, and from when on that has runs.
-        then_cron: String,
-        then_timezone: String,
-        then_from: Option<Time>,
-    }
-}
-
-/// Those of some actions, or of all, from a time and name on; or the one of a name. A schedule that another transaction has
-/// locked is passed over.
-static DUE: Statement<(Time, i32, &[&str], Time, &str, &str), Due> = Statement::new(
-    c"SELECT s.name, COALESCE(f.cron, s.cron), COALESCE(f.timezone, s.timezone), COALESCE(f.task, s.task),
-             COALESCE(f.overlap, s.overlap), COALESCE(f.backfill, s.backfill),
-             CASE WHEN s.former IS NULL THEN s.max_backfill ELSE f.max_backfill END,
-             s.next_at, s.last_task_id, f.until, COALESCE(s.former #>> '{1,cron}', s.cron),
-             COALESCE(s.former #>> '{1,timezone}', s.timezone), f.then_from
-        FROM taskq.schedule s
-        LEFT JOIN LATERAL pg_catalog.jsonb_to_record(s.former -> 0)
-                  AS f(cron text, timezone text, task jsonb, overlap text, backfill text, max_backfill integer,
-                       until timestamptz, then_from timestamptz) ON s.former IS NOT NULL
-       WHERE s.next_at <= $1 AND (s.next_at, s.name) > ($4, $5) AND ($6 IS NULL OR s.name = $6)
-         AND ($3 IS NULL OR COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($3))
-       ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",
-);
-static NEXT: Statement<(), Time> =
-    Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
-
-static NEXT_AFTER: Statement<Time, Time> =
-    Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1");
-
-static ACTIONS_DUE: Statement<(Time, Time), String> = Statement::new(
-    c"SELECT DISTINCT COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action')
-        FROM taskq.schedule s WHERE s.next_at > $1 AND s.next_at <= $2",
-);
-
-/// The actions of schedules that have become due between these times.
-pub(crate) fn actions_due_since(since: Time, now: Time) -> Vec<String> {
-    ACTIONS_DUE.query((since, now))
-}
-
-/// When the next run of any schedule is due.
-pub(crate) fn next_at() -> Option<Time> {
-    NEXT.first(())
-}
-
-/// The same of those that are due after a time.
-pub(crate) fn next_after(time: Time) -> Option<Time> {
-    NEXT_AFTER.first(time)
-}
-
 /// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on what its
 /// author has asked for (a merge key that somebody is just making, a unique one, an id, the graph): they cannot all be
 /// tried first.
@@ -116,11 +53,6 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Whoever calls, it is not his doing.
     rights::whoever_calls(|| fire_windows(None, bound, now).advanced)
 }
-
-static STAYS_DUE: Statement<(Time, &[&str]), bool> = Statement::new(
-    c"SELECT true FROM taskq.schedule s
-       WHERE s.next_at <= $1 AND COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($2) LIMIT 1",
-);
 
 /// The same for a call that may sleep, of schedules of its actions: what comes to nothing it undoes.
 pub(crate) fn fire_own(actions: &[String], bound: i32, now: Time) -> bool {
@@ -217,16 +149,6 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
     let next = if is_over { schedule.next_of_what_came_then() } else { left };
     schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, done.problem, is_over));
     Fired { advanced: true, inserted }
-}
-
-impl Due {
-    fn next_of_what_came_then(&self) -> Time {
-        let calendar = Calendar::parse(&self.then_cron, &self.then_timezone).ok();
-        calendar
-            .zip(self.then_from)
-            .and_then(|(calendar, from)| calendar.after(from))
-            .unwrap_or(Time::INFINITY)
-    }
 }
 
 /// What inserting runs of a schedule has come to.

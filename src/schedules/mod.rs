@@ -6,6 +6,7 @@
 
 mod cron;
 mod days;
+mod due;
 mod fields;
 mod fire;
 mod on_demand;
@@ -14,6 +15,7 @@ mod wall;
 mod zone;
 
 pub(crate) use cron::Calendar;
-pub(crate) use fire::{actions_due_since, fire_due, fire_own, next_after, next_at};
+pub(crate) use due::{actions_due_since, next_after, next_at};
+pub(crate) use fire::{fire_due, fire_own};
 pub(crate) use on_demand::run_now;
 pub(crate) use set::{New, set};

@@ -1,0 +1,87 @@
+//! Which schedules are due, and when the next one is.
+
+use super::cron::Calendar;
+use crate::pg::clock::Time;
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, record};
+
+record! {
+    /// A schedule that is due, as it is or as it was when these runs became due.
+    pub(super) struct Due {
+        pub(super) name: String,
+        pub(super) cron: String,
+        pub(super) timezone: String,
+        pub(super) task: JsonText,
+        pub(super) overlap: String,
+        pub(super) backfill: String,
+        pub(super) max_backfill: Option<i32>,
+        pub(super) next_at: Time,
+        pub(super) last_task_id: Option<String>,
+        /// Until when it was so.
+        pub(super) until: Option<Time>,
+        /// What came then, and from when on that has runs.
+        pub(super) then_cron: String,
+        pub(super) then_timezone: String,
+        pub(super) then_from: Option<Time>,
+    }
+}
+
+impl Due {
+    /// Its first time by what came then.
+    pub(super) fn next_of_what_came_then(&self) -> Time {
+        let calendar = Calendar::parse(&self.then_cron, &self.then_timezone).ok();
+        calendar
+            .zip(self.then_from)
+            .and_then(|(calendar, from)| calendar.after(from))
+            .unwrap_or(Time::INFINITY)
+    }
+}
+
+/// Those of some actions, or of all, from a time and name on; or the one of a name. A schedule that another transaction has
+/// locked is passed over.
+pub(super) static DUE: Statement<(Time, i32, &[&str], Time, &str, &str), Due> = Statement::new(
+    c"SELECT s.name, COALESCE(f.cron, s.cron), COALESCE(f.timezone, s.timezone), COALESCE(f.task, s.task),
+             COALESCE(f.overlap, s.overlap), COALESCE(f.backfill, s.backfill),
+             CASE WHEN s.former IS NULL THEN s.max_backfill ELSE f.max_backfill END,
+             s.next_at, s.last_task_id, f.until, COALESCE(s.former #>> '{1,cron}', s.cron),
+             COALESCE(s.former #>> '{1,timezone}', s.timezone), f.then_from
+        FROM taskq.schedule s
+        LEFT JOIN LATERAL pg_catalog.jsonb_to_record(s.former -> 0)
+                  AS f(cron text, timezone text, task jsonb, overlap text, backfill text, max_backfill integer,
+                       until timestamptz, then_from timestamptz) ON s.former IS NOT NULL
+       WHERE s.next_at <= $1 AND (s.next_at, s.name) > ($4, $5) AND ($6 IS NULL OR s.name = $6)
+         AND ($3 IS NULL OR COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($3))
+       ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",
+);
+
+static NEXT: Statement<(), Time> =
+    Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
+
+static NEXT_AFTER: Statement<Time, Time> =
+    Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1");
+
+static ACTIONS_DUE: Statement<(Time, Time), String> = Statement::new(
+    c"SELECT DISTINCT COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action')
+        FROM taskq.schedule s WHERE s.next_at > $1 AND s.next_at <= $2",
+);
+
+/// The actions of schedules that have become due between these times.
+pub(crate) fn actions_due_since(since: Time, now: Time) -> Vec<String> {
+    ACTIONS_DUE.query((since, now))
+}
+
+/// When the next run of any schedule is due.
+pub(crate) fn next_at() -> Option<Time> {
+    NEXT.first(())
+}
+
+/// The same of those that are due after a time.
+pub(crate) fn next_after(time: Time) -> Option<Time> {
+    NEXT_AFTER.first(time)
+}
+
+/// Whether one of some actions is due.
+pub(super) static STAYS_DUE: Statement<(Time, &[&str]), bool> = Statement::new(
+    c"SELECT true FROM taskq.schedule s
+       WHERE s.next_at <= $1 AND COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($2) LIMIT 1",
+);
