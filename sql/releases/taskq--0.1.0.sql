@@ -265,10 +265,11 @@ CREATE TABLE taskq.group_tally (
     folded boolean NOT NULL,                    -- a sum of earlier rows
     tasks bigint NOT NULL,
     completed bigint NOT NULL,
-    aborted bigint NOT NULL,
+    aborted bigint NOT NULL,                    -- those that were skipped not counted
     span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago
     first_at timestamptz NOT NULL,              -- first insertion; infinity: none
-    last_at timestamptz NOT NULL                -- last end; -infinity: none
+    last_at timestamptz NOT NULL,               -- last end; -infinity: none
+    skipped bigint NOT NULL
 );
 CREATE INDEX group_tally_idx ON taskq.group_tally (folded, group_id);            -- of a group; what is to be folded
 ALTER TABLE taskq.group_tally REPLICA IDENTITY FULL;
@@ -325,8 +326,8 @@ CREATE TABLE taskq.settled (
     leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
     -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
-    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on
-    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm'))
+    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped
+    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k'))
 );
 CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
@@ -359,6 +360,21 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
+-- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
+-- has not been granted anything yet begins there. Not dumped, since it is about these files.
+CREATE TABLE taskq.low_mark (
+    action_no integer NOT NULL,
+    priority integer NOT NULL,
+    position bigint NOT NULL,
+    last_position bigint NOT NULL,              -- positions had come as far by then
+    run_file bigint NOT NULL,                   -- the files of `run` and of the sequence of positions
+    sequence_file bigint NOT NULL,
+    walked_at timestamptz NOT NULL              -- when somebody has walked there from the beginning; good for ten minutes
+);
+CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                   -- those of an action
+ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
+COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
+
 -- "run_no runs after after_no". Kept until one of the two is deleted.
 CREATE TABLE taskq.dependency (
     after_no bigint NOT NULL,
@@ -377,7 +393,8 @@ CREATE TABLE taskq.signal (
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
     failed integer NOT NULL,                    -- of these, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
-    lost_status text                            -- why the task aborts, where lost > 0
+    lost_status text,                           -- why the task aborts, where lost > 0
+    skipped integer NOT NULL                    -- of those that are lost, how many were not needed
 );
 CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
@@ -410,6 +427,8 @@ CREATE TABLE taskq.schedule (
     problem text,                               -- why the last run could not be inserted
     max_backfill integer,                       -- how many missed runs are inserted, with 'all'; NULL: each
     paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
+    former jsonb,                               -- what it was while runs became due that are to be inserted still, oldest first: the
+                                                -- columns up to then, the time until when it was so, and that from which the next is
     CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
     CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all')),
     CONSTRAINT schedule_max_backfill_check CHECK (max_backfill >= 1)
@@ -418,18 +437,22 @@ CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                     
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
 -- Tries that ended without settling their task, or that a retry has made history. How a task's last try
--- ended is in `settled`. The last hundred of a task are kept.
+-- ended is in `settled`. The last hundred of a task are kept,
+-- and of those that do not count.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
     started_at timestamptz,
     ended_at timestamptz NOT NULL,
-    outcome text NOT NULL,                      -- pending: given back; timeout: the deadline passed
+    outcome text NOT NULL,                      -- pending: given back; released: the same, and it does not count;
+                                                -- timeout: the deadline passed; revoked: taken back by an operator
     actor_id text,
     status text,
     past boolean NOT NULL DEFAULT false,        -- before the last retry
     timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
-    CONSTRAINT attempt_outcome_check CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled'))
+    releases integer NOT NULL DEFAULT 0,        -- tries that did not count: likewise
+    CONSTRAINT attempt_outcome_check
+        CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled', 'released', 'revoked'))
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
 ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;
@@ -609,19 +632,22 @@ COMMENT ON FUNCTION taskq.replace_tasks IS
     'insert tasks in place of those with the same ids, which end as aborted';
 
 CREATE FUNCTION taskq.update_tasks(
-        task_ids text[],
+        task_ids text[] = NULL,
         priority integer = NULL,
         not_before timestamptz = NULL,
         delay interval = NULL,
         max_tries integer = NULL,
         max_duration interval = NULL,
         body text = NULL,
-        metadata jsonb = NULL)
+        metadata jsonb = NULL,
+        if_started text = 'error',
+        groups text[] = NULL,
+        actions text[] = NULL)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
 COMMENT ON FUNCTION taskq.update_tasks IS
-    'change tasks that have yet to begin, in place; NULL leaves as it is; returns how many they are';
+    'change tasks that meet all the filters and have yet to begin, in place; NULL leaves as it is; returns how many they are';
 
 CREATE FUNCTION taskq.own_tasks(
         actor_id text,
@@ -669,7 +695,8 @@ CREATE FUNCTION taskq.return_task(
         children jsonb = NULL,
         children_block boolean = false,
         delay_children interval = NULL,
-        delay_workgroup interval = NULL)
+        delay_workgroup interval = NULL,
+        count_try boolean = true)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
@@ -683,11 +710,12 @@ CREATE FUNCTION taskq.return_tasks(
         status text = NULL,
         result jsonb = NULL,
         retry_after interval = NULL,
-        delay_workgroup interval = NULL)
+        delay_workgroup interval = NULL,
+        count_try boolean = true)
     RETURNS TABLE (task_id text, status_code taskq.status_code, sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_tasks_wrapper';
-COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval) IS
+COMMENT ON FUNCTION taskq.return_tasks(text[], uuid[], text, text, jsonb, interval, interval, boolean) IS
     'end many performances alike; a bad token spoils only its own row';
 
 CREATE FUNCTION taskq.return_tasks(returns jsonb)
@@ -854,6 +882,17 @@ CREATE FUNCTION taskq.cancel_tasks(
     AS 'MODULE_PATHNAME', 'taskq_cancel_tasks_wrapper';
 COMMENT ON FUNCTION taskq.cancel_tasks IS
     'abort those of the tasks that meet all the filters and are not settled, in progress or not; returns how many';
+
+CREATE FUNCTION taskq.release_tasks(
+        task_ids text[] = NULL,
+        actors text[] = NULL,
+        actions text[] = NULL,
+        status text = NULL)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_release_tasks_wrapper';
+COMMENT ON FUNCTION taskq.release_tasks IS
+    'take those of the tasks in progress that meet all the filters from actors that are dead: their tries end as when a deadline passes; returns how many';
 
 CREATE FUNCTION taskq.delete_tasks(
         task_ids text[] = NULL,
@@ -1164,14 +1203,6 @@ CREATE FUNCTION taskq.maintain()
 COMMENT ON FUNCTION taskq.maintain IS
     'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
 
-CREATE FUNCTION taskq._upkeep(kind text)
-    RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_upkeep_wrapper';
-COMMENT ON FUNCTION taskq._upkeep IS
-    'internal: one step of one kind of upkeep; tells whether there is more to do';
-
 CREATE FUNCTION taskq.recount()
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
@@ -1179,14 +1210,6 @@ CREATE FUNCTION taskq.recount()
     AS 'MODULE_PATHNAME', 'taskq_recount_wrapper';
 COMMENT ON FUNCTION taskq.recount IS
     'throw away the tallies of what has settled: it is counted row by row until upkeep has made them anew';
-
-CREATE FUNCTION taskq._next_upkeep()
-    RETURNS timestamptz
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_next_upkeep_wrapper';
-COMMENT ON FUNCTION taskq._next_upkeep IS
-    'internal: when the background worker has something to do';
 
 -- Inlined where it is used. Two groups with the same number share a lane, and keep their own limits.
 CREATE FUNCTION taskq._lane(group_id text)
@@ -1228,6 +1251,14 @@ CREATE OPERATOR taskq.=== (
     FUNCTION = taskq._same, LEFTARG = bigint, RIGHTARG = bigint, COMMUTATOR = OPERATOR(taskq.===),
     RESTRICT = eqsel, JOIN = eqjoinsel);
 COMMENT ON OPERATOR taskq.=== (bigint, bigint) IS 'internal: the same number, found by look-ups';
+
+-- Inlined where it is used: src/state.rs has the names of all causes, and of some that no task shows.
+CREATE FUNCTION taskq._cause(cause "char")
+    RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
+                      WHEN 'k' THEN 'skipped' WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' WHEN 'm' THEN 'merged' END;
+COMMENT ON FUNCTION taskq._cause IS 'internal: why a task aborted, in a word';
 
 -- A function that is not inlined: the planner works it out where the state is known, and would not look into a cast to a
 -- domain.
@@ -1847,51 +1878,51 @@ CREATE VIEW taskq._places AS
 SELECT s.task_no, 'completed' AS state, CASE s.code WHEN 'c' THEN true ELSE false END AS applies, NULL::boolean AS held_back,
        s.tries AS num_tries, s.signals AS num_signals, s.dependencies AS total_dependencies,
        s.failures AS num_failures, s.actor_id, NULL::timestamptz AS deadline, NULL::timestamptz AS due, s.granted_at,
-       s.settled_at, s.status, s.result, s.leader_no
+       s.settled_at, s.status, s.result, s.leader_no, NULL::"char" AS cause
   FROM taskq.settled AS s
 UNION ALL
 SELECT s.task_no, 'aborted', CASE s.code WHEN 'a' THEN true ELSE false END, NULL, s.tries, s.signals, s.dependencies, s.failures, s.actor_id,
-       NULL, NULL, s.granted_at, s.settled_at, s.status, s.result, s.leader_no
+       NULL, NULL, s.granted_at, s.settled_at, s.status, s.result, s.leader_no, s.cause
   FROM taskq.settled AS s
 UNION ALL
 SELECT r.task_no, 'in-progress', r.nonce <> 0, NULL, r.tries, r.dependencies, r.dependencies, r.failures,
-       r.actor_id, r.deadline, NULL, r.granted_at, NULL, NULL, NULL, NULL
+       r.actor_id, r.deadline, NULL, r.granted_at, NULL, NULL, NULL, NULL, NULL
   FROM taskq.run AS r
 UNION ALL
 SELECT r.task_no, 'ready', r.nonce = 0, false, r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, CASE WHEN r.aside < 0 THEN -r.aside END
+       NULL, NULL, NULL, NULL, NULL, CASE WHEN r.aside < 0 THEN -r.aside END, NULL
   FROM taskq.run AS r
 UNION ALL
 SELECT r.task_no, 'scheduled',
        r.nonce = 0 AND r.gated AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
        r.tries, r.dependencies, r.dependencies, r.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       CASE WHEN r.aside < 0 THEN -r.aside END
+       CASE WHEN r.aside < 0 THEN -r.aside END, NULL
   FROM taskq.run AS r
 UNION ALL
 SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.remaining, b.dependencies, b.failures,
-       NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL
+       NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.blocked AS b
 UNION ALL
 SELECT d.task_no, 'scheduled', CASE WHEN d.due > (SELECT taskq.clock()) THEN true ELSE false END, NULL, d.tries, d.dependencies, d.dependencies,
-       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT d.task_no, 'ready', CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END, false, d.tries, d.dependencies, d.dependencies,
-       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+       d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT d.task_no, 'scheduled',
        CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END
        AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
-       d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL
+       d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT k.task_no, 'ready', k.tries >= 0, false, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, k.leader_no
+       NULL, NULL, NULL, NULL, k.leader_no, NULL
   FROM taskq.parked AS k
 UNION ALL
 SELECT k.task_no, 'scheduled',
-       k.tries >= 0 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL, k.leader_no
+       k.tries >= 0 AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true, k.tries, k.dependencies, k.dependencies, k.failures, NULL, NULL, NULL, NULL, NULL, NULL, NULL, k.leader_no, NULL
   FROM taskq.parked AS k;
 COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
@@ -1942,7 +1973,10 @@ SELECT t.id,
        t.unique_key,
        t.retention_aborted,
        (SELECT l.id FROM taskq.task AS l WHERE l.task_no = p.leader_no) AS merged_into,
-       taskq._body_json(t.body) AS body_json
+       taskq._body_json(t.body) AS body_json,
+       taskq._cause(p.cause) AS cause,
+       (SELECT COALESCE(sum(h.releases), 0)::integer FROM taskq.attempt AS h
+         WHERE h.task_no = t.task_no AND NOT h.past) AS num_releases
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -1952,7 +1986,9 @@ SELECT t.id,
                                 AND EXISTS (SELECT FROM taskq.workgroup AS w
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
+COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false, since it was inserted or retried';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
+COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; skipped: there was no need of it';
 
 CREATE VIEW taskq.dependencies AS
 SELECT after.id AS after,
@@ -1967,11 +2003,13 @@ SELECT after.id AS after,
  WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
+-- Those that were skipped have a state of their own here.
 CREATE VIEW taskq._counts AS
 SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent, l.exact
   FROM taskq._about() AS l
 UNION ALL
-SELECT e.action_no, CASE e.code WHEN 'c' THEN 'completed' ELSE 'aborted' END, COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0), true
+SELECT e.action_no, CASE WHEN e.code = 'c' THEN 'completed' WHEN e.cause = 'k' THEN 'skipped' ELSE 'aborted' END,
+       COALESCE(e.number, 0), NULL, COALESCE(e.recent, 0), true
   FROM taskq._ended() AS e WHERE e.number <> 0 OR e.recent <> 0;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state, and whether that is exact';
 
@@ -1983,11 +2021,12 @@ SELECT a.name AS action,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
-       COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
+       COALESCE(sum(c.number) FILTER (WHERE c.state IN ('aborted', 'skipped')), 0)::bigint AS aborted,
        min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
            FILTER (WHERE c.state = 'ready') AS oldest_ready,
        sum(c.recent)::bigint AS settled_last_minute,
-       COALESCE(array_agg(c.state) FILTER (WHERE NOT c.exact), '{}') AS estimates
+       COALESCE(array_agg(c.state) FILTER (WHERE NOT c.exact), '{}') AS estimates,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'skipped'), 0)::bigint AS skipped
   FROM taskq._counts AS c
  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = c.action_no OFFSET 0) AS a
  GROUP BY a.name;
@@ -2022,7 +2061,8 @@ SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, 
        p.waiting[1] * interval '1 second' AS waiting_p50,
        p.waiting[2] * interval '1 second' AS waiting_p99,
        p.running[1] * interval '1 second' AS running_p50,
-       p.running[2] * interval '1 second' AS running_p99
+       p.running[2] * interval '1 second' AS running_p99,
+       n.skipped
   FROM taskq._numbers AS n
  CROSS JOIN LATERAL taskq._many(n.action) AS many(action)
   -- Grouped once more: a join with what has one row for each name goes where nothing of it is asked for.
@@ -2053,27 +2093,30 @@ SELECT y.group_id,
        COALESCE((SELECT g.paused FROM taskq.task_group AS g WHERE g.group_id = y.group_id), false) AS paused,
        COALESCE(x.blocked, 0) AS blocked,
        COALESCE(x.scheduled, 0) AS scheduled,
-       y.tasks - y.completed - y.aborted - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
+       y.tasks - y.settled - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
        COALESCE(x.in_progress, 0) AS "in-progress",
        y.completed,
        y.aborted,
-       (y.completed + y.aborted)::double precision / y.tasks AS progress,
+       y.settled::double precision / y.tasks AS progress,
        y.first_at AS first_inserted_at,
        y.last_at AS last_settled_at,
        -- At the pace of the last ten minutes.
-       CASE WHEN y.tasks > y.completed + y.aborted
+       CASE WHEN y.tasks > y.settled
             THEN taskq.clock() + GREATEST(taskq.clock() - y.since, interval '1 second')
-                 * ((y.tasks - y.completed - y.aborted)::double precision / y.recent) END AS estimated_end,
+                 * ((y.tasks - y.settled)::double precision / y.recent) END AS estimated_end,
        y.tasks,
        (SELECT g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS max_concurrency,
-       (SELECT g.weight FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS weight
+       (SELECT g.weight FROM taskq.task_group AS g WHERE g.group_id = y.group_id) AS weight,
+       y.skipped
   FROM (SELECT g.group_id,
                sum(g.tasks)::bigint AS tasks,
                sum(g.completed)::bigint AS completed,
                sum(g.aborted)::bigint AS aborted,
+               sum(g.skipped)::bigint AS skipped,
+               sum(g.completed + g.aborted + g.skipped)::bigint AS settled,
                NULLIF(min(g.first_at), 'infinity') AS first_at,
                NULLIF(max(g.last_at), '-infinity') AS last_at,
-               sum(g.completed + g.aborted) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes')
+               sum(g.completed + g.aborted + g.skipped) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes')
                    ::double precision AS recent,
                min(g.span) FILTER (WHERE g.span > taskq.clock() - interval '10 minutes') AS since
           FROM taskq.group_tally AS g
@@ -2170,8 +2213,7 @@ SELECT t.id AS task_id,
        a.name AS action,
        t.group_id,
        t.body,
-       CASE s.cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
-                    WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' ELSE 'merged' END AS cause,
+       taskq._cause(s.cause) AS cause,
        s.status,
        s.result,
        s.tries AS num_tries,
@@ -2187,8 +2229,9 @@ SELECT t.id AS task_id,
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
- WHERE s.code = 'a';
-COMMENT ON VIEW taskq.dead_ends IS 'tasks that have aborted: why, and what became of each try';
+ WHERE s.code = 'a' AND s.cause <> 'k';
+COMMENT ON VIEW taskq.dead_ends IS
+    'tasks that have aborted, without those that were skipped: why, and what became of each try';
 
 CREATE VIEW taskq.workgroups AS
 SELECT n.name AS workgroup,
@@ -2282,6 +2325,8 @@ DECLARE
     its_lane bigint;
     its_max_tries integer;
     last_grant timestamptz;
+    origin bigint;
+    steps integer := 0;
 BEGIN
     IF task_id IS NULL THEN
         RAISE EXCEPTION 'argument "task_id" must not be NULL'
@@ -2299,7 +2344,8 @@ BEGIN
                               NULLIF(current_setting('taskq.max_tries', true)::integer, -1));
 
     IF t.state IN ('completed', 'aborted') THEN
-        RETURN NEXT format('it %s at %s%s', CASE t.state WHEN 'completed' THEN 'completed' ELSE 'was aborted' END,
+        RETURN NEXT format('it %s at %s%s', CASE WHEN t.state = 'completed' THEN 'completed'
+                                                 WHEN t.cause = 'skipped' THEN 'was aborted, as skipped,' ELSE 'was aborted' END,
                            t.settled_at, COALESCE(': ' || t.status, ''));
         IF EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = number AND s.cause = 'm') THEN
             RETURN NEXT format('it did not run itself: %s with the same merge key "%s" ran for it',
@@ -2307,17 +2353,35 @@ BEGIN
         END IF;
         -- One look-up per edge (OFFSET 0): the planner is not to join all tasks first.
         FOR d IN SELECT o.id AS after, CASE e.condition WHEN 'c' THEN 'completed' ELSE 'aborted' END AS condition,
-                        s.code
+                        s.code, s.cause
                    FROM taskq.dependency AS e
-                  CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+                  CROSS JOIN LATERAL (SELECT s.code, s.cause FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
                   WHERE e.run_no = number AND t.state = 'aborted'
                     AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
                   ORDER BY o.id LIMIT 20
         LOOP
             RETURN NEXT format('its dependency "%s" %s, and it runs only if that is %s', d.after,
-                               CASE d.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, d.condition);
+                               CASE WHEN d.code <> 'a' THEN 'completed' WHEN d.cause = 'k' THEN 'was skipped'
+                                    ELSE 'was aborted' END, d.condition);
         END LOOP;
+        -- What it began with, where that lies further up: from each to the first dependency that it has lost.
+        origin := number;
+        WHILE steps < 1000 AND EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = origin AND s.cause = 'd') LOOP
+            SELECT e.after_no INTO n
+              FROM taskq.dependency AS e
+             CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+             WHERE e.run_no = origin AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+             ORDER BY e.after_no LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            origin := n;
+            steps := steps + 1;
+        END LOOP;
+        IF steps > 1 THEN
+            RETURN NEXT (SELECT format('it began with "%s", which %s%s', o.id,
+                                       CASE s.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, COALESCE(': ' || s.status, ''))
+                           FROM taskq.settled AS s JOIN taskq.task AS o ON o.task_no = s.task_no WHERE s.task_no = origin);
+        END IF;
         IF t.state = 'aborted' AND t.num_tries >= its_max_tries THEN
             RETURN NEXT format('no tries are left: %s of %s are used up', t.num_tries, its_max_tries);
         END IF;
@@ -2442,6 +2506,11 @@ BEGIN
         IF t.num_tries > 0 THEN
             RETURN NEXT format('it was given back after try %s%s%s', t.num_tries,
                                COALESCE(' of ' || its_max_tries, ''), COALESCE(': ' || t.status, ''));
+        END IF;
+        IF t.num_releases > 0 THEN
+            RETURN NEXT format('it was given back %s without the try being counted%s',
+                               CASE t.num_releases WHEN 1 THEN 'once' ELSE t.num_releases || ' times' END,
+                               CASE WHEN t.num_tries = 0 THEN COALESCE(': ' || t.status, '') ELSE '' END);
         END IF;
         -- What is in the lane of a group goes by the order of that lane.
         its_lane := COALESCE((SELECT r.lane FROM taskq.run AS r WHERE r.task_no = number), 0);
@@ -2740,11 +2809,12 @@ CREATE FUNCTION taskq.check()
         -- The tallies of groups add up to what there is.
         SELECT 'wrong tally of a group', NULL,
                COALESCE(y.group_id, x.group_id) || ': ' || COALESCE(y.numbers, 'none') || ' instead of ' || COALESCE(x.numbers, 'none')
-          FROM (SELECT g.group_id, sum(g.tasks) || '/' || sum(g.completed) || '/' || sum(g.aborted) AS numbers
+          FROM (SELECT g.group_id, sum(g.tasks) || '/' || sum(g.completed) || '/' || sum(g.aborted) || '/' || sum(g.skipped) AS numbers
                   FROM taskq.group_tally AS g GROUP BY g.group_id
-                HAVING sum(g.tasks) <> 0 OR sum(g.completed) <> 0 OR sum(g.aborted) <> 0) AS y
+                HAVING sum(g.tasks) <> 0 OR sum(g.completed) <> 0 OR sum(g.aborted) <> 0 OR sum(g.skipped) <> 0) AS y
           FULL JOIN (SELECT t.group_id, count(*) || '/' || count(*) FILTER (WHERE s.code = 'c') || '/'
-                            || count(*) FILTER (WHERE s.code = 'a') AS numbers
+                            || count(*) FILTER (WHERE s.code = 'a' AND s.cause <> 'k') || '/'
+                            || count(*) FILTER (WHERE s.cause = 'k') AS numbers
                        FROM taskq.task AS t LEFT JOIN taskq.settled AS s ON s.task_no = t.task_no
                       WHERE t.group_id IS NOT NULL GROUP BY t.group_id) AS x ON x.group_id = y.group_id
          WHERE y.numbers IS DISTINCT FROM x.numbers
@@ -2927,7 +2997,8 @@ CREATE FUNCTION taskq._pace()
                   FROM newest AS n GROUP BY n.action_no
                 UNION ALL
                 SELECT e.action_no, 0, COALESCE(sum(e.number) FILTER (WHERE e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0) / 5.0,
-                       sum(e.number), COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
+                       COALESCE(sum(e.number) FILTER (WHERE e.cause <> 'k'), 0),
+                       COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
                   FROM ended AS e GROUP BY e.action_no
                 UNION ALL
                 SELECT r.action_no, 0, 0, 0, 0,
@@ -2941,7 +3012,7 @@ CREATE FUNCTION taskq._pace()
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended, and aborted, in the last hour; times';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times';
 
 -- A task that comes back late, a task that nobody asks for, a task that somebody has held without a deadline for a day or
 -- longer: who is first in the queue of each action, and what stands before it.
@@ -2959,7 +3030,8 @@ CREATE FUNCTION taskq._heads()
                -- not to be granted.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
-                      bool_or(NOT x.grantable AND x.nonce <> 0) AS in_hand,
+                      -- A performance that is over is in nobody's hands, whether it has been looked after or not.
+                      bool_or(NOT x.grantable AND x.nonce <> 0 AND x.deadline > (SELECT taskq.clock())) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
@@ -3073,8 +3145,8 @@ CREATE FUNCTION taskq.health()
                                         a.name, taskq._age(n.at - u.since), u.actor)
                             ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
                                         u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
-                       'If that actor is gone, nobody else gets it: taskq.actors names it, taskq.cancel_tasks ends the try, and taskq.retry_tasks'
-                       || ' brings it back. With a max_duration the queue does so by itself.',
+                       format('If that actor is gone, nobody else gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
+                              ' ready again. With a max_duration the queue does so by itself.', u.actor),
                        'unleased', a.name, u.since
                   FROM unleased AS u CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = u.action_no OFFSET 0) AS a
@@ -3113,6 +3185,24 @@ CREATE FUNCTION taskq.health()
                        'Nobody calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n
+                UNION ALL
+                -- What is due while calls sleep is done by a background process, and the server has none left.
+                SELECT 'warning',
+                       format('no background process is free for what is due while calls sleep: %s are there', b.number),
+                       'Raise max_worker_processes (now ' || current_setting('max_worker_processes') || ') and restart the server.',
+                       'no_worker', 'max_worker_processes', NULL
+                  FROM (SELECT count(*) AS number FROM pg_stat_activity AS s
+                         WHERE s.backend_type NOT IN ('client backend', 'walsender', 'autovacuum launcher', 'autovacuum worker',
+                                                      'checkpointer', 'background writer', 'walwriter', 'walsummarizer', 'archiver',
+                                                      'startup', 'walreceiver', 'slotsync worker', 'io worker', 'logger')) AS b
+                 CROSS JOIN LATERAL (SELECT count(*) AS number FROM pg_locks AS l
+                                      WHERE l.locktype = 'advisory' AND l.objsubid = 29811 AND l.database = 0) AS p
+                 WHERE (b.number >= current_setting('max_worker_processes')::int
+                        OR p.number >= LEAST(GREATEST(current_setting('max_worker_processes')::int / 4, 1), 8))
+                   AND current_setting('taskq.background_worker')::boolean
+                   AND (EXISTS (SELECT FROM overdue) OR EXISTS (SELECT FROM late))
+                   AND NOT EXISTS (SELECT FROM pg_stat_activity AS s
+                                    WHERE s.datname = current_database() AND s.backend_type = 'taskq worker')
                 UNION ALL
                 -- Who holds things up.
                 SELECT CASE WHEN s.xact_start < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
@@ -3258,14 +3348,14 @@ CREATE FUNCTION taskq._rights(part text)
                                       '_task_channels', '_num_settled'))
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')
-                    AND p.proname IN ('_body_json', '_same', '_many', '_about', '_pages', '_counted_pages', '_percentiles', '_ended', '_pace', '_age', '_short', '_roughly', '_status_code', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
+                    AND p.proname IN ('_body_json', '_same', '_many', '_about', '_pages', '_counted_pages', '_percentiles', '_ended', '_pace', '_age', '_short', '_roughly', '_status_code', '_cause', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
                                       'critical_path', 'dependency_results'))
                 OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics', 'metrics_rows', 'health', 'page'))
                 -- Administering.
                 OR (part IN ('worker', 'operator') AND p.proname = 'maintain')
                 OR (part = 'operator'
                     AND p.proname IN ('recount', 'set_action', 'set_group', 'pause_action', 'resume_action', 'forget_action',
-                                      'delay_workgroup', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
+                                      'delay_workgroup', 'release_tasks', 'schedule', 'unschedule', 'pause_schedule', 'resume_schedule',
                                       'run_schedule', 'set_shard')))
         UNION ALL
         SELECT 'TABLE', c.oid::regclass::text
@@ -3366,7 +3456,7 @@ BEGIN
         RAISE EXCEPTION 'argument "actions" must not be NULL'
             USING ERRCODE = '22004', DETAIL = 'An element of "actions" is NULL.', HINT = 'Give names of actions.';
     ELSIF cardinality(actions) = 0 OR '' = ANY (actions) THEN
-        RAISE EXCEPTION 'argument "actions" is out of range'
+        RAISE EXCEPTION 'argument "actions" is not valid'
             USING ERRCODE = '22023', DETAIL = 'It is empty, or has an empty name in it.',
                   HINT = 'Name the actions, or leave the argument out for all of them.';
     END IF;
