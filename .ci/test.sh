@@ -103,7 +103,7 @@ SOON=(--config profile.release.package.taskq.opt-level=0)
 # Builds the test programs that cargo is asked for, and prints their names and paths.
 built() {
     local path name
-    cargo test --release --locked --no-run "$@" 2> >(tee "$work/build.log" >&2)
+    cargo test --release --locked --no-run "$@" 2>&1 | tee "$work/build.log" >&2
     sed -n 's/^ *Executable .* (\(.*\))$/\1/p' "$work/build.log" | while read -r path; do
         name=${path##*/}
         printf '%s %s\n' "${name%-*}" "$(realpath "$path")"
@@ -201,6 +201,7 @@ build_outside() {
     private=${READY:-$(PG_CONFIG=$pg_config .ci/server.sh)}
     [ -n "${READY:-}" ] || make_ install-private PG_CONFIG="$pg_config"
     built -p taskq_tests $(wanted | sed 's/^/--test=/') >"$work/outside.list"
+    [ -s "$work/outside.list" ] || die "cargo has built no test program"
 }
 
 # What some of them need is installed for them alone.
