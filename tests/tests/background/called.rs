@@ -48,7 +48,15 @@ fn a_worker_that_was_called_ends_at_once_with_the_server() {
     let mut session = cluster.connect();
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"h\"}', overlap => 'queue')");
     let call = cluster.connect().background(|session| drop(session.batch_execute(SLEEPS)));
-    until("a worker comes", || workers(&mut session, Some("postgres")).first().copied());
+    let worker = until("a worker comes", || workers(&mut session, Some("postgres")).first().copied());
+    // It stays for what is due so soon, and holds nothing but its posts while it sleeps.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(workers(&mut session, Some("postgres")), [worker]);
+    let held = format!(
+        "SELECT (SELECT count(*) FROM pg_locks WHERE pid = {worker} AND NOT (locktype = 'advisory' AND objsubid = 29811)) \
+              + (SELECT count(*) FROM pg_stat_activity WHERE pid = {worker} AND (backend_xmin IS NOT NULL OR xact_start IS NOT NULL))"
+    );
+    until("it holds nothing", || (session.one::<i64>(&held) == 0).then_some(()));
     drop(session);
     let began = Instant::now();
     cluster.stop();
@@ -73,9 +81,8 @@ fn who_owns_the_functions_gets_no_more_rights_by_a_worker_that_was_called() {
     dead(&mut session);
     session.run("SELECT taskq.insert_task('late', 'h', delay => '0.1 seconds', group_id => 'g')");
     let call = cluster.connect().background(|session| {
-        drop(
-            session.batch_execute(&format!("RESET ROLE; SET default_transaction_read_only = off; {SLEEPS}")),
-        );
+        session.run("SET default_transaction_read_only = off");
+        drop(session.batch_execute(SLEEPS));
     });
     until("the worker has done it", || (session.state("dead") == "aborted").then_some(()));
     let moved = "SELECT NOT EXISTS (SELECT FROM taskq.scheduled)";

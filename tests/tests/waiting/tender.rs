@@ -45,7 +45,7 @@ const SLEEPERS: [&str; 5] = [
     "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1 hour')",
     "BEGIN; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds'); COMMIT",
     "BEGIN; SAVEPOINT a; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds'); COMMIT",
-    "SET statement_timeout = '25 seconds'; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1 minute')",
+    "SET statement_timeout = '25s'; SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1 minute')",
 ];
 
 #[test]
@@ -110,13 +110,15 @@ fn what_is_due_for_others_is_done_while_a_call_sleeps() {
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
     let call =
         asleep(&db, &mut watcher, "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds')");
-    until("it is given back", || (session.state("tried") == "ready").then_some(()));
+    // It shows as in progress until it is granted again.
+    let there = "SELECT r.grantable FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = 'tried'";
+    until("it is given back", || session.one::<bool>(there).then_some(()));
     until("runs come", || {
         (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE id LIKE 'tick@%'") > 2).then_some(())
     });
     until("what is over goes", || (session.state("kept") == "gone").then_some(()));
     end(&mut watcher, call);
-    session.run("SELECT taskq.unschedule('tick'); SELECT taskq.delete_tasks('{tried}')");
+    session.run("SELECT taskq.unschedule('tick')");
 }
 
 /// One for a database, however many call it; and away a moment after the last call, whatever is due every second.
@@ -135,13 +137,9 @@ fn there_is_one_worker_and_it_leaves_after_those_that_wait() {
     while began.elapsed() < Duration::from_secs(3) {
         let now = workers(&mut watcher, &db);
         assert!(now.len() <= 1, "{now:?}");
+        std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(workers(&mut watcher, &db), [first], "it stays for what is due so soon");
-    let held = format!(
-        "SELECT count(*) FROM pg_locks WHERE pid = {first} AND NOT (locktype = 'advisory' AND objsubid = 29811)"
-    );
-    until("it holds nothing but its posts", || (watcher.one::<i64>(&held) == 0).then_some(()));
-    // Killed, it is followed by another.
+    // Killed, it is followed by another. (Where other tests need the server's processes, it leaves and comes by itself.)
     watcher.run(&format!("SELECT pg_terminate_backend({first})"));
     until("another comes", || workers(&mut watcher, &db).into_iter().find(|pid| *pid != first));
     calls.into_iter().for_each(|call| end(&mut watcher, call));
@@ -155,16 +153,16 @@ fn there_is_one_worker_and_it_leaves_after_those_that_wait() {
 #[test]
 fn a_database_can_be_dropped_after_the_last_call() {
     let db = Db::new();
-    taskq_tests::admin(&format!("CREATE DATABASE \"{}_copy\" TEMPLATE \"{}\"", db.name(), db.name()));
+    taskq_tests::db::admin(&format!("CREATE DATABASE \"{}_copy\" TEMPLATE \"{}\"", db.name(), db.name()));
     let mut config = db.config();
-    config.dbname(format!("{}_copy", db.name()));
+    config.dbname(&format!("{}_copy", db.name()));
     let mut session = Session::open(&config).unwrap();
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
     session.run("SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '2.5 seconds')");
     assert!(session.one::<i64>("SELECT count(*) FROM taskq.tasks") > 0, "a worker was there");
     drop(session);
     let began = Instant::now();
-    taskq_tests::admin(&format!("DROP DATABASE \"{}_copy\"", db.name()));
+    taskq_tests::db::admin(&format!("DROP DATABASE \"{}_copy\"", db.name()));
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
