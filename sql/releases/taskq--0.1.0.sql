@@ -2367,7 +2367,7 @@ BEGIN
         END LOOP;
         -- What it began with, where that lies further up: from each to the first dependency that it has lost.
         origin := number;
-        WHILE steps < 1000 AND EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = origin AND s.cause = 'd') LOOP
+        WHILE steps < 1000 AND EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = origin AND s.cause IN ('d', 'k')) LOOP
             SELECT e.after_no INTO n
               FROM taskq.dependency AS e
              CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
