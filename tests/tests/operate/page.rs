@@ -233,15 +233,6 @@ fn characters_that_no_page_may_have_are_not_there() {
     }
 }
 
-/// On wrong code a page takes memory by the title: 24 bytes for each of it.
-#[test]
-fn a_title_is_cut() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let bytes: i32 = session.one("SELECT octet_length(taskq.page(title => repeat('<', 1000000)))");
-    assert!(bytes < 100_000, "{bytes} bytes");
-}
-
 #[test]
 fn who_asks_for_the_graph_of_nothing_is_told() {
     let db = Db::new();
