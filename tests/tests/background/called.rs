@@ -107,6 +107,6 @@ fn who_owns_the_functions_gets_no_more_rights_by_a_worker_that_was_called() {
 fn dead_again(session: &mut Session) {
     session.run(
         "SELECT taskq.insert_task('again', 'h', max_tries => 1); \
-         SELECT taskq.own_tasks('w', 1, '{h}', max_duration => '0.2 seconds')",
+         SELECT taskq.own_tasks('w', 10, '{h}', max_duration => '0.2 seconds')",
     );
 }
