@@ -47,7 +47,7 @@ const STARTING: &str = "a worker is on its way";
 
 impl Starting {
     fn begin() -> Option<Starting> {
-        lock::try_lock_if_room(Key::new(&[STARTING]), Mode::Only).then_some(Starting)
+        lock::try_lock_if_room(Key::new(&[STARTING]), Mode::Only).then(|| Starting)
     }
 }
 

@@ -10,7 +10,7 @@ use pgrx::bgworkers::{
     DynamicBackgroundWorker, SignalWakeFlags,
 };
 use pgrx::prelude::*;
-use pgrx::{IntoDatum, PgTryBuilder};
+use pgrx::{IntoDatum, PgMemoryContexts, PgTryBuilder};
 
 use super::clock::Time;
 use super::wait_event::Sleep;
@@ -84,6 +84,9 @@ pub(crate) fn start_worker(
             .load_dynamic()
             .ok()
     };
+    // SAFETY: the context lives as long as the process. Postgres' handle has to: it is asked later, from other statements. It
+    // has some bytes, and is never given back.
+    let start = || unsafe { PgMemoryContexts::TopMemoryContext.switch_to(|_| start()) };
     caller::as_session_user(start).map(Started)
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
             bound,
             own,
             others,
-            only_of_use: waiting || hostage,
+            only_of_use: waiting,
             stays_open: hostage && !waiting,
             tidies: !alone,
         };

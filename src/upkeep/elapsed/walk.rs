@@ -186,6 +186,10 @@ impl<'a> Walk<'a> {
                 // Whoever comes does a part: nobody else may be there.
                 self.for_others.leases = first.leases;
             }
+            if self.caller.stays_open {
+                let leases = std::mem::take(&mut self.for_others.leases);
+                self.for_others = of_use::only(leases, self.caller, self.now);
+            }
             looked.ended |= self.for_others.end(room, &time, self.now);
         }
         looked
