@@ -132,7 +132,7 @@ keep_times() {
 
 slowest() {
     printf '\ntest: the slowest of %d tests, in seconds (all are in %s):\n' "$(wc -l <"$TIMES")" "$TIMES"
-    sort -rn "$TIMES" | head -n 30 | awk -F'\t' '{ printf "%8.2f  %s  %s\n", $1, $2, $3 }'
+    sort -rn "$TIMES" | awk -F'\t' 'NR <= 30 { printf "%8.2f  %s  %s\n", $1, $2, $3 }'
 }
 
 # --- the pure parts ----------------------------------------------------------------------------------------------
