@@ -48,7 +48,8 @@ thread_local! {
 /// it decides who may take whose tasks.
 static NOW: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
-/// `taskq.background_worker`: whether a database gets a worker, where the library is preloaded.
+/// `taskq.background_worker`: whether a database gets a worker: one that stays where the library is preloaded, else one that calls
+/// start which sleep.
 static BACKGROUND_WORKER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// `taskq.maintenance_interval`: how long the background worker sleeps at most, in milliseconds.
@@ -71,8 +72,8 @@ pub(crate) fn init() {
     );
     GucRegistry::define_bool_guc(
         c"taskq.background_worker",
-        c"Whether a background worker does what is due, if the library is preloaded.",
-        c"Needs shared_preload_libraries = 'taskq'. Read when the worker starts, and at each reload.",
+        c"Whether a background worker does what is due.",
+        c"It stays where the library is preloaded; else calls that sleep start it. Read when it starts, and at each reload.",
         &BACKGROUND_WORKER,
         GucContext::Suset,
         GucFlags::default(),

@@ -88,6 +88,8 @@ impl Cluster {
         let cluster = Cluster { folder: Path::new(tmp).join(name), server: None };
         cluster.stop();
         drop(std::fs::remove_dir_all(cluster.data()));
+        // Tests read the log, and what an earlier run has written there is none of theirs.
+        drop(std::fs::OpenOptions::new().write(true).truncate(true).open(cluster.folder.join("log")));
         cluster
     }
 

@@ -5,6 +5,7 @@
 //! is good for everybody, never one of a transaction's own, and it went up to what was decided by then. Whatever this backend's
 //! transaction has taken itself, it had an id before that: it was no further decided then.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{MARKS, MOST_ACTIONS, Marks};
@@ -69,7 +70,7 @@ pub(in crate::claim) fn share(action_nos: &[i32]) {
 impl Marks {
     /// Those of the actions of which it has no marks and has not asked others just now; it does now.
     fn unknown(&mut self, action_nos: &[i32]) -> Vec<i32> {
-        let without = |n: &&i32| !self.marks.get(*n).is_some_and(|marks| !marks.is_empty());
+        let without = |n: &&i32| self.marks.get(*n).is_none_or(BTreeMap::is_empty);
         let mut unknown: Vec<i32> = action_nos.iter().take(MOST_ACTIONS).filter(without).copied().collect();
         if unknown.is_empty() {
             return unknown;

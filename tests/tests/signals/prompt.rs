@@ -293,9 +293,9 @@ fn deadlines_that_two_calls_look_after_free_the_child() {
             session.own_with("w", 1, &["dies"], "max_duration => '1 millisecond'").unwrap();
         }
         session.run("SELECT pg_sleep(0.002)");
-        // Upkeep in a block ends as many tries as the call has room for.
+        // A call in a block ends as many tries of its own actions as it has room for.
         at_once((0..4).map(|_| db.connect()).collect(), 2, |session, _, _| {
-            session.run("BEGIN; SELECT * FROM taskq.own_tasks('w', 1, '{none}'); COMMIT");
+            session.run("BEGIN; SELECT * FROM taskq.own_tasks('w', 1, '{dies}'); COMMIT");
         });
     }
     assert_eq!(left_behind(&mut session), (0, 0, 0));
