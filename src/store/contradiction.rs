@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::number::TaskNo;
-use crate::pg::subtransaction::unless_rows_are_wrong;
+use crate::pg::subtransaction::{may_nest, unless_rows_are_wrong};
 use crate::pg::throw;
 use crate::store::numbers;
 
@@ -56,7 +56,7 @@ pub(crate) fn leaving<T: Copy, R>(
     done.left.extend(all.iter().map(&number).filter(|task_no| is_left(*task_no)));
     let mut parts = if rest.is_empty() { vec![] } else { vec![rest.as_slice()] };
     while let Some(part) = parts.pop() {
-        match (unless_rows_are_wrong(|| step(part)), part) {
+        match (carefully(|| step(part)), part) {
             (Ok(result), _) => done.parts.push(result),
             (Err(why), [one]) => {
                 leave(number(one), &why);
@@ -69,6 +69,12 @@ pub(crate) fn leaving<T: Copy, R>(
         }
     }
     done
+}
+
+/// In a subtransaction, unless this transaction has begun many: beyond some of them every snapshot of the server costs more, and
+/// a loop in one transaction would take ever longer. What fails then fails the call.
+fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
+    if may_nest() { unless_rows_are_wrong(step) } else { Ok(step()) }
 }
 
 /// Leaves a task alone from here on, and tells the log unless it has been told.

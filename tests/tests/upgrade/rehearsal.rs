@@ -33,8 +33,8 @@ const CHANGED: [(&str, &str); 8] = [
         "CREATE INDEX settled_at_idx ON taskq.settled (settled_at, code);",
     ),
     (
-        "'aborted', 'completed', 'cancelled'))\n);\nCREATE INDEX attempt_task_idx",
-        "'aborted', 'completed', 'cancelled', 'noted'))\n);\nCREATE INDEX attempt_task_idx",
+        "'aborted', 'completed', 'cancelled', 'released', 'revoked'))\n);\nCREATE INDEX attempt_task_idx",
+        "'aborted', 'completed', 'cancelled', 'released', 'revoked', 'noted'))\n);\nCREATE INDEX attempt_task_idx",
     ),
     (
         "    num_try integer NOT NULL,\n    started_at timestamptz,\n    ended_at",
@@ -89,7 +89,7 @@ DROP INDEX taskq.settled_at_idx;
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at, code);
 ALTER TABLE taskq.attempt DROP CONSTRAINT attempt_outcome_check;
 ALTER TABLE taskq.attempt ADD CONSTRAINT attempt_outcome_check
-    CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled', 'noted'));
+    CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled', 'released', 'revoked', 'noted'));
 ALTER TABLE taskq.attempt ALTER COLUMN num_try SET DEFAULT 1;
 ALTER DOMAIN taskq.dependency_condition DROP CONSTRAINT dependency_condition_check;
 ALTER DOMAIN taskq.dependency_condition ADD CONSTRAINT dependency_condition_check
