@@ -90,11 +90,11 @@ fn a_failure_decides_over_skips_that_come_with_it() {
         let after: Vec<_> = names.iter().map(|id| after(id)).collect();
         let child = |id: &str| json!({"id": format!("{id} {n}"), "action": "y", "depends_on": after});
         session.insert(json!([child("waits")])).unwrap();
-        session.run(&format!(
+        session.run(
             "SELECT * FROM taskq.return_tasks((SELECT jsonb_agg(jsonb_build_object('task_id', task_id, 'token', token,
                  'status_code', CASE WHEN task_id LIKE 'ill%' THEN 'aborted' ELSE 'completed' END))
-               FROM taskq.own_tasks('w', 2, '{{x}}')))"
-        ));
+               FROM taskq.own_tasks('w', 2, '{x}')))"
+        );
         session.insert(json!([child("comes late"), {"id": format!("linked {n}"), "action": "y"}])).unwrap();
         let edges: Vec<_> = after
             .iter()
