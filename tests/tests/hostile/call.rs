@@ -68,8 +68,10 @@ fn readable(error: &DbError, call: &str, caller: Caller) {
     }
     // Where a caller cannot come, a constraint of a table may be the last to notice.
     let inside = caller == Caller::Inside && code.starts_with("23");
+    // A MERGE of its own writing into a table of its own.
+    let twice = caller == Caller::Smith && code == "21000" && error.message().starts_with("MERGE command");
     assert!(
-        inside || CLASSES.contains(&&code[..2]) || OTHERS.contains(&code) || asleep,
+        inside || CLASSES.contains(&&code[..2]) || OTHERS.contains(&code) || asleep || twice,
         "{call}\nfailed with {code}: {error:?}"
     );
     if caller == Caller::Inside {
