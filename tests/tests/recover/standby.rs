@@ -38,7 +38,7 @@ const LOOKS: [(&str, &str); 25] = [
 ];
 
 /// What changes something.
-const CHANGES: [(&str, &str); 48] = [
+const CHANGES: [(&str, &str); 49] = [
     ("add_dependencies", "taskq.add_dependencies('{held 1}', '{ready 1}')"),
     ("cancel_group", "taskq.cancel_group('a')"),
     ("cancel_tasks", "taskq.cancel_tasks('{ready 1}')"),
@@ -66,6 +66,7 @@ const CHANGES: [(&str, &str); 48] = [
     ("pause_group", "taskq.pause_group('a')"),
     ("pause_schedule", "taskq.pause_schedule('paused')"),
     ("recount", "taskq.recount()"),
+    ("release_tasks", "taskq.release_tasks('{held 1}')"),
     ("replace_tasks", "taskq.replace_tasks('[{\"id\": \"ready 1\", \"action\": \"x\"}]')"),
     ("report_status", "taskq.report_status('held 1', '$token$', 'half', 0.5)"),
     ("reset_group", "taskq.reset_group('a')"),
