@@ -48,7 +48,7 @@ pub(super) static DUE: Statement<(Time, i32, &[&str], Time, &str, &str), Due> = 
         FROM taskq.schedule s
         LEFT JOIN LATERAL pg_catalog.jsonb_to_record(s.former -> 0)
                   AS f(cron text, timezone text, task jsonb, overlap text, backfill text, max_backfill integer,
-                       until timestamptz, then_from timestamptz) ON s.former IS NOT NULL
+                       until timestamptz, then_from timestamptz) ON true
        WHERE s.next_at <= $1 AND (s.next_at, s.name) > ($4, $5) AND ($6 IS NULL OR s.name = $6)
          AND ($3 IS NULL OR COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($3))
        ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",

@@ -75,7 +75,7 @@ fn finishes_the_task_in_hand_on_sigterm(client: Client) {
     let db = Db::new();
     let mut session = db.connect();
     // Long enough to be seen in progress on a busy machine.
-    session.insert(json!([task("hand", 3.0), task("next", 0.0)])).unwrap();
+    session.insert(json!([task("hand", 6.0), task("next", 0.0)])).unwrap();
     let mut worker = Worker::start(&db, client, "10");
     until_state(&mut session, "hand", "in-progress");
     worker.terminate();
