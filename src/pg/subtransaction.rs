@@ -22,15 +22,18 @@ const MOST_NESTED: u32 = 32;
 /// transaction. If a savepoint above is then rolled back the row is free, but he still waits, first in its queue,
 /// and the one who rolled back would meet him there when doing the same again.
 pub(crate) fn may_nest() -> bool {
+    // SAFETY: reads a variable.
+    let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
+    level == 1 && has_room_for_one()
+}
+
+/// Whether this transaction has begun few enough subtransactions for one more, at whatever level; counts that one.
+pub(crate) fn has_room_for_one() -> bool {
     thread_local! {
         /// When the transaction began, which tells it from others well enough for a count, and the count.
         static NESTED: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
     }
-    // SAFETY: reads a variable.
-    let (level, began) = (unsafe { pg_sys::GetCurrentTransactionNestLevel() }, transaction_began());
-    if level > 1 {
-        return false;
-    }
+    let began = transaction_began();
     let count = Some(NESTED.get()).filter(|(of, _)| *of == began).map_or(0, |(_, count)| count);
     NESTED.set((began, count + 1));
     count < MOST_NESTED

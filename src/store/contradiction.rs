@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::number::TaskNo;
-use crate::pg::subtransaction::{may_nest, unless_rows_are_wrong};
+use crate::pg::subtransaction::{has_room_for_one, unless_rows_are_wrong};
 use crate::pg::throw;
 use crate::store::numbers;
 
@@ -74,7 +74,7 @@ pub(crate) fn leaving<T: Copy, R>(
 /// In a subtransaction, unless this transaction has begun many: beyond some of them every snapshot of the server costs more, and
 /// a loop in one transaction would take ever longer. What fails then fails the call.
 fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
-    if may_nest() { unless_rows_are_wrong(step) } else { Ok(step()) }
+    if has_room_for_one() { unless_rows_are_wrong(step) } else { Ok(step()) }
 }
 
 /// Leaves a task alone from here on, and tells the log unless it has been told.
