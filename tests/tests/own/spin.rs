@@ -54,6 +54,8 @@ const HOLDS: [(&str, &str, &str); 2] = [
 /// Task a of alice's with a deadline that has passed, and what holds it back since before.
 fn overdue(db: &Db, hold: &str) -> (Session, Grant) {
     let mut session = db.connect();
+    // The worker that a sleeping call starts would end the try before that call sets it aside.
+    session.run("SET taskq.background_worker = off");
     session.insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w"}])).unwrap();
     let had = session.own_with("alice", 1, &["x"], "max_duration => '0.2 seconds'").unwrap().remove(0);
     session.run(hold);
