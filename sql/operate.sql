@@ -186,8 +186,7 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not. What somebody has closed its group to is
-               -- not to be granted.
+               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance that is over is in nobody's hands, whether it has been looked after or not.
@@ -198,7 +197,9 @@ CREATE FUNCTION taskq._heads()
                               (SELECT t.inserted_at FROM taskq.task AS t
                                 WHERE t.task_no = r.task_no AND r.grantable
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
-                                                   WHERE r.gated AND g.group_id = t.group_id AND g.max_concurrency = 0)) AS inserted_at
+                                                   WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
+                                  AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
+                                                   WHERE r.gated AND w.name = t.workgroup AND w.not_before > (SELECT taskq.clock()))) AS inserted_at
                          FROM ((SELECT r.task_no, r.grantable, r.gated, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
                                  WHERE r.action_no = a.action_no AND r.lane = 0
                                  ORDER BY r.priority DESC, r.position LIMIT 100)
@@ -297,6 +298,11 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
                  WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
+                   -- A rate that is used up: the next grant is not due yet.
+                   AND NOT EXISTS (SELECT FROM taskq.action_setting AS s JOIN taskq.bucket AS b ON b.name = s.name
+                                    WHERE s.name = a.name
+                                      AND b.level + extract(epoch FROM n.at - b.measured_at) * s.rate_limit
+                                                    / extract(epoch FROM s.rate_period) < 1)
                 UNION ALL
                 -- Nobody else gets it, whatever has become of who has it.
                 SELECT 'notice',

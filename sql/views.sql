@@ -332,6 +332,9 @@ SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
  WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
+   -- A last try that was revoked is told by its own row.
+   AND NOT (s.cause = 'x' AND EXISTS (SELECT FROM taskq.attempt AS h
+                                       WHERE h.task_no = s.task_no AND h.started_at = s.granted_at AND h.outcome = 'revoked'))
 UNION ALL
 SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
        (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)

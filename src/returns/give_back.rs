@@ -41,6 +41,10 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
         let GivenBack { status, retry_after, how } = back;
         if let Some(ending) = allowed.end(live, *how, status.as_deref()) {
             codes.push(Outcome::Aborted.name());
+            // The history says how this try ended, not only how the task did.
+            if *how == TryEnd::Revoked {
+                tries.push((*live, ending.status.clone(), *how));
+            }
             endings.push(ending);
             continue;
         }

@@ -122,7 +122,11 @@ static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
                   WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
              s.actor_id, s.status, true
-        FROM taskq.settled s WHERE s.task_no = ANY ($1) AND s.granted_at IS NOT NULL",
+        FROM taskq.settled s
+       WHERE s.task_no = ANY ($1) AND s.granted_at IS NOT NULL
+         AND NOT (s.cause = 'x' AND EXISTS (SELECT FROM taskq.attempt h
+                                             WHERE h.task_no = s.task_no AND h.started_at = s.granted_at
+                                               AND h.outcome = 'revoked'))",
 );
 
 /// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of

@@ -176,15 +176,24 @@ macro_rules! overdue {
 }
 pub(super) use overdue;
 
-/// Those that hold no merge key. What a holder's end needs besides is for [`holders`].
-static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> = Statement::new(sql!(
-    "SELECT ",
-    in_run!(),
-    " FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.keyed AND ",
-    overdue!("$3"),
-    " LIMIT $4 FOR UPDATE SKIP LOCKED"
-));
+/// Those that hold no merge key, read or locked. What a holder's end needs besides is for [`holders`].
+macro_rules! overdue_tries {
+    ($end:literal) => {
+        Statement::new(sql!(
+            "SELECT ",
+            in_run!(),
+            " FROM taskq.run r
+               WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.keyed AND ",
+            overdue!("$3"),
+            $end
+        ))
+    };
+}
+static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> =
+    overdue_tries!(" LIMIT $4 FOR UPDATE SKIP LOCKED");
+static LOOK: Statement<(&[TaskNo], &[Nonce], Time), InRun> = overdue_tries!("");
+static LOCK_STAYING: Statement<(&[TaskNo], &[Nonce], Time), InRun> =
+    overdue_tries!(" FOR NO KEY UPDATE SKIP LOCKED");
 static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(sql!(
     "SELECT r.task_no FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.keyed AND ",
@@ -201,8 +210,11 @@ fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
             return locked;
         }
         keyed.extend(KEYED.query((task_nos.as_slice(), nonces.as_slice(), now)));
-        let room = i64::try_from(room).unwrap_or(i64::MAX);
-        locked.extend(LOCK.map((task_nos, nonces, now, room), |InRun(live)| live));
+        let most = i64::try_from(room).unwrap_or(i64::MAX);
+        let free = LOCK.map((task_nos.as_slice(), nonces.as_slice(), now, most), |InRun(live)| live);
+        let (missing, room) = (task_nos.len() - free.len(), room - free.len());
+        let linked = if missing > 0 && room > 0 { lock_linked(&task_nos, &nonces, &free, room, now) } else { Vec::new() };
+        locked.extend(free.into_iter().chain(linked));
     }
     let mut keyed = keyed.as_slice();
     while locked.len() < most && !keyed.is_empty() {
@@ -210,6 +222,28 @@ fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
         locked.extend(holders::lock(some.to_vec(), now));
         keyed = others;
     }
+    locked
+}
+
+/// Of these tasks but for the `free` ones, those that go on to another try: their rows stay. An open insertion of a dependent
+/// keeps what it waits for from going (FOR KEY SHARE), and is in the way of an end only.
+fn lock_linked(task_nos: &[TaskNo], nonces: &[Nonce], free: &[Live], most: usize, now: Time) -> Vec<Live> {
+    let free: HashSet<TaskNo> = free.iter().map(|live| live.task_no).collect();
+    let mut others = LOOK.map((task_nos, nonces, now), |InRun(live)| live);
+    others.retain(|live| !free.contains(&live.task_no));
+    let going_on = |others: &mut Vec<Live>| {
+        let allowed = Allowed::of(others.iter().map(|live| (live, TryEnd::TimedOut)));
+        others.retain(|live| allowed.end(live, TryEnd::TimedOut, None).is_none());
+        others.truncate(most);
+    };
+    going_on(&mut others);
+    if others.is_empty() {
+        return others;
+    }
+    let others: Vec<TaskNo> = others.iter().map(|live| live.task_no).collect();
+    let mut locked = LOCK_STAYING.map((others, nonces, now), |InRun(live)| live);
+    // The number of tries may have been changed meanwhile.
+    going_on(&mut locked);
     locked
 }
 

@@ -149,6 +149,36 @@ fn what_its_group_is_closed_to_does_not_starve() {
     the_problem(&mut session, "starving", "warning", "x");
 }
 
+/// Wrong code asks an operator to start workers for what the operator has held back.
+#[test]
+fn what_a_group_a_workgroup_or_a_rate_holds_back_does_not_starve() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "10 minutes");
+    session
+        .insert(json!([{"action": "x", "group_id": "g"}, {"action": "y", "workgroup": "w"},
+                       {"action": "z"}, {"action": "z"}]))
+        .unwrap();
+    session.run("SELECT taskq.set_action('z', rate_limit => 1, rate_period => '1 day')");
+    let grant = session.own_one("z");
+    session.complete(&grant);
+    session.set_now(None);
+    for action in ["x", "y", "z"] {
+        let (hold, free) = match action {
+            "x" => ("SELECT taskq.pause_group('g')", "SELECT taskq.resume_group('g')"),
+            "y" => ("SELECT taskq.delay_workgroup('w', '1 hour')", "SELECT taskq.delay_workgroup('w', '0')"),
+            _ => ("SELECT 1", "SELECT taskq.set_action('z', rate_limit => 1000000)"),
+        };
+        let starves = |session: &mut Session| {
+            problems(session, "starving").iter().any(|(_, subject, _)| subject == action)
+        };
+        session.run(hold);
+        assert!(!starves(&mut session), "{action} is held back");
+        session.run(free);
+        assert!(starves(&mut session), "{action} may go");
+    }
+}
+
 /// On wrong code nobody hears of a task whose worker died: without a deadline it is held for ever, and nothing of its action is
 /// ready.
 #[test]

@@ -57,6 +57,31 @@ fn for_a_claim_that_parks_under_its_key() {
     });
 }
 
+/// What has another try goes on to it at once; only an end has to wait for the dependent. On wrong code both wait.
+#[test]
+fn for_an_insert_that_depends_on_it() {
+    with_tries(|db, max_tries| {
+        let (mut open, mut other) = (db.connect(), db.connect());
+        at(&mut [&mut open, &mut other], "00:00:00");
+        open.insert(json!([{"id": "t1", "action": "x", "max_tries": max_tries}, {"id": "t2", "action": "x"}])).unwrap();
+        let held = open.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap();
+        open.run("BEGIN");
+        open.insert(json!([{"id": "child", "action": "y", "depends_on": ["t1", "t2"]}])).unwrap();
+        at(&mut [&mut other], "00:02:00");
+        let next = owned_at_once(&mut other, &["x", "y"]);
+        assert_eq!(next, if max_tries.is_some() { vec!["t2"] } else { vec!["t1", "t2"] });
+        open.run("COMMIT");
+        at(&mut [&mut open, &mut other], "00:02:02");
+        // The child has waited all the time for the tries that count.
+        for grant in held {
+            let late = open.give(&grant.task_id, grant.token, "completed");
+            assert_eq!(late.is_ok(), max_tries.is_some() && grant.task_id == "t1", "{late:?}");
+        }
+        assert_eq!(other.state("child"), "blocked");
+        assert_eq!(other.broken(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn for_an_insert_that_depends_on_a_rider() {
     with_tries(|db, max_tries| {

@@ -56,6 +56,13 @@ fn a_last_try_aborts_and_counts() {
     let taken = "a tries taken from actor \"dead\" on try 1, and there is no other";
     assert_eq!(ends, [taken, "after dependency dependency \"a\" aborted", "c tries gone"]);
     assert_eq!(session.state("b"), "ready");
+    assert_eq!(outcomes(&mut session, "a"), [format!("1 revoked {}", &taken["a tries ".len()..])]);
+    assert_eq!(outcomes(&mut session, "c"), ["1 revoked gone"]);
+    // Also once the task is retried, and its end is history.
+    session.run("SELECT taskq.retry_tasks('{a}')");
+    assert_eq!(outcomes(&mut session, "a"), [format!("1 revoked {}", &taken["a tries ".len()..])]);
+    let grant = session.own("w", 1, &["x"]).unwrap().remove(0);
+    session.complete(&grant);
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
