@@ -3,7 +3,7 @@
 #
 #   test.sh all          installs what the tests need; then `make outside-test`, and beside that `make lint`, `make unit-test`
 #                        and `make pg-test`; adds up what they counted
-#   test.sh everything   the same with the programs that are long by nature: `make test-all`
+#   test.sh everything   the same with the programs and tests that are long by nature: `make test-all`
 #   test.sh unit         tests of the pure parts, and of the models
 #   test.sh pg           pg_test/: tests that run inside a server
 #   test.sh outside      tests/: tests over connections to private clusters with the release build
@@ -170,7 +170,7 @@ pg() {
     local name path result=0
     install_tests
     built -p taskq --lib --no-default-features --features "pg$major" "${SOON[@]}" >"$work/pg.list"
-    start_clusters pg -c autovacuum=off
+    start_clusters pg -c autovacuum=off -c jit=off
     enter pg
     psql -X -q -v ON_ERROR_STOP=1 -d postgres -c 'SET client_min_messages = error' -c 'DROP DATABASE IF EXISTS inside' \
         -c 'CREATE DATABASE inside' -c '\c inside' -c 'CREATE EXTENSION taskq' -c 'CREATE SCHEMA tests'
@@ -217,16 +217,17 @@ prepare() {
     case $programs in *" router "*) PG_CONFIG=$private .ci/router.sh || no_router=1 ;; esac
 }
 
-# One program after the other. What one says is shown when it has ended, or at once if it is the only one.
+# One program after the other. What one says is shown when it has ended, or at once if it is the only one. Tests that are long (they
+# are marked `#[ignore = "long"]`) are run where a program is asked for by its name, and by `make test-all`.
 lane() {
-    local name path log
+    local name path log long=${T:+--include-ignored}
     enter "$1"
     while read -r name path; do
         log=$work/logs/$name.log
         if [ "$(wc -l <"$work/outside.list")" -eq 1 ]; then
-            run "tests/$name" "$path" tests ${filter:+"$filter"} | tee "$log" | without_times || true
+            run "tests/$name" "$path" tests $long ${filter:+"$filter"} | tee "$log" | without_times || true
         else
-            run "tests/$name" "$path" tests >"$log" || true
+            run "tests/$name" "$path" tests $long >"$log" || true
             without_times <"$log" | flock "$work/logs" cat
         fi
     done
@@ -247,7 +248,7 @@ outside() {
     done <"$work/outside.list"
     lanes=$(basename -s .lane "$work"/*.lane | tr '\n' ' ')
     start_clusters "$lanes" -c max_connections=300 -c max_prepared_transactions=50 -c max_locks_per_transaction=256 \
-        -c shared_buffers=128MB
+        -c shared_buffers=128MB -c jit=off
     for lane in $lanes; do
         lane "$lane" <"$work/$lane.lane" &
     done
@@ -273,7 +274,7 @@ alone() {
     [ "$(wc -l <<<"$failed")" -le 20 ] || return 1
     while read -r name test; do
         path=$(sed -n "s/^$name //p" "$work/outside.list")
-        if (enter "$(lane_of "$name")" && run "tests/$name" "$path" tests --exact "$test") >"$work/alone.log"; then
+        if (enter "$(lane_of "$name")" && run "tests/$name" "$path" tests --include-ignored --exact "$test") >"$work/alone.log"; then
             printf '\ntest: failed beside others, and passed alone: %s %s\n' "$name" "$test"
         else
             grep -v '^test result' "$work/alone.log" | without_times

@@ -46,6 +46,7 @@ fn a_launcher_that_is_started_again_leaves_the_workers_that_are_there() {
 
 /// A restore makes the extension and fills its tables without calling any function of it: nothing tells the launcher.
 #[test]
+#[ignore = "long"]
 fn a_database_into_which_the_extension_comes_later_gets_a_worker() {
     let cluster = start("later");
     let mut session = cluster.connect();

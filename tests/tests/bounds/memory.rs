@@ -13,6 +13,7 @@ fn limit(witness: &mut Session, pid: i32, more: u64) {
 }
 
 #[test]
+#[ignore = "long"]
 fn without_memory_only_the_session_that_needs_it_ends() {
     let db = Db::new();
     let mut witness = db.connect();

@@ -294,6 +294,7 @@ fn a_group_with_tasks_under_two_numbers_has_one_order_and_one_share() {
 /// What an open transaction has in hand a claim that has to choose passes over in a few strides, however much it is. It used to
 /// try one entry a round, and to look at all that it had tried before the next.
 #[test]
+#[ignore = "long"]
 fn what_others_have_in_hand_costs_a_claim_no_square_of_it() {
     let granted = |n: i64| format!("SELECT count(*) FROM taskq.own_tasks('a', {n}, '{{x}}')");
     let changed = |n: i64| {

@@ -244,6 +244,7 @@ fn a_limit_that_is_set_later_has_each_ready_task_moved_once() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_full_group_with_thousands_of_ready_tasks_is_in_nobodys_way() {
     for set in ["set_group('a', max_concurrency => 1)", "set_action('x', max_per_group => 1)"] {
         for later in [false, true] {

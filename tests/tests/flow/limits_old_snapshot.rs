@@ -122,6 +122,7 @@ fn a_claim_within_a_limit_of_each_group() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_claim_within_limits_of_groups_of_their_own() {
     let settings = ["set_group('g' || n, max_concurrency => 2) FROM generate_series(0, 19) AS n"];
     reads_no_more_after_many_grants("2 of each group over all actions", &settings, GRANTS, 3, 37);
@@ -134,6 +135,7 @@ fn a_claim_of_an_action_whose_groups_take_turns() {
 
 /// A group at its limit, which has waited all along with many tasks: it keeps nobody's marks down, and has its own.
 #[test]
+#[ignore = "long"]
 fn a_full_group_that_has_waited_for_long() {
     let db = Db::new();
     let (mut session, mut others) = (db.connect(), db.connect());
@@ -179,6 +181,7 @@ fn a_full_group_that_has_waited_for_long() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_claim_within_a_rate() {
     let settings = ["set_action('x', rate_limit => 1000000, rate_period => '1 second')"];
     reads_no_more_after_many_grants("a rate", &settings, GRANTS_OF_RATE, 3, 0);

@@ -53,6 +53,7 @@ fn claims(db: &Db, most: i32, prologue: &str) -> Vec<Grant> {
 }
 
 #[test]
+#[ignore = "long"]
 fn of_forty_tasks_over_four_keys_four_run_for_eight_claims_at_once() {
     for (what, setting) in [
         ("plain", "SELECT 1"),

@@ -95,6 +95,7 @@ fn a_waiter_that_leaves_tells_another_when_the_rate_allows_the_next_task() {
 
 /// A place of a group is made by one of two who were woken together, and the other one finds the making of places taken.
 #[test]
+#[ignore = "long"]
 fn both_waiters_get_a_place_of_a_new_group_at_once_every_time() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());

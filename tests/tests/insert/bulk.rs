@@ -5,6 +5,7 @@ use serde_json::json;
 use taskq_tests::Db;
 
 #[test]
+#[ignore = "long"]
 fn a_hundred_thousand_tasks_with_dependencies_go_in_at_once() {
     let db = Db::new();
     let mut session = db.connect();
@@ -47,6 +48,7 @@ fn a_hundred_thousand_tasks_with_dependencies_go_in_at_once() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_long_chain_in_one_call_is_no_problem_of_depth() {
     let db = Db::new();
     let mut session = db.connect();

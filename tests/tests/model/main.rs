@@ -42,16 +42,19 @@ fn short_sequences_over_one_connection() {
 }
 
 #[test]
+#[ignore = "long"]
 fn short_sequences_over_three_connections() {
     compare(120, 12, 3);
 }
 
 #[test]
+#[ignore = "long"]
 fn long_sequences_over_one_connection() {
     compare(24, 90, 1);
 }
 
 #[test]
+#[ignore = "long"]
 fn long_sequences_over_three_connections() {
     compare(24, 90, 3);
 }

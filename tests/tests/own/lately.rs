@@ -16,6 +16,7 @@ fn backlog(session: &mut Session, of: usize) {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_call_that_is_granted_less_has_looked() {
     let db = Db::new();
     let (mut worker, mut other) = (db.connect(), db.connect());
@@ -32,6 +33,7 @@ fn a_call_that_is_granted_less_has_looked() {
 }
 
 #[test]
+#[ignore = "long"]
 fn nor_is_a_deadline_hidden() {
     let db = Db::new();
     let (mut worker, mut other) = (db.connect(), db.connect());

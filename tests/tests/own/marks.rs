@@ -56,6 +56,7 @@ fn what_is_done_or_in_progress_is_not_walked_over_again() {
 const CLAIM: &str = "SELECT * FROM taskq.own_tasks('w', 1, '{x}')";
 
 #[test]
+#[ignore = "long"]
 fn what_the_own_transaction_has_done_is_not_walked_over_again() {
     // Alone: no end of another transaction shows a snapshot that the own id is the only one that runs.
     let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "marks-alone", &["autovacuum=off"]);

@@ -63,7 +63,10 @@ fn for_an_insert_that_depends_on_it() {
     with_tries(|db, max_tries| {
         let (mut open, mut other) = (db.connect(), db.connect());
         at(&mut [&mut open, &mut other], "00:00:00");
-        open.insert(json!([{"id": "t1", "action": "x", "max_tries": max_tries}, {"id": "t2", "action": "x"}])).unwrap();
+        open.insert(
+            json!([{"id": "t1", "action": "x", "max_tries": max_tries}, {"id": "t2", "action": "x"}]),
+        )
+        .unwrap();
         let held = open.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap();
         open.run("BEGIN");
         open.insert(json!([{"id": "child", "action": "y", "depends_on": ["t1", "t2"]}])).unwrap();
@@ -202,6 +205,7 @@ fn for_whoever_makes_what_a_run_of_a_schedule_needs() {
 
 /// Two workers find many leases over, of holders of keys and of others, and park under these keys at the same time.
 #[test]
+#[ignore = "long"]
 fn two_workers_do_not_meet_in_a_deadlock() {
     let db = Db::new();
     let mut main = db.connect();
