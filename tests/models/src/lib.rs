@@ -12,13 +12,13 @@
 //! * [`signals`]: deferred signals, and who counts them.
 //! * [`wake`]: sleeping and waking.
 //! * [`limits`]: slots, and who has them.
-//! * [`due`]: what becomes due, and who hears of it.
+//! * [`tender`]: what is due while calls sleep, and the process that does it.
 //!
 //! `TASKQ_MODELS=long` tries larger bounds, for minutes.
 
 pub mod check;
-pub mod due;
 pub mod limits;
 pub mod marks;
 pub mod signals;
+pub mod tender;
 pub mod wake;

@@ -9,7 +9,7 @@
 //! *The database.* A commit is seen in one instant, the locks of the lock manager are released in a later one. A latch is
 //! read and set in two. A list of those who are registered is made in one; whoever is in it may be gone when his turn comes.
 //!
-//! *What is left out:* times, which [`due`](crate::due) has. What Postgres does to a latch in the middle of a look is made up for by
+//! *What is left out:* times, which [`tender`](crate::tender) has. What Postgres does to a latch in the middle of a look is made up for by
 //! short sleeps, which `src/verbs/pace.rs` and its tests are about. Waking all (`wait_for_task`) is waking without a limit.
 
 mod clauses;
