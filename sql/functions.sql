@@ -317,8 +317,8 @@ CREATE FUNCTION taskq._num_settled(task_nos bigint[], task_ids text[])
 COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
 
-CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_nos integer[])
-    RETURNS integer
+CREATE FUNCTION taskq._look_for_work(actions text[], keep_up boolean)
+    RETURNS TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz)
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
 COMMENT ON FUNCTION taskq._look_for_work IS
@@ -330,13 +330,6 @@ CREATE FUNCTION taskq._left_behind(actions text[], action_nos integer[])
     AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
 COMMENT ON FUNCTION taskq._left_behind IS
     'internal: what wait_for_work leaves to other waiters';
-
-CREATE FUNCTION taskq._next_due(actions text[])
-    RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
-COMMENT ON FUNCTION taskq._next_due IS
-    'internal: the look of wait_for_work';
 
 -- Two literals or parameters without a type, '{a}' and '{b}' or $1 and $2, are the two arrays of the form below.
 -- PostgreSQL would call that ambiguous if they could be an array of dependencies and "if_missing" as well; nothing

@@ -27,7 +27,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part IN ('worker', 'narrowed_worker')
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'return_and_own_tasks', 'report_status', 'wait_for_work', '_action_channels',
-                                      '_look_for_work', '_left_behind', '_next_due'))
+                                      '_look_for_work', '_left_behind'))
                 -- Waiting for others.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
                     AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',

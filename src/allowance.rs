@@ -41,11 +41,6 @@ impl Allowance {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// When it is used up; `None`: never.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        self.until
-    }
-
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room_for(Duration::ZERO)
     }

@@ -28,7 +28,6 @@ use crate::store::numbers;
 use crate::store::ready;
 use crate::store::settled;
 use crate::store::tally;
-use crate::wake;
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,19 +261,6 @@ static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo)> = Statem
                              FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
        WHERE d.run_no = ANY ($1)"
 ));
-/// Deadlines of what these tasks wait for, the first of each action.
-static DEADLINES: Statement<&[TaskNo], (i32, Time)> = Statement::new(
-    c"SELECT b.action_no, pg_catalog.min(r.deadline)
-        FROM taskq.blocked b
-       CROSS JOIN LATERAL (SELECT d.after_no FROM taskq.dependency d WHERE d.run_no = b.task_no OFFSET 0) AS d
-       CROSS JOIN LATERAL (SELECT d.after_no AS task_no
-                            UNION ALL
-                           SELECT p.leader_no FROM taskq.parked p WHERE p.task_no = d.after_no AND p.kind = 'm') AS e
-       CROSS JOIN LATERAL (SELECT r.deadline FROM taskq.run r
-                            WHERE r.task_no = e.task_no AND r.deadline < 'infinity' OFFSET 0) AS r
-       WHERE b.task_no = ANY ($1)
-       GROUP BY b.action_no",
-);
 static SPONTANEOUS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous");
 
@@ -341,13 +327,6 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
         }
     }
     block_new(&blocked);
-    if !blocked.is_empty() {
-        let blocked = blocked.iter().map(|(task_no, ..)| *task_no).collect::<Vec<_>>();
-        DEADLINES
-            .query(blocked)
-            .into_iter()
-            .for_each(|(action_no, deadline)| wake::behind(action_no, deadline));
-    }
     ready::release(freed, now);
     settle(endings, now);
 }

@@ -825,8 +825,8 @@ CREATE FUNCTION taskq._num_settled(task_nos bigint[], task_ids text[])
 COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
 
-CREATE FUNCTION taskq._look_for_work(actions text[], look_after boolean, action_nos integer[])
-    RETURNS integer
+CREATE FUNCTION taskq._look_for_work(actions text[], keep_up boolean)
+    RETURNS TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz)
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
 COMMENT ON FUNCTION taskq._look_for_work IS
@@ -838,13 +838,6 @@ CREATE FUNCTION taskq._left_behind(actions text[], action_nos integer[])
     AS 'MODULE_PATHNAME', 'taskq_left_behind_wrapper';
 COMMENT ON FUNCTION taskq._left_behind IS
     'internal: what wait_for_work leaves to other waiters';
-
-CREATE FUNCTION taskq._next_due(actions text[])
-    RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
-    AS 'MODULE_PATHNAME', 'taskq_next_due_wrapper';
-COMMENT ON FUNCTION taskq._next_due IS
-    'internal: the look of wait_for_work';
 
 -- Two literals or parameters without a type, '{a}' and '{b}' or $1 and $2, are the two arrays of the form below.
 -- PostgreSQL would call that ambiguous if they could be an array of dependencies and "if_missing" as well; nothing
@@ -2200,6 +2193,9 @@ SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
  WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
+   -- A last try that was revoked is told by its own row.
+   AND NOT (s.cause = 'x' AND EXISTS (SELECT FROM taskq.attempt AS h
+                                       WHERE h.task_no = s.task_no AND h.started_at = s.granted_at AND h.outcome = 'revoked'))
 UNION ALL
 SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
        (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
@@ -3026,8 +3022,7 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not. What somebody has closed its group to is
-               -- not to be granted.
+               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance that is over is in nobody's hands, whether it has been looked after or not.
@@ -3038,7 +3033,9 @@ CREATE FUNCTION taskq._heads()
                               (SELECT t.inserted_at FROM taskq.task AS t
                                 WHERE t.task_no = r.task_no AND r.grantable
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
-                                                   WHERE r.gated AND g.group_id = t.group_id AND g.max_concurrency = 0)) AS inserted_at
+                                                   WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
+                                  AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
+                                                   WHERE r.gated AND w.name = t.workgroup AND w.not_before > (SELECT taskq.clock()))) AS inserted_at
                          FROM ((SELECT r.task_no, r.grantable, r.gated, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
                                  WHERE r.action_no = a.action_no AND r.lane = 0
                                  ORDER BY r.priority DESC, r.position LIMIT 100)
@@ -3137,6 +3134,11 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
                  WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
+                   -- A rate that is used up: the next grant is not due yet.
+                   AND NOT EXISTS (SELECT FROM taskq.action_setting AS s JOIN taskq.bucket AS b ON b.name = s.name
+                                    WHERE s.name = a.name
+                                      AND b.level + extract(epoch FROM n.at - b.measured_at) * s.rate_limit
+                                                    / extract(epoch FROM s.rate_period) < 1)
                 UNION ALL
                 -- Nobody else gets it, whatever has become of who has it.
                 SELECT 'notice',
@@ -3341,7 +3343,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part IN ('worker', 'narrowed_worker')
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'return_and_own_tasks', 'report_status', 'wait_for_work', '_action_channels',
-                                      '_look_for_work', '_left_behind', '_next_due'))
+                                      '_look_for_work', '_left_behind'))
                 -- Waiting for others.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
                     AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',

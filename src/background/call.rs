@@ -7,23 +7,28 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use super::station::all_called;
-use super::{ENTRY, WORKER};
+use super::station::{NEAR, all_called};
+use super::{ENTRY, WORKER, most_called};
+use crate::clock;
 use crate::guc;
 use crate::pg::board;
-use crate::pg::clock::wall;
+use crate::pg::clock::{Time, wall};
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
 
-/// How soon a session starts another worker, and how late at most where each has ended at once.
+/// How soon a session starts another worker, and how late at most where that comes to nothing.
 const SOON: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(60);
 
+/// How soon a call looks after what a worker is there for: that may have died.
+const WATCH: Duration = Duration::from_secs(3);
+
 /// What this session has started.
 struct Starts {
-    last: Option<(Started, Instant)>,
+    last: Option<Started>,
     not_before: Option<Instant>,
+    /// How long after the next start that comes to nothing.
     patience: Duration,
 }
 
@@ -32,16 +37,8 @@ thread_local! {
         const { RefCell::new(Starts { last: None, not_before: None, patience: SOON }) };
 }
 
-/// What has come of a call.
-pub(crate) struct Called {
-    /// How soon to look whether a worker has come; `None`: one is there, or none will come.
-    pub(crate) look_again: Option<Duration>,
-    /// Others start none as long as this is there.
-    _starting: Option<Starting>,
-}
-
 /// A worker is on its way that this session has sent for. Of many that wait for the same deadline one starts a worker.
-struct Starting;
+pub(crate) struct Starting;
 
 const STARTING: &str = "a worker is on its way";
 
@@ -60,64 +57,61 @@ impl Drop for Starting {
     }
 }
 
-impl Called {
-    const NONE: Called = Called { look_again: None, _starting: None };
-
-    fn again(after: Duration) -> Called {
-        Called { look_again: Some(after), _starting: None }
-    }
+/// When a call has to look after something that is due then, and that a worker does: later, if one is there that stays for it.
+pub(crate) fn when_to_look(due: Time) -> Time {
+    let now = clock::now();
+    if due < now + NEAR && is_there() { now + WATCH } else { due }
 }
 
-/// Has what is due done by a process that commits: wakes the one that is there, or starts one. It waits for nothing and raises no
-/// error. To be called before a sleep, and the answer to be kept for that; the sleep is in the same subtransaction.
-///
+fn is_there() -> bool {
+    is_wanted() && (board::is_there() || Post::OfDatabase.is_taken())
+}
+
 /// A worker goes by the server's clock: a session that has set another one ([`guc::fake_now`]) calls none.
-pub(crate) fn call() -> Called {
-    if !guc::background_worker() || guc::fake_now().is_some() {
-        return Called::NONE;
+fn is_wanted() -> bool {
+    guc::background_worker() && guc::fake_now().is_none()
+}
+
+/// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one. It waits for
+/// nothing and raises no error. To be called before a sleep, and the answer to be kept for that; the sleep is in the same
+/// subtransaction, and not much longer than a second.
+pub(crate) fn call_if(owed: bool) -> Option<Starting> {
+    if !is_wanted() {
+        return None;
+    }
+    if !owed {
+        // So the last one has done its work.
+        STARTS.with_borrow_mut(|starts| starts.last = None);
+        return None;
     }
     if board::is_there() {
         board::tell(wall());
-        return Called::NONE;
+        return None;
     }
     if !process::may_start_workers() {
-        return Called::NONE;
+        return None;
     }
     // In this order: see `station`.
     process::wake_workers();
     if Post::OfDatabase.is_taken() {
-        return Called::NONE;
+        return None;
     }
     STARTS.with_borrow_mut(Starts::start)
 }
 
 impl Starts {
-    fn start(&mut self) -> Called {
+    fn start(&mut self) -> Option<Starting> {
         let now = Instant::now();
-        let left = self.not_before.map(|at| at.saturating_duration_since(now));
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
-            return Called::again(left);
-        }
         // Those that others have called leave soon.
-        let starting = if all_called() { None } else { Starting::begin() };
-        if starting.is_none() {
-            return Called::again(SOON);
+        if self.not_before.is_some_and(|at| now < at) || all_called() {
+            return None;
         }
-        if let Some((last, at)) = self.last.take() {
-            // One that has done something has stayed for longer.
-            let failed = last.has_ended() && at.elapsed() < 2 * self.patience;
-            self.patience = if failed { (self.patience * 2).min(LATE) } else { SOON };
-        }
-        match process::start_worker(WORKER, ENTRY, process::my_database(), false) {
-            Some(started) => {
-                self.last = Some((started, now));
-                self.not_before = now.checked_add(self.patience);
-                Called { look_again: Some(self.patience), _starting: starting }
-            }
-            None => {
-                self.not_before = now.checked_add(LATE);
-                Called::NONE
-            }
-        }
+        let starting = Starting::begin()?;
+        // What the last one was called for is still to be done. (Where there is but one for all databases it does not stay.)
+        let failed = self.last.take().is_some_and(|last| last.has_ended()) && most_called() > 1;
+        self.last = process::start_worker(WORKER, ENTRY, process::my_database(), false);
+        self.patience = if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { SOON };
+        self.not_before = now.checked_add(self.patience);
+        self.last.is_some().then_some(starting)
     }
 }

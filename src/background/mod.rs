@@ -1,7 +1,7 @@
 //! What is due is done by a process that commits: the worker of a database.
 //!
 //! **On demand.** A call that sleeps is one statement and can commit nothing before it ends. Where it finds something due that
-//! it can show to no other session, it [`call`]s the worker of its database, which is started as a background process if there is none,
+//! it can show to no other session, it [calls](call_if) the worker of its database, which is started as a background process if there is none,
 //! and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
 //!
 //! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done on time although no call comes. A launcher,
@@ -39,7 +39,7 @@ const ENTRY: &str = "taskq_worker_main";
 /// How long a worker that was asked to end is not sent again.
 const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 
-pub(crate) use call::call;
+pub(crate) use call::{call_if, when_to_look};
 
 /// How many workers of all databases may be there because they were called: a quarter of what the server has room for, so that
 /// parallel queries, logical replication and other extensions keep theirs.

@@ -1,7 +1,7 @@
 //! How a worker has come to its database, how it is woken, and when it leaves.
 //!
 //! With the library preloaded it is *kept*: the launcher has sent it, shared memory says how to wake it, and it stays. Without,
-//! it was *called*: by a session whose call sleeps and has found something due that it could not show to anybody ([`super::call`]).
+//! it was *called*: by a session whose call sleeps and has found something due that it could not show to anybody ([`super::call_if`]).
 //! Then it holds two posts: that of its database, so that there is one worker; and one of those that the server has for such, so
 //! that there are processes left for others. It leaves when there is nothing to do for a moment, or no call waits any more.
 //!
@@ -26,7 +26,7 @@ use crate::wake;
 const LINGERS: Duration = Duration::from_secs(1);
 
 /// What is due so soon it stays for, if a call waits.
-const NEAR: Duration = Duration::from_secs(2);
+pub(super) const NEAR: Duration = Duration::from_secs(2);
 
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -87,12 +87,15 @@ impl Station {
             // That may have been DROP DATABASE … WITH (FORCE).
             slot.stay_away_until(wall() + AWAY_AFTER_END);
         }
-        let unwanted = match self {
-            Station::Kept(slot) => slot.away_until() > wall(),
-            Station::Called { needed, .. } => is_alone(needed),
-        };
+        let unwanted = matches!(self, Station::Kept(slot) if slot.away_until() > wall());
         if asked || unwanted || process::settings_changed() {
             self.end(WorkerState::Ended);
+        }
+        if let Station::Called { needed, .. } = self
+            && is_alone(needed)
+        {
+            leave_unless_called();
+            needed.set(wall());
         }
     }
 

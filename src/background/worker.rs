@@ -1,6 +1,6 @@
 //! The worker of one database.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::WORKER;
 use super::station::Station;
@@ -16,11 +16,14 @@ use crate::pg::search_path;
 use crate::pg::session::has_silent_commits;
 use crate::pg::wait_event::Sleep;
 use crate::store::seal;
-use crate::upkeep::steps::{self, KINDS};
+use crate::upkeep::steps::{self, KINDS, Step};
 
 /// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
 /// running.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// For how long it does what is due of one kind, however much that is, before it looks at the others.
+const TURN: Duration = Duration::from_millis(100);
 
 /// How soon it looks again at what is due and could not be done, since somebody else has it.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -57,8 +60,14 @@ fn live(database: pgrx::pg_sys::Oid) {
         let began = clock::wall();
         let (mut due, mut done) = (began + AGAIN, false);
         if may_work(&station, &mut objection) {
+            let mut more = false;
             for kind in &mut kinds {
-                done |= work_off(kind, &station);
+                let step = work_off(kind, &station);
+                done |= step.done;
+                more |= step.more;
+            }
+            if more {
+                continue;
             }
             due = next_due(&station, &kinds, clock::wall());
         } else if objection.is_some() {
@@ -118,11 +127,15 @@ fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     known.is_none()
 }
 
-/// Does all that is due of one kind, a transaction for each step; whether there was something.
-fn work_off(kind: &mut Kind, station: &Station) -> bool {
+/// Does what is due of one kind, a transaction for each step, for as long as the other kinds may wait.
+fn work_off(kind: &mut Kind, station: &Station) -> Step {
     let mut done = false;
+    let began = Instant::now();
     while kind.not_before <= clock::wall() {
         station.leave_if_wanted();
+        if done && began.elapsed() >= TURN {
+            return Step { done, more: true };
+        }
         match as_owner(|_| or_throw(steps::step(kind.name, seal::PATIENCE, queue_clock::now()))) {
             Ok(Some(step)) => {
                 kind.patience = AGAIN;
@@ -135,7 +148,7 @@ fn work_off(kind: &mut Kind, station: &Station) -> bool {
             Err(failure) => put_off(kind, &failure),
         }
     }
-    done
+    Step { done, more: false }
 }
 
 fn put_off(kind: &mut Kind, failure: &Failure) {

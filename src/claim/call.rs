@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pgrx::datum::Interval;
 
+use super::may_run::{Asked, Entry, Taking};
 use crate::clock;
 use crate::flow::actions::Action;
 use crate::number::{Lane, Position, TaskNo};
@@ -20,8 +21,24 @@ pub(crate) struct Request {
     pub(crate) max_tasks: usize,
     pub(crate) actions: Vec<String>,
     pub(crate) max_duration: Option<Interval>,
+    /// Which entries it takes.
+    pub(crate) taking: Taking,
     /// Whether it only wants to know: what it is granted is rolled back, and nothing is to be left of it.
     pub(crate) trial: bool,
+}
+
+impl Request {
+    /// One that wants to know, for one task of any action that is given with it.
+    pub(crate) fn trial(taking: Taking) -> Self {
+        Request {
+            actor_id: String::new(),
+            max_tasks: 1,
+            actions: Vec::new(),
+            max_duration: None,
+            taking,
+            trial: true,
+        }
+    }
 }
 
 /// A task that a call is granted.
@@ -45,9 +62,6 @@ pub(crate) struct Grant {
     pub(super) gated: bool,
     /// Its deadline had passed, and the actor that had it may still return it.
     pub(super) overdue: bool,
-    /// Its entry was made in this transaction, of a call that may sleep: nobody else has passed over it, and nobody need be woken if the look
-    /// is undone.
-    pub(super) unseen: bool,
     pub(super) group_id: Option<String>,
     pub(super) workgroup: Option<String>,
     pub(super) merge_key: Option<String>,
@@ -61,6 +75,8 @@ pub(super) struct Call<'a> {
     pub(super) base: Base,
     /// When it began to look.
     pub(super) now: Time,
+    /// What it has asked about entries before it takes them.
+    pub(super) asked: Asked,
     /// From when its grants count, and when the last one was.
     granted_at: Cell<Option<(Time, Time)>>,
     /// What the setting says of how long a grant lasts, once it is asked.
@@ -77,6 +93,7 @@ impl<'a> Call<'a> {
             actions,
             base: Base(random_62_bits()),
             now,
+            asked: Asked::new(request.taking, now),
             granted_at: Cell::default(),
             max_duration: OnceCell::new(),
         }
@@ -91,6 +108,12 @@ impl<'a> Call<'a> {
         };
         self.granted_at.set(Some((from, now)));
         from
+    }
+
+    /// Whether it takes this entry. `gated`: it has a group, a workgroup or a merge key.
+    pub(super) fn takes(&self, task_no: TaskNo, action_no: i32, lane: Lane, gated: bool) -> bool {
+        let entry = || Entry { task_no, action: self.action(action_no), in_lane: lane != Lane::NONE };
+        !self.asked.is_choosy() || self.asked.takes(entry(), gated)
     }
 
     pub(super) fn action(&self, action_no: i32) -> Option<&Action> {

@@ -55,9 +55,9 @@ static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[Position]), (TaskNo, i32,
        LIMIT $1",
     );
 
-/// The next `depth` entries of several actions that are in no lanes, from a position on.
-fn peek(action_nos: &[i32], depth: i32, from: Position) -> Vec<Candidate> {
-    let ranges = marks::ranges_from(action_nos, from);
+/// The next `depth` entries of several actions that are in no lanes.
+fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
+    let ranges = marks::ranges_of_look(action_nos);
     let (action_nos, highest, lowest, starts) = ranges.columns();
     PEEK.map((depth, action_nos, highest, lowest, starts), |(task_no, action_no, priority, position)| {
         Candidate { task_no, action_no, priority, position, lane: Lane::NONE, group: None, turn: None }
@@ -76,7 +76,7 @@ pub(super) fn next(
 ) -> Vec<Candidate> {
     let mut streams: Vec<VecDeque<Candidate>> = Vec::new();
     if lane_zero {
-        streams.push(without_lanes(sources, wanted, passed, Position::BEGINNING).into());
+        streams.push(without_lanes(sources, wanted, passed).into());
     }
     for numbers in by_name(sources.iter().filter(|s| s.laned)) {
         streams.push(lanes::next(&numbers, wanted, passed, lane_zero).into());
@@ -100,20 +100,14 @@ fn by_name<'a>(sources: impl Iterator<Item = &'a Source<'a>>) -> Vec<Vec<&'a Sou
     names
 }
 
-/// The next entries, from a position on, of those actions that have no lanes: `wanted` of them, if there are so many that
-/// are not in `passed`.
-pub(super) fn without_lanes<T>(
-    sources: &[Source],
-    wanted: usize,
-    passed: &HashMap<TaskNo, T>,
-    from: Position,
-) -> Vec<Candidate> {
+/// The next entries of those actions that have no lanes: `wanted` of them, if there are so many that are not in `passed`.
+fn without_lanes(sources: &[Source], wanted: usize, passed: &HashMap<TaskNo, Lane>) -> Vec<Candidate> {
     let action_nos: Vec<i32> = sources.iter().filter(|s| !s.laned).map(|s| s.action.action_no).collect();
     if action_nos.is_empty() {
         return Vec::new();
     }
     let depth = wanted.saturating_add(passed.len()).min(i32::MAX as usize / 2);
-    let mut next = peek(&action_nos, depth as i32, from);
+    let mut next = peek(&action_nos, depth as i32);
     next.retain(|c| !passed.contains_key(&c.task_no));
     next.truncate(wanted);
     next

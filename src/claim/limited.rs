@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::call::Grant;
 use super::candidates::{self, Candidate, Source};
-use super::left_out::LeftOut;
 use super::reservations::{Full, Reservations, Reserved};
 use super::under_way::Claim;
 use super::{lanes, sleeper, take, turns};
@@ -33,18 +32,25 @@ const FIRST_MOVE: usize = 1_000;
 /// looked at is held in memory.
 const MOST_IN_A_ROUND: usize = 10_000;
 
+/// How many it looks at for one that it may take.
+const MOST_ASKED: usize = 50_000;
+
 /// Grants as many as there is room for, within the limits.
-pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, grants: &mut Vec<Grant>) {
+pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
     let mut sources = sources(actions, &claim.lanes_met());
     let mut reservations = Reservations::default();
-    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that need
-    // not be tried.
-    let mut passed: HashMap<TaskNo, Lane> = left_out.entries().clone();
+    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that are not to be
+    // tried.
+    let mut passed: HashMap<TaskNo, Lane> = HashMap::new();
     // How many entries a round looks at: more, if those before had no luck.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
-    while grants.len() < claim.call.request.max_tasks && !claim.is_over() && !sources.is_empty() {
+    while grants.len() < claim.call.request.max_tasks
+        && !claim.is_over()
+        && !claim.call.asked.is_over()
+        && !sources.is_empty()
+    {
         check_for_interrupts();
         let room = (claim.call.request.max_tasks - grants.len()).min(MOST_IN_A_ROUND);
         // A call that has moved enough out of its way takes what is in lanes, and leaves the rest to others.
@@ -61,10 +67,16 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], left_out: &LeftOut, 
                 wake::passed_over();
             }
             passed.extend(next.extract_if(.., |c| in_hand.contains(&c.task_no)).map(|c| (c.task_no, c.lane)));
-            if next.is_empty() {
-                window = (2 * wanted).min(MOST_IN_A_ROUND);
-                continue;
-            }
+        }
+        if claim.call.asked.is_choosy() {
+            let call = &claim.call;
+            // Whether such an entry could be held back is not known here: the task says.
+            let is_taken = |c: &Candidate| call.takes(c.task_no, c.action_no, c.lane, true);
+            passed.extend(next.extract_if(.., |c| !is_taken(c)).map(|c| (c.task_no, c.lane)));
+        }
+        if next.is_empty() {
+            window = (2 * wanted).min(MOST_ASKED);
+            continue;
         }
         let before = grants.len();
         let round = take(claim, next, room, &sources, &mut reservations, grants);
@@ -155,7 +167,7 @@ fn take(
                 turns::remember(source(sources, candidate).turns, turn);
             }
         }
-        wake::taken(taken.iter().filter(|g| !g.unseen).map(|g| g.action_no));
+        wake::taken(taken.iter().map(|g| g.action_no));
     }
     let reserved: HashMap<TaskNo, &Reserved> = chosen.iter().map(|(c, r)| (c.task_no, r)).collect();
     let admitted = claim.admit(taken, &|task_no, limit| reserved.get(&task_no).is_some_and(|r| r.has(limit)));

@@ -227,20 +227,6 @@ pub(super) fn has_cost(pages: u64) {
     MARKS.with_borrow_mut(|marks| marks.decided.has_cost(clock::wall(), pages));
 }
 
-/// [`ranges_of_look`], from a position on.
-pub(super) fn ranges_from(action_nos: &[i32], from: Position) -> Ranges {
-    MARKS.with_borrow(|marks| {
-        let mut ranges = marks.ranges_of_look(action_nos);
-        ranges.starts.iter_mut().for_each(|start| *start = from.max(*start));
-        ranges
-    })
-}
-
-/// Remembers the priority of an entry that was met, so that its stretch is walked from a position on.
-pub(super) fn learn_priority(action_no: i32, priority: i32) {
-    MARKS.with_borrow_mut(|marks| marks.learn(action_no, priority));
-}
-
 /// Remembers the priorities of tasks that were granted.
 pub(super) fn learn(grants: &[Grant]) {
     MARKS.with_borrow_mut(|marks| {

@@ -17,9 +17,9 @@ mod gates;
 mod jumps;
 mod lane_marks;
 pub(crate) mod lanes;
-pub(crate) mod left_out;
 mod limited;
 pub(crate) mod marks;
+pub(crate) mod may_run;
 mod merge;
 mod reservations;
 mod sleeper;
@@ -33,7 +33,6 @@ pub(crate) use call::{Grant, Request};
 
 use std::time::{Duration, Instant};
 
-use crate::claim::left_out::LeftOut;
 use crate::flow::actions::Action;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
@@ -48,10 +47,14 @@ use under_way::Claim;
 pub(crate) struct Moved {
     /// It has moved entries out of its way, which others should see soon.
     pub(crate) any: bool,
-    /// So many that it has moved no more: there may be something behind those that still stand in its way.
-    pub(crate) cut: bool,
     /// Others were faster, again and again: it has given up, and there may be something for it.
     pub(crate) outrun: bool,
+    /// It has left entries where they are that may not run.
+    pub(crate) held_back: bool,
+    /// When time ends the first of their reasons, if it does.
+    pub(crate) until: Option<Time>,
+    /// It takes what may not run, and has come to an entry that may.
+    pub(crate) free: bool,
 }
 
 /// For how long a claim tries again where others are faster each time.
@@ -61,15 +64,7 @@ const MOST_OUTRUN: Duration = Duration::from_millis(50);
 const FEW_PAGES: u64 = 64;
 
 /// Grants as many as there is room for, beyond those in `grants`.
-///
-/// What is `left_out` has been looked at, and may not run.
-pub(crate) fn claim(
-    request: &Request,
-    actions: &[Action],
-    now: Time,
-    left_out: &LeftOut,
-    grants: &mut Vec<Grant>,
-) -> Moved {
+pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &mut Vec<Grant>) -> Moved {
     let open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
     let first = grants.len();
     merge::begin();
@@ -78,14 +73,13 @@ pub(crate) fn claim(
     }
     let mut claim = Claim::new(Call::new(request, actions, now));
     let mut outrun = false;
-    // Entries are left out by choosing others.
-    let choosing = !left_out.is_empty() || open.iter().any(|a| a.is_chosen_from());
+    let choosing = open.iter().any(|a| a.is_chosen_from());
     if !choosing {
         outrun = unlimited(&mut claim, &open.iter().map(|a| a.action_no).collect::<Vec<_>>(), grants);
     }
     // A group may have got a limit since its tasks came.
     if choosing || claim.has_met_lanes() {
-        limited::claim(&mut claim, &open, left_out, grants);
+        limited::claim(&mut claim, &open, grants);
     }
     if !request.trial {
         let granted: Vec<(Time, TaskNo)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
@@ -96,13 +90,14 @@ pub(crate) fn claim(
         }
         merge::end();
     }
-    Moved { any: claim.has_moved(), cut: !claim.may_move(), outrun }
-}
-
-/// To be called when a look that may be undone has come to these grants, and is kept: if the caller's transaction is rolled back, their tasks are to
-/// be had again, also those that nobody has seen before.
-pub(crate) fn keep(grants: &[Grant]) {
-    wake::taken(grants.iter().filter(|g| g.unseen).map(|g| g.action_no));
+    let asked = &claim.call.asked;
+    Moved {
+        any: claim.has_moved(),
+        outrun,
+        held_back: asked.has_met(),
+        until: asked.until(),
+        free: asked.has_met_free(),
+    }
 }
 
 /// Takes entries that are in no lane, in their order. Tells whether it has given up since others are faster each time.
@@ -113,7 +108,7 @@ fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) -> 
     let mut more = true;
     // Since when nothing has come of it.
     let mut in_vain: Option<Instant> = None;
-    while more && grants.len() < max_tasks && claim.may_move() {
+    while more && grants.len() < max_tasks && claim.may_move() && !claim.call.asked.is_over() {
         check_for_interrupts();
         let room = max_tasks - grants.len();
         depth = room.max(depth).saturating_mul(2);
@@ -128,7 +123,7 @@ fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) -> 
             return more;
         }
         if !claim.call.request.trial {
-            wake::taken(taken.grants.iter().filter(|g| !g.unseen).map(|g| g.action_no));
+            wake::taken(taken.grants.iter().map(|g| g.action_no));
         }
         grants.extend(claim.admit(taken.grants, &|_, _| false));
         claim.sweep();

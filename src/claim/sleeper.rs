@@ -10,17 +10,14 @@
 //! rolled back others are woken, as for whatever was taken; else it is given up at once, so that a call never has more than one for nothing.
 //! Only in a race with a call that does not sleep a sleeper may still get an id for nothing.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use super::call::Call;
-use super::marks::{Ranges, Stretch};
-use super::take::keys;
-use crate::number::{Position, TaskNo};
+use crate::number::TaskNo;
 use crate::pg::lock::{self, Key as Lock, Mode};
 use crate::pg::row_version::Fate;
 use crate::pg::session::{check_for_interrupts, has_transaction_id};
-use crate::pg::table::{Change, Key, Row, Scan, look};
+use crate::pg::table::{Change, Key, Row, look};
 use crate::store::run;
 use crate::wake;
 
@@ -86,32 +83,4 @@ pub(super) fn in_hand(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo>
             task_nos.filter(|task_no| !is_free(task_no)).collect()
         })
     })
-}
-
-/// Whether the first entry of these actions that is in no lane may be granted to whoever comes, and nothing can keep it back:
-/// it has no group, no workgroup and no key.
-pub(super) fn first_is_free(ranges: &Ranges) -> bool {
-    let first = look(|look| {
-        look.scan(&run::IN_ORDER, |entries| {
-            ranges.by_action().filter_map(|stretches| first_of(entries, stretches)).min()
-        })
-    });
-    first.is_some_and(|(_, gated)| !gated)
-}
-
-/// Where the first entry of an action stands in the order of claiming, and whether something may keep it back.
-fn first_of(
-    entries: &mut Scan,
-    stretches: impl Iterator<Item = Stretch>,
-) -> Option<((Reverse<i32>, Position), bool)> {
-    for keys in stretches.flat_map(|stretch| keys(&stretch, 1)) {
-        entries.start(&keys);
-        while let Some(entry) = entries.next() {
-            if entry.get(run::GRANTABLE) && entry.fate() == Fate::Untouched {
-                let place = (Reverse(entry.get(run::PRIORITY)), entry.get(run::POSITION));
-                return Some((place, entry.get(run::GATED)));
-            }
-        }
-    }
-    None
 }

@@ -31,7 +31,6 @@ use crate::pg::session::check_for_interrupts;
 use crate::pg::table::{Change, Key, Row, Scan, look};
 use crate::store::{progress, run, task};
 use crate::token::Nonce;
-use crate::wake;
 
 /// What was taken by one look.
 pub(super) struct Taken {
@@ -112,7 +111,7 @@ fn walk(
         let mut first: Option<Position> = None;
         for keys in keys(&stretch, room) {
             entries.start(&keys);
-            while held.len() < room {
+            while held.len() < room && !call.asked.is_over() {
                 let Some(entry) = entries.next() else { break };
                 if entry.get(run::GRANTABLE) {
                     let position = entry.get(run::POSITION);
@@ -193,7 +192,7 @@ fn merged(
 }
 
 /// Of the index [`run::IN_ORDER`]: for each walk through a stretch.
-pub(super) fn keys(stretch: &Stretch, wanted: usize) -> impl Iterator<Item = [Key; 4]> + use<> {
+fn keys(stretch: &Stretch, wanted: usize) -> impl Iterator<Item = [Key; 4]> + use<> {
     let Stretch { action_no, highest, lowest, start, .. } = *stretch;
     let whole =
         [Key::eq(1, action_no), Key::at_most(2, highest), Key::at_least(2, lowest), Key::at_least(3, start)];
@@ -215,12 +214,19 @@ struct Held {
     deadline: Time,
     gated: bool,
     overdue: bool,
-    unseen: bool,
 }
 
 /// Takes an entry that the look shows as grantable, if nobody else has it. Tells whether somebody has changed it since the look: a
 /// newer version of it may be there to be had.
 fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> bool {
+    if !call.takes(
+        entry.get(run::TASK_NO),
+        entry.get(run::ACTION_NO),
+        entry.get(run::LANE),
+        entry.get(run::GATED),
+    ) {
+        return false;
+    }
     sleeper::take(call, entry, || attempt(call, entry, with_slots, held)) == Change::Newer
 }
 
@@ -256,7 +262,6 @@ fn attempt(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> 
             deadline,
             gated: entry.get(run::GATED),
             overdue: entry.get(run::NONCE) != Nonce::NONE,
-            unseen: wake::may_sleep() && entry.is_ours(),
         });
     }
     changed
@@ -309,7 +314,6 @@ fn granted(call: &Call, h: &Held, task: &Row) -> Grant {
         workgroup: task.get(task::WORKGROUP),
         merge_key: task.get(task::MERGE_KEY),
         overdue: h.overdue,
-        unseen: h.unseen,
         action_no: h.action_no,
         lane: h.lane,
     }

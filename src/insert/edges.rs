@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
-use crate::pg::clock::Time;
 use crate::rights;
-use crate::settle::{Lost, fold, riders};
+use crate::settle::{Lost, fold};
 use crate::state::{Condition, Outcome};
 use crate::store::blocked;
 use crate::store::dependency;
@@ -335,27 +334,6 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
             },
         }));
     }
-}
-
-/// Those that are to wait for a performance with a deadline, and the first of these. Sleepers leave a try alone of whose end nothing
-/// comes for them; if it is over when this transaction commits, one of those who wait for the tasks' actions has to look.
-pub(crate) fn deadlines(set: &EdgeSet, live: &HashMap<TaskNo, Live>) -> HashMap<TaskNo, Time> {
-    let finite = live.values().filter(|row| row.deadline != Time::INFINITY);
-    let mut of: HashMap<TaskNo, Time> = finite.map(|row| (row.task_no, row.deadline)).collect();
-    let parked: Vec<TaskNo> =
-        live.values().filter(|row| row.place == Place::Parked).map(|row| row.task_no).collect();
-    if !parked.is_empty() {
-        of.extend(riders::deadlines(&parked));
-    }
-    let mut deadlines: HashMap<TaskNo, Time> = HashMap::new();
-    if !of.is_empty() {
-        for edge in &set.edges {
-            let Some(deadline) = of.get(&edge.after) else { continue };
-            let first = deadlines.entry(edge.run).or_insert(*deadline);
-            *first = *deadline.min(first);
-        }
-    }
-    deadlines
 }
 
 /// Inserts counters of tasks that have none: new ones, whose action is known, or such as come back.

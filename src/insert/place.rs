@@ -48,11 +48,6 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
         }
     }
     edges::block_new(&blocked);
-    let deadlines = edges::deadlines(set, &stored.live);
-    if !deadlines.is_empty() {
-        let behind = |task: &&NewTask| deadlines.contains_key(&task.task_no);
-        tasks.iter().filter(behind).for_each(|task| wake::behind(task.action_no, deadlines[&task.task_no]));
-    }
     insert_ready(&ready);
     ready::schedule(scheduled.into_iter());
     settle(endings, now);

@@ -37,9 +37,9 @@ impl Due {
     }
 }
 
-/// Those of some actions, or of all, from a time and name on; or the one of a name. A schedule that another transaction has
+/// Those from a time and name on; or the one of a name. A schedule that another transaction has
 /// locked is passed over.
-pub(super) static DUE: Statement<(Time, i32, &[&str], Time, &str, &str), Due> = Statement::new(
+pub(super) static DUE: Statement<(Time, i32, Time, &str, &str), Due> = Statement::new(
     c"SELECT s.name, COALESCE(f.cron, s.cron), COALESCE(f.timezone, s.timezone), COALESCE(f.task, s.task),
              COALESCE(f.overlap, s.overlap), COALESCE(f.backfill, s.backfill),
              CASE WHEN s.former IS NULL THEN s.max_backfill ELSE f.max_backfill END,
@@ -49,8 +49,7 @@ pub(super) static DUE: Statement<(Time, i32, &[&str], Time, &str, &str), Due> = 
         LEFT JOIN LATERAL pg_catalog.jsonb_to_record(s.former -> 0)
                   AS f(cron text, timezone text, task jsonb, overlap text, backfill text, max_backfill integer,
                        until timestamptz, then_from timestamptz) ON true
-       WHERE s.next_at <= $1 AND (s.next_at, s.name) > ($4, $5) AND ($6 IS NULL OR s.name = $6)
-         AND ($3 IS NULL OR COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($3))
+       WHERE s.next_at <= $1 AND (s.next_at, s.name) > ($3, $4) AND ($5 IS NULL OR s.name = $5)
        ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",
 );
 
@@ -59,16 +58,6 @@ static NEXT: Statement<(), Time> =
 
 static NEXT_AFTER: Statement<Time, Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.next_at > $1 ORDER BY s.next_at LIMIT 1");
-
-static ACTIONS_DUE: Statement<(Time, Time), String> = Statement::new(
-    c"SELECT DISTINCT COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action')
-        FROM taskq.schedule s WHERE s.next_at > $1 AND s.next_at <= $2",
-);
-
-/// The actions of schedules that have become due between these times.
-pub(crate) fn actions_due_since(since: Time, now: Time) -> Vec<String> {
-    ACTIONS_DUE.query((since, now))
-}
 
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
@@ -79,9 +68,3 @@ pub(crate) fn next_at() -> Option<Time> {
 pub(crate) fn next_after(time: Time) -> Option<Time> {
     NEXT_AFTER.first(time)
 }
-
-/// Whether one of some actions is due.
-pub(super) static STAYS_DUE: Statement<(Time, &[&str]), bool> = Statement::new(
-    c"SELECT true FROM taskq.schedule s
-       WHERE s.next_at <= $1 AND COALESCE(s.former #>> '{0,task,action}', s.task ->> 'action') = ANY ($2) LIMIT 1",
-);

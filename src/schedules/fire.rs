@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::cron::{Calendar, iso};
-use super::due::{DUE, Due, STAYS_DUE};
+use super::due::{DUE, Due};
 use crate::allowance::Allowance;
 use crate::error::Refusal;
 use crate::insert::{OnConflict, Options, insert};
@@ -51,57 +51,31 @@ thread_local! {
 /// there were any.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Whoever calls, it is not his doing.
-    rights::whoever_calls(|| fire_windows(None, bound, now).advanced)
+    rights::whoever_calls(|| fire_windows(bound, now))
 }
 
-/// The same for a call that may sleep, of schedules of its actions: what comes to nothing it undoes.
-pub(crate) fn fire_own(actions: &[String], bound: i32, now: Time) -> bool {
-    rights::whoever_calls(|| {
-        let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
-        let fired = fire_windows(Some(&actions), bound, now);
-        if STAYS_DUE.first((now, actions)).is_some() {
-            // Somebody holds it up, who may let go of that without a change.
-            wake::passed_over();
-        }
-        fired.advanced
-    })
-}
-
-/// What firing some schedules has come to.
-#[derive(Clone, Copy, Default)]
-struct Fired {
-    /// A schedule goes on with its next time.
-    advanced: bool,
-    /// A run was inserted.
-    inserted: bool,
-}
-
-fn fire_windows(actions: Option<&[&str]>, bound: i32, now: Time) -> Fired {
+fn fire_windows(bound: i32, now: Time) -> bool {
     let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
     PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
-    let mut all = Fired::default();
+    let mut advanced = false;
     let mut behind = (Time::BEGINNING, String::new());
     loop {
-        let due: Vec<Due> = DUE.query((now, bound, actions, behind.0, behind.1.as_str(), None::<&str>));
+        let due: Vec<Due> = DUE.query((now, bound, behind.0, behind.1.as_str(), None::<&str>));
         let is_cut = due.len() == bound as usize;
-        let Some(last) = due.last() else { return all };
+        let Some(last) = due.last() else { return advanced };
         behind = (last.next_at, last.name.clone());
         for schedule in due {
             if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
                 continue;
             }
-            let fired = fire(schedule, now, &allowance);
-            all.advanced |= fired.advanced;
-            all.inserted |= fired.inserted;
+            advanced |= fire(schedule, now, &allowance);
             if allowance.is_used_up() {
-                return all;
+                return advanced;
             }
         }
-        // What others keep from running stays first: who has met nothing else goes on behind that. For who undoes what comes to nothing
-        // those are nothing, too, that were skipped.
-        let enough = if actions.is_some() { all.inserted } else { all.advanced };
-        if enough || !is_cut {
-            return all;
+        // What others keep from running stays first: a call that has met nothing else goes on behind that.
+        if advanced || !is_cut {
+            return advanced;
         }
     }
 }
@@ -112,16 +86,16 @@ pub(super) fn catch_up(name: &str, now: Time) {
     let allowance = Allowance::half_of_time_out();
     rights::whoever_calls(|| {
         while !allowance.is_used_up()
-            && let Some(due) = DUE.first((now, 1, None::<&[&str]>, Time::BEGINNING, "", name))
+            && let Some(due) = DUE.first((now, 1, Time::BEGINNING, "", name))
             && due.until.is_some()
-            && fire(due, now, &allowance).advanced
+            && fire(due, now, &allowance)
         {}
     });
 }
 
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
-/// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time.
-fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
+/// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time. Whether it has gone on.
+fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
         schedule::ADVANCE.execute((
             schedule.name,
@@ -131,7 +105,7 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
             "its cron expression or its time zone cannot be read any more",
             false,
         ));
-        return Fired::default();
+        return false;
     };
     let (runs, next) = runs(&calendar, &schedule, now);
     let done = insert_all(&schedule, &runs, now, allowance);
@@ -139,16 +113,15 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> Fired {
         PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name.clone(), Instant::now()));
     }
     if done.stopped.is_some() && done.left == runs.first().copied() {
-        return Fired::default();
+        return false;
     }
-    let inserted = done.last.is_some();
     let (last_at, last_id) = done.last.unzip();
     let left = done.left.unwrap_or(next);
     // All that was due before it became another one is inserted.
     let is_over = schedule.until.is_some_and(|until| left > until);
     let next = if is_over { schedule.next_of_what_came_then() } else { left };
     schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, done.problem, is_over));
-    Fired { advanced: true, inserted }
+    true
 }
 
 /// What inserting runs of a schedule has come to.

@@ -1,7 +1,6 @@
 //! Schedules: tasks that are inserted when a cron expression says so.
 //!
-//! There is no scheduler process. Calls that claim tasks, and `maintain`, insert the runs that are due;
-//! a waiter wakes up for the next one. A run's id is made of the schedule's name and its time, so that none
+//! There is no scheduler process. Calls that claim tasks, the background worker and `maintain` insert the runs that are due. A run's id is made of the schedule's name and its time, so that none
 //! is inserted twice.
 
 mod cron;
@@ -15,7 +14,7 @@ mod wall;
 mod zone;
 
 pub(crate) use cron::Calendar;
-pub(crate) use due::{actions_due_since, next_after, next_at};
-pub(crate) use fire::{fire_due, fire_own};
+pub(crate) use due::{next_after, next_at};
+pub(crate) use fire::fire_due;
 pub(crate) use on_demand::run_now;
 pub(crate) use set::{New, set};

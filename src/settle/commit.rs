@@ -65,7 +65,7 @@ fn mode(touch: Touch) -> Mode {
 pub(crate) fn before_commit() {
     let mut signs = Signs::default();
     // A transaction may have become read-only after its calls. Then it cannot count, and its commit must not fail for that.
-    if session::is_read_only() || last_look(&mut signs).leaves {
+    if session::is_read_only() || last_look(&mut signs) {
         wake::signals_left();
     }
     if touched::is_preparing() {
@@ -74,46 +74,25 @@ pub(crate) fn before_commit() {
     }
 }
 
-/// The same look in the middle of a transaction, for counters whose locks it has given up by rolling a subtransaction
-/// back; whether it changed anything.
-pub(crate) fn look_now() -> bool {
-    if !touched::has_touched() {
-        return false;
-    }
-    let mut signs = Signs::default();
-    let look = last_look(&mut signs);
-    signs.give_up();
-    look.changed
-}
-
-/// What came of a look.
-#[derive(Clone, Copy, Debug, Default)]
-struct Look {
-    changed: bool,
-    /// Something is left to others that they may not do: one who has the counter may be rolled back, and a commit that takes
-    /// too long, or for whose sign there is no room, was not waited for.
-    leaves: bool,
-}
-
-/// Looks until this transaction may commit; the signs are those to commit with.
-fn last_look(signs: &mut Signs) -> Look {
+/// Looks until this transaction may commit; the signs are those to commit with. Whether something is left to others that they may
+/// not do: one who has the counter may be rolled back, and a commit that takes too long, or for whose sign there is no room, was
+/// not waited for.
+fn last_look(signs: &mut Signs) -> bool {
     signal::hold();
     blocked::hold();
     let mut patience = Patience::new();
-    let mut look = Look::default();
     let mut steps = Steps::default();
     loop {
         let touched = touched::touched();
         match steps.next(signs, &touched) {
-            Step::Commit => return Look { leaves: steps.leaves, ..look },
-            Step::Changed => look.changed = true,
+            Step::Commit => return steps.leaves,
             Step::Again => {}
             Step::Wait => {
                 // Without room for signs it would be in vain; ours would take it up again.
                 let room = lock::has_room();
                 signs.give_up();
                 if !room || !patience.nap() {
-                    return Look { leaves: true, ..look };
+                    return true;
                 }
             }
         }
@@ -126,9 +105,7 @@ fn last_look(signs: &mut Signs) -> Look {
 enum Step {
     /// The transaction may commit.
     Commit,
-    /// Something was counted, which may have touched other counters.
-    Changed,
-    /// It has to look once more.
+    /// It has to look once more: something was counted, which may have touched other counters, or signs were given up.
     Again,
     /// Others are to end their commits first.
     Wait,
@@ -173,7 +150,7 @@ impl Steps {
         let left_to_others = signs.no_holder_commits(&found.all_sent);
         let Counted { locked, changed } = fold::try_lock_and_count(&found.all_sent, clock::now());
         if changed {
-            return Step::Changed;
+            return Step::Again;
         }
         self.leaves = locked.len() < found.all_sent.len();
         if self.leaves && !left_to_others {
@@ -190,7 +167,7 @@ impl Steps {
         }
         // Whoever was past his look has come to his end by now.
         match fold::try_lock_and_count(&self.ours, clock::now()).changed {
-            true => Step::Changed,
+            true => Step::Again,
             false => Step::Commit, // case 2
         }
     }
@@ -199,7 +176,7 @@ impl Steps {
     fn count(&mut self, task_nos: &[TaskNo], signs: &mut Signs) -> Step {
         signs.give_up();
         self.counted_all = !fold::try_lock_and_count(task_nos, clock::now()).changed;
-        if self.counted_all { Step::Again } else { Step::Changed }
+        Step::Again
     }
 }
 

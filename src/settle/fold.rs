@@ -88,33 +88,6 @@ pub(crate) fn due(limit: usize, now: Time) -> bool {
     fold_what_can_be(due, now)
 }
 
-static OF_ACTIONS: Statement<(&[TaskNo], &[i32]), TaskNo> = Statement::new(
-    c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.action_no = ANY ($2)",
-);
-
-/// How many tasks a call looks at for one of its own actions.
-const MOST_OF_ANY: usize = 10_000;
-
-/// The same of tasks of these actions, which may be behind those of many others. For calls that undo it if they have no use
-/// for it, and for transactions that stay open: nobody may rely on those to count for others.
-pub(crate) fn due_of(action_nos: &[i32], limit: usize, now: Time) -> bool {
-    let (mut looked_at, mut ends) = (0, usize::from(AT.get() == TaskNo::NONE));
-    // Once round: from where this backend has come to up to the end, and from the beginning.
-    while looked_at < MOST_OF_ANY && ends < 2 {
-        check_for_interrupts();
-        let some = go_on(FEW);
-        looked_at += some.len();
-        ends += usize::from(AT.get() == TaskNo::NONE);
-        let waiting: Vec<TaskNo> = OF_ACTIONS.query((some, action_nos));
-        let mut due = unsent::look(&waiting).all_sent;
-        due.truncate(limit);
-        if fold_what_can_be(due, now) {
-            return true;
-        }
-    }
-    false
-}
-
 /// The next of them, from where this backend has come to; after the last comes the first.
 fn go_on(limit: i32) -> Vec<TaskNo> {
     let waiting = next(AT.get(), limit);

@@ -40,18 +40,6 @@ pub(crate) fn among(task_nos: &[TaskNo]) -> HashSet<TaskNo> {
     AMONG.query(task_nos).into_iter().collect()
 }
 
-static DEADLINES: Statement<&[TaskNo], (TaskNo, Time)> = Statement::new(
-    c"SELECT p.task_no, r.deadline
-        FROM taskq.parked p
-       CROSS JOIN LATERAL (SELECT r.deadline FROM taskq.run r WHERE r.task_no = p.leader_no OFFSET 0) AS r
-       WHERE p.task_no = ANY ($1) AND p.kind = 'm'",
-);
-
-/// The deadlines of the performances that these share, as far as they do.
-pub(crate) fn deadlines(parked: &[TaskNo]) -> HashMap<TaskNo, Time> {
-    DEADLINES.query(parked).into_iter().collect()
-}
-
 /// A task that is to ride.
 pub(crate) struct Rider {
     /// Its last try has ended with its deadline.

@@ -23,6 +23,11 @@ pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Ti
     Step { done: done > 0, more: done > 0 && taken.len() as i32 >= bound }
 }
 
+/// Releases these, as far as they are due and nobody else has them.
+pub(crate) fn release_these(task_nos: &[TaskNo], now: Time) {
+    contradiction::leaving(task_nos, |n| *n, |part| in_order(scheduled::TAKE.query((part, now))));
+}
+
 /// Makes ready what was taken out; how many that were.
 fn in_order(mut due: Vec<(Time, Position, Freed)>) -> usize {
     due.sort_by_key(|(due, position, freed)| (*due, *position, freed.task_no));

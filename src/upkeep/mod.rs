@@ -3,25 +3,24 @@
 //!
 //! Everything here takes its rows with SKIP LOCKED and waits for nobody. Inside a caller's transaction
 //! block, function or larger statement the steps are as small as the claim itself, since what they touch is hostage to
-//! that transaction; and a call that is going to sleep removes nothing that others might wait for.
+//! that transaction. A waiting call does none of it: it has what is due done by a process that commits (`background::call_if`).
 
 pub(crate) mod due;
 pub(crate) mod elapsed;
+mod held_back;
 mod low_ends;
 mod owed;
 pub(crate) mod retention;
 pub(crate) mod steps;
-mod told;
 
 use std::time::Duration;
 
-pub(crate) use owed::owed;
+pub(crate) use owed::{Next, owed};
 
-use elapsed::Walked;
 use low_ends::{Found, Starts};
 
+use crate::claim::marks;
 use crate::claim::marks::Seen;
-use crate::claim::{Moved, marks};
 use crate::clock;
 use crate::flow::actions::Action;
 use crate::number::Position;
@@ -38,10 +37,9 @@ use crate::wake::{self, lately};
 pub(crate) const STEP: i32 = 200;
 
 /// How many tries whose time has come are ended at most by one step of a call that is nobody's hostage; and how many of them of
-/// actions that it does not ask for, which a call that is going to sleep ends if they may be of use to it.
+/// actions that it does not ask for.
 const MOST_ENDED: usize = 2_000;
 const ENDED_FOR_OTHERS: usize = 100;
-const ENDED_BY_SLEEPER: usize = 1_000;
 
 /// What a round of upkeep did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,123 +50,41 @@ pub(crate) struct Upkeep {
     pub(crate) more: bool,
     /// There are settled tasks whose retention is over, for the end of the call.
     pub(crate) expired: bool,
-    /// Something was due, and locks were taken to look after it.
-    pub(crate) tried: bool,
-    /// The claim that followed has moved entries out of its way.
-    pub(crate) moved: bool,
-    /// It has given up, since others were faster each time.
-    pub(crate) outrun: bool,
-    /// A deadline has passed of a task that somebody has in hand.
-    pub(crate) busy: bool,
-    /// There are signals that wait to be counted: for the end of the call, if it may go to sleep.
-    pub(crate) signals: bool,
-    /// Leases that no task needs any more were left, because the call may go to sleep.
-    pub(crate) stale: bool,
-    /// Deadlines have passed of tasks that the call has no use for; they were left to others.
+    /// Something is due that a transaction which may stay open leaves to others.
     pub(crate) left: bool,
-    /// The look for deadlines was cut short where nothing was of use to the call.
-    pub(crate) cut: bool,
-    /// It has gone on with this walk, in which nothing was.
-    pub(crate) walked: Option<Walked>,
-    /// Deadlines have passed since others were told of such.
-    pub(crate) untold: bool,
-    /// Schedules of actions that the call does not ask for may be due; they were left to others, or to its end.
-    pub(crate) schedules: bool,
-    /// The time up to which deadlines were looked after.
-    pub(crate) looked_at: Option<Time>,
 }
 
-/// A call that claims tasks of these actions.
-#[derive(Clone, Copy)]
-pub(crate) struct Claimant<'a> {
-    pub(crate) action_nos: &'a [i32],
-    pub(crate) names: &'a [String],
-    /// For so many tasks.
-    pub(crate) room: usize,
-    /// It may go to sleep.
-    pub(crate) waiting: bool,
-    /// The deadlines up to this one, and schedules, have been looked after, and nothing has come of it.
-    pub(crate) in_vain: Option<Time>,
-}
-
-/// Upkeep before a claim. What a [`look`] has found is not looked for again.
-pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -> Upkeep {
-    let Claimant { action_nos, names, room, waiting, in_vain } = claimant;
-    let mut upkeep = Upkeep::default();
-    let Due { lease, due, signal, expired, schedule } = looked.unwrap_or_else(|| look(action_nos, now));
-    upkeep.tried = lease || due || signal || schedule || expired;
+/// Upkeep before a claim of `room` tasks of these actions. What a [`look`] has found is not looked for again.
+///
+/// In a transaction that may stay open what it does is hostage to that. So it does what its own claim needs, and no more.
+pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>, now: Time) -> Upkeep {
+    let due = looked.unwrap_or_else(|| look(action_nos, now));
     let hostage = in_transaction_block();
-    // What comes to nothing is rolled back: others are left to the last look.
-    let alone = waiting && !hostage;
+    let mut upkeep = Upkeep {
+        expired: due.expired,
+        left: hostage && (due.lease || due.schedule || due.signal),
+        ..Upkeep::default()
+    };
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let starts = low_ends::starts(action_nos, now);
-    if lease {
-        let (few, some) = (bound as usize, STEP as usize);
-        let (bound, own, others) = match (hostage, waiting) {
-            (true, false) => (few, few, few),
-            // Of what is of use several may have to be ended at once: of one alone nothing would come, each time.
-            (true, true) => (some, few, some),
-            (false, false) => (MOST_ENDED, MOST_ENDED, ENDED_FOR_OTHERS),
-            (false, true) => (MOST_ENDED, MOST_ENDED, ENDED_BY_SLEEPER),
-        };
-        let caller = elapsed::Caller {
-            action_nos,
-            names,
-            bound,
-            own,
-            others,
-            only_of_use: waiting,
-            stays_open: hostage && !waiting,
-            tidies: !alone,
-        };
-        let start = in_vain.map_or(starts.lease, |deadline| starts.lease.max(deadline));
-        let looked = elapsed::look_after(&caller, start, now);
+    if due.lease {
+        let (own, others) = if hostage { (bound as usize, 0) } else { (MOST_ENDED, ENDED_FOR_OTHERS) };
+        let looked = elapsed::look_after(&elapsed::Caller { action_nos, own, others }, starts.lease, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.goes_on();
-        upkeep.busy = looked.busy;
-        upkeep.stale = looked.stale && waiting;
-        upkeep.left = looked.left;
-        upkeep.cut = looked.cut;
-        upkeep.walked = looked.walked;
-        upkeep.untold = looked.untold;
     }
     // After the leases: the try that has ended may be of the run that kept a schedule from its next.
-    if schedule && waiting {
-        // In a transaction block it has no use for those of its own either.
-        told::tell_of_schedules(if hostage { &[] } else { names }, now);
+    if due.schedule && !hostage {
+        upkeep.changed |= schedules::fire_due(STEP, now);
     }
-    if schedule && !hostage {
-        // To try whether a run may be inserted takes locks. Given up with the look, they wake another sleeper of the action, who
-        // would do the same: so who has done that in vain rests from it.
-        if !alone || in_vain.is_none() {
-            let fired = match alone {
-                true => schedules::fire_own(names, STEP, now),
-                false => schedules::fire_due(STEP, now),
-            };
-            upkeep.changed |= fired;
-            // A try whose end was of no use may be what such a run waits for.
-            upkeep.more |= fired && alone;
-        }
-        upkeep.schedules = alone;
-        upkeep.left |= alone;
-    }
-    if due {
-        // So it is with tasks whose time has come, and that may not run: somebody is woken for what was taken and given up.
-        let since = |start: Time| in_vain.map_or(start, |deadline| start.max(deadline));
-        let starts = starts.scheduled.into_iter().map(since).collect();
-        let released = due::release(action_nos, starts, bound.max(room.min(10_000) as i32), now);
+    if due.tasks {
+        let released = due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now);
         upkeep.changed |= released.done;
         upkeep.more |= released.more;
     }
-    if signal {
-        upkeep.changed |= match (waiting, hostage) {
-            (false, false) => fold::some(STEP, now),
-            _ => fold::due_of(action_nos, room.max(1), now),
-        };
+    if due.signal {
+        upkeep.changed |= fold(now);
     }
-    upkeep.expired = expired;
-    upkeep.signals = signal;
-    upkeep.looked_at = Some(now);
     upkeep
 }
 
@@ -176,7 +92,8 @@ pub(crate) fn before_claim(claimant: Claimant, looked: Option<Due>, now: Time) -
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Due {
     lease: bool,
-    due: bool,
+    /// Tasks of the actions that were asked about whose time has come.
+    pub(crate) tasks: bool,
     signal: bool,
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,
@@ -186,7 +103,7 @@ pub(crate) struct Due {
 impl Due {
     /// Something that changes what there is to claim.
     pub(crate) fn any(&self) -> bool {
-        self.lease || self.due || self.signal || self.schedule
+        self.lease || self.tasks || self.signal || self.schedule
     }
 }
 
@@ -231,7 +148,7 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
     marks::advance(&known, &seen);
     let due = Due {
         lease: found.lease.is_some(),
-        due: found.scheduled.iter().any(Option::is_some),
+        tasks: found.scheduled.iter().any(Option::is_some),
         signal: found.signals,
         expired: found.settled.is_some(),
         schedule,
@@ -253,20 +170,10 @@ pub(crate) fn tidy_before_commit() {
     }
 }
 
-/// Inserts the runs of schedules that are due, which a call that might have slept has left alone.
-pub(crate) fn fire_left_schedules() {
-    schedules::fire_due(STEP, clock::now());
-}
-
 /// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay
 /// open counts for others only what frees a task.
 pub(crate) fn fold(now: Time) -> bool {
     if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }
-}
-
-/// Folds those that free a task, whatever its action: what comes after it may be the caller's.
-pub(crate) fn fold_due(now: Time) -> bool {
-    fold::due(STEP as usize, now)
 }
 
 /// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
@@ -321,73 +228,33 @@ pub(crate) fn note_passed_over(actions: &[Action]) {
     }
 }
 
-/// Leases from $2 to $3: further on there may be many dead entries, of tasks that came back in time. What is before $4
-/// and $5 is dead.
-static NEXT: Statement<(&[i32], Time, Time, Time, &[Time]), Option<Time>> = Statement::new(
-    c"SELECT LEAST((SELECT l.deadline FROM taskq.lease l
-                     WHERE l.deadline > $2 AND l.deadline >= $4 AND l.deadline <= $3
-                     ORDER BY l.deadline LIMIT 1),
-                   (SELECT pg_catalog.min(s.due)
-                      FROM unnest($1, $5) AS a(action_no, start)
-                     CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s
-                                          WHERE s.action_no = a.action_no AND s.due > $2 AND s.due >= a.start
-                                          ORDER BY s.due LIMIT 1) AS s))",
+/// Leases from $1 to $2: further on there may be many dead entries, of tasks that came back in time. What is before $3 is dead.
+static NEXT_LEASE: Statement<(Time, Time, Time), Time> = Statement::new(
+    c"SELECT l.deadline FROM taskq.lease l
+       WHERE l.deadline > $1 AND l.deadline >= $3 AND l.deadline <= $2
+       ORDER BY l.deadline LIMIT 1",
+);
+static NEXT_TASK: Statement<(&[i32], Time, &[Time]), Option<Time>> = Statement::new(
+    c"SELECT pg_catalog.min(s.due)
+        FROM unnest($1, $3) AS a(action_no, start)
+       CROSS JOIN LATERAL (SELECT s.due FROM taskq.scheduled s
+                            WHERE s.action_no = a.action_no AND s.due > $2 AND s.due >= a.start
+                            ORDER BY s.due LIMIT 1) AS s",
 );
 
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// When there will be something to do for a waiter for these actions, if nobody commits anything; `after` a time, if
-/// what is due before has been looked at in vain.
-pub(crate) fn next_due(action_nos: &[i32], after: Option<Time>) -> Option<Time> {
-    let from = after.unwrap_or(Time::BEGINNING);
+/// When the next deadline passes after this time, or the next run of a schedule is due.
+pub(crate) fn next_shared(after: Time) -> Option<Time> {
     let now = clock::now();
-    let until = now + AHEAD;
-    let starts = low_ends::starts(action_nos, now);
-    let due: Option<Time> = NEXT.first((action_nos, from, until, starts.lease, starts.scheduled)).flatten();
-    due.into_iter().chain(schedules::next_after(from)).min()
+    let start = low_ends::starts(&[], now).lease;
+    let lease = NEXT_LEASE.first((after, now + AHEAD, start));
+    lease.into_iter().chain(schedules::next_after(after)).min()
 }
 
-impl Upkeep {
-    /// Adds what a claim that followed did.
-    pub(crate) fn note(&mut self, claimed: Moved) {
-        self.moved |= claimed.any;
-        self.outrun |= claimed.outrun;
-    }
-
-    /// Adds what the next round of the same look did. How far it got, and whether there is more, is as that one has left it.
-    pub(crate) fn go_on_with(&mut self, next: Upkeep) {
-        let Upkeep {
-            changed,
-            more,
-            expired,
-            tried,
-            moved,
-            outrun,
-            busy,
-            signals,
-            stale,
-            left,
-            cut,
-            walked,
-            untold,
-            schedules,
-            looked_at,
-        } = next;
-        self.changed |= changed;
-        self.more = more;
-        self.expired |= expired;
-        self.tried |= tried;
-        self.moved |= moved;
-        self.outrun |= outrun;
-        self.busy |= busy;
-        self.signals |= signals;
-        self.stale |= stale;
-        self.left |= left;
-        self.cut = cut;
-        self.walked = walked;
-        self.untold |= untold;
-        self.schedules |= schedules;
-        self.looked_at = looked_at;
-    }
+/// When the next task of these actions is due after this time.
+pub(crate) fn next_task(action_nos: &[i32], after: Time) -> Option<Time> {
+    let starts = low_ends::starts(action_nos, clock::now());
+    NEXT_TASK.first((action_nos, after, starts.scheduled)).flatten()
 }

@@ -1,23 +1,33 @@
-//! What a call that waits for the ends of tasks asks: whether something is due that has to be done, and until when it may sleep.
+//! What a look leaves that has come to nothing: what is due, and until when there is nothing more to do.
 
-use super::{look, next_due};
+use super::{look, next_shared};
 use crate::clock;
 use crate::pg::clock::Time;
 use crate::pg::subtransaction;
 use crate::rights;
 use crate::store::tables;
 
-/// Whether something is due, whatever its action; and when the next thing will be, deadlines and schedules. Holds nothing
-/// afterwards.
-pub(crate) fn owed() -> (bool, Option<Time>) {
+/// What a look that has come to nothing leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Next {
+    /// When there will be something for the call to do, if nobody commits anything.
+    pub(crate) due: Option<Time>,
+    /// When there will be something to be done by a process that commits.
+    pub(crate) shared: Option<Time>,
+    /// Something is due that a process that commits has to do.
+    pub(crate) owed: bool,
+}
+
+/// The same for a call that waits for the ends of tasks, whatever the actions are. Holds nothing afterwards.
+pub(crate) fn owed() -> Next {
     subtransaction::keeping_no_locks(|| {
-        let mut owed = (false, None);
+        let mut next = Next::default();
         rights::for_nobody(|| {
             tables::hold();
             let now = clock::now();
             let due = look(&[], now);
-            owed = (due.any() || due.expired, next_due(&[], Some(now)));
+            next = Next { due: None, shared: next_shared(now), owed: due.any() || due.expired };
         });
-        owed
+        next
     })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{STEP, due, elapsed, retention};
+use super::{STEP, due, elapsed, held_back, retention};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
@@ -14,7 +14,8 @@ use crate::store::tally;
 use crate::words::word;
 
 /// The kinds of upkeep, in the order in which they are done.
-pub(crate) const KINDS: [&str; 6] = ["schedules", "leases", "due tasks", "signals", "retention", "tallies"];
+pub(crate) const KINDS: [&str; 7] =
+    ["schedules", "leases", "due tasks", "signals", "entries held back", "retention", "tallies"];
 
 /// What one step did.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
             due::release(&action_nos, vec![Time::BEGINNING; action_nos.len()], STEP, now)
         }
         "signals" => until_done(fold::first(STEP, now)),
+        "entries held back" => held_back::step(now),
         "retention" => {
             let swept = retention::sweep(STEP as usize, Time::BEGINNING, now);
             Step { done: swept.removed > 0, more: swept.more }

@@ -64,6 +64,5 @@ fn set(name: &str, until: Time) {
         aside::release(&[aside::workgroup(name)]);
         // And calls that sleep look at those that no claim has moved.
         ready_now::wake_all_of_workgroup(name);
-        wake::for_those_in_vain();
     }
 }

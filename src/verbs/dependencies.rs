@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{
-    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, deadlines, has_begun, lock_for_change, may_wait,
+    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::number::TaskNo;
@@ -23,7 +23,6 @@ use crate::store::live::{Idle, LockStrength};
 use crate::store::order::restartable;
 use crate::store::{live, numbers};
 use crate::verbs::insert::json;
-use crate::wake;
 use crate::words::word;
 
 /// `taskq.add_dependencies(dependencies jsonb, named_only, if_missing text) -> bigint`
@@ -75,9 +74,6 @@ fn taskq_add_dependencies(
 static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
-
-static ACTIONS: Statement<&[TaskNo], (TaskNo, i32)> =
-    Statement::new(c"SELECT t.task_no, t.action_no FROM taskq.task t WHERE t.task_no = ANY ($1)");
 
 /// Adds the edges and returns how many of those asked for block their task now.
 ///
@@ -146,12 +142,6 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
         }
     }
     add_waits(&waits, &rows);
-    let deadlines = deadlines(&new, &rows);
-    if !deadlines.is_empty() {
-        for (task_no, action_no) in ACTIONS.query(deadlines.keys().copied().collect::<Vec<_>>()) {
-            wake::behind(action_no, deadlines[&task_no]);
-        }
-    }
     abort_lost(&lost, &names, now);
     let blocking = asked.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after)).count();
     Ok(blocking as i64)

@@ -23,7 +23,6 @@ use crate::store::progress;
 use crate::store::ready_now;
 use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
 use crate::store::{task, task_group, turnstile};
-use crate::wake;
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -152,7 +151,6 @@ fn resume(group: &str) -> Result<i64> {
     ready::make_ready(&parked::release(&reason));
     // Those that no claim has moved were passed over by calls that sleep now.
     ready_now::wake_all_of_group(group);
-    wake::for_those_in_vain();
     let pending = pending(group);
     check_members(group)?;
     Ok(pending)

@@ -28,5 +28,6 @@ mod set_action;
 mod set_group;
 mod shard;
 pub(crate) mod update;
-pub(crate) mod wait;
 mod wait_call;
+mod wait_for_task;
+mod waiter;

@@ -182,10 +182,6 @@ fn set_action(settings: &Settings) -> Result<()> {
     }
     rates::fit(name, limit.zip(period), rate_limit);
     wake_all(name);
-    if settings.max_tries.is_some() || settings.max_timeouts.is_some() || settings.on_timeout.is_some() {
-        // Tries whose deadlines have passed, and of which nothing could come for those who sleep, may be the last ones now.
-        wake::timer_for_all();
-    }
     Ok(())
 }
 

@@ -55,5 +55,6 @@ fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, cle
     for action_no in slot::concerned(&limit) {
         wake::ready_for_all(action_no);
     }
-    wake::for_those_in_vain();
+    // Those of its tasks that are in no lane are not asked for: that would be to read the group.
+    wake::all_look();
 }

@@ -13,8 +13,7 @@ const NEW_NUMBER: u8 = 3;
 pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 pub(super) const READY_ANY: u8 = 6;
-const VAIN: u8 = 7;
-pub(super) const WATCH: u8 = 8;
+pub(super) const WATCH: u8 = 7;
 
 /// Waiters for tasks of this action.
 pub(super) fn ready_channel(action_no: i32) -> Channel {
@@ -40,15 +39,17 @@ pub(super) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
 /// Waiters for tasks that look within [`SOON`] whether they are woken or not.
 pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
 
-/// Waiters for tasks that have undone what they did: what keeps that back is nowhere to be seen by whoever ends it.
-pub(super) const VAIN_CHANNEL: Channel = Channel { kind: VAIN, number: 0 };
-
 /// Waiters for the ends of tasks: what ends one of these may be due sooner now than they knew.
 pub(super) const WATCH_CHANNEL: Channel = Channel { kind: WATCH, number: 0 };
 
 /// Whether a call of this database waits, for work or for tasks.
 pub(crate) fn anybody_waits() -> bool {
     latch::is_used(TIMER_CHANNEL) || latch::is_used(WATCH_CHANNEL)
+}
+
+/// Whether a call waits for tasks of this action, as far as it says for which.
+pub(crate) fn is_waited_for(action_no: i32) -> bool {
+    latch::is_used(ready_channel(action_no)) || latch::is_used(ANY_READY_CHANNEL)
 }
 
 /// Who sleeps no longer than that needs no wake-up for what is due later.

@@ -16,13 +16,10 @@ mod waiters;
 
 pub(crate) use channels::{
     SETTLED, SOON, TIMER, anybody_waits, channels_for_names, channels_for_tasks, channels_for_work,
-    longest_sleep, settled_channel,
+    is_waited_for, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
-    behind, due, for_those_in_vain, gone, held, name_not_for_us, new_number, not_for_us, ready,
-    ready_for_all, ready_later, settled, signals_left, somebody_to_look, stay_registered, taken, timer,
-    timer_for_all, undone,
+    all_look, due, gone, held, new_number, ready, ready_for_all, ready_later, settled, signals_left,
+    somebody_to_look, stay_registered, taken, timer,
 };
-pub(crate) use waiters::{
-    Registration, begin_look, end_look, hand_on, may_sleep, pass_on, pass_on_signals, passed_over,
-};
+pub(crate) use waiters::{Registration, begin_look, end_look, hand_on, may_sleep, pass_on, passed_over};

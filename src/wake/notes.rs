@@ -6,12 +6,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
-use std::thread::LocalKey;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::channels::{
-    ANY_READY_CHANNEL, READY, SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, WATCH_CHANNEL,
-    longest_sleep, name_channel, ready_channel, settled_channel, wake,
+    SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH_CHANNEL, longest_sleep, name_channel, ready_channel,
+    settled_channel, wake,
 };
 use super::lately;
 use super::waiters::give_up;
@@ -20,6 +19,8 @@ use crate::number::TaskNo;
 use crate::pg::board;
 use crate::pg::clock::{Time, wall};
 use crate::pg::latch::{self, Channel, HowMany};
+use crate::pg::post::Post;
+use crate::pg::process;
 use crate::pg::transaction::{self, End, Levels, Listener};
 
 thread_local! {
@@ -29,8 +30,6 @@ thread_local! {
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
     /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
     static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
-    /// The earliest deadlines that tasks have come to wait for, by the channels of these tasks.
-    static BEHIND: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
     /// Whom to wake as soon as the locks of the (sub)transaction that has ended are gone.
     static OWED: RefCell<Vec<(Channel, HowMany)>> = const { RefCell::new(Vec::new()) };
     /// How many waiters for each action this transaction's rollback has to wake.
@@ -64,8 +63,7 @@ pub(crate) fn new_number(name: &str) {
     note(name_channel(name), HowMany::All);
 }
 
-/// A deadline was added, or a schedule. One waiter is enough: it looks in time, and does what there is to do, or tells those who have a
-/// use for that (`upkeep::told`).
+/// A deadline was added, or a schedule. One waiting call is enough: it looks in time, and has done what there is to do.
 pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
 }
@@ -76,15 +74,9 @@ pub(crate) fn signals_left() {
     due(clock::now());
 }
 
-/// What has passed may be of use now to somebody who had none for it: all who wait for work look.
-pub(crate) fn timer_for_all() {
+/// Something has changed that may hold back tasks of any action: all who wait for work look again.
+pub(crate) fn all_look() {
     note(TIMER_CHANNEL, HowMany::All);
-}
-
-/// A group or a workgroup holds nothing back any more. Tasks that it has held back are ready; of those that were not, as they have become
-/// due meanwhile and a sleeper has undone that, he knows.
-pub(crate) fn for_those_in_vain() {
-    note(VAIN_CHANNEL, HowMany::All);
 }
 
 /// A task of this action is ready then.
@@ -92,38 +84,35 @@ pub(crate) fn ready_later(action_no: i32, due: Time) {
     later(ready_channel(action_no), due);
 }
 
-/// A task of this action is to wait for a performance with this deadline. If that has passed when this transaction commits, it was of no use
-/// to those who looked after it so far: one who waits for the action looks.
-pub(crate) fn behind(action_no: i32, deadline: Time) {
-    note_time(&BEHIND, ready_channel(action_no), deadline);
-}
-
-fn later(channel: Channel, due: Time) {
-    if due != Time::INFINITY {
-        note_time(&LATER, channel, due);
-    }
-}
-
 /// Notes the earliest time of a channel. The transaction may stay open for long: what counts is how far off it is at the commit.
-fn note_time(times: &'static LocalKey<RefCell<BTreeMap<Channel, Instant>>>, channel: Channel, time: Time) {
+fn later(channel: Channel, due: Time) {
+    if due == Time::INFINITY {
+        return;
+    }
     transaction::listen(&LISTENER);
-    let ahead = clock::now().until(time);
-    if let Some(at) = Instant::now().checked_add(ahead) {
-        times.with_borrow_mut(|times| {
+    if let Some(at) = Instant::now().checked_add(clock::now().until(due)) {
+        LATER.with_borrow_mut(|times| {
             times.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
         });
     }
 }
 
+/// A worker that was called may have left by then.
+const SOON_OVER: Duration = Duration::from_secs(4);
+
 /// Has one waiter woken for something that is due at that moment, unless there is one who looks in time anyway.
 fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
-    if ahead.is_zero() && channel.kind == TIMER {
-        // Who sleeps may have told others of what was due until now, and tells nobody of what was due before that.
-        owe(WATCH_CHANNEL, HowMany::UpTo(1));
-        return owe(channel, HowMany::All);
+    if channel.kind == TIMER && ahead < SOON_OVER && Post::OfDatabase.is_taken() {
+        // A worker that a waiting call has sent for is there, and those that wait rely on it for what is due so soon.
+        process::wake_workers();
     }
-    // Of those who look soon nobody knows for which actions. For a deadline that is no matter: they tell.
+    if ahead.is_zero() && channel.kind == TIMER {
+        // It was due before anybody could see it: no sleep ends for it.
+        owe(WATCH_CHANNEL, HowMany::UpTo(1));
+        return owe(channel, HowMany::UpTo(1));
+    }
+    // Of those who look soon nobody knows for which actions. For a deadline that is no matter.
     let in_time =
         ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
     if !in_time {
@@ -163,31 +152,6 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
     }
 }
 
-/// Something has become due for this action, and is of no use to us: somebody who waits for tasks of it is to look as soon as the
-/// locks of this subtransaction are gone.
-pub(crate) fn not_for_us(action_no: i32) {
-    transaction::listen(&LISTENER);
-    owe(ready_channel(action_no), HowMany::UpTo(1));
-}
-
-/// The same for an action that may have no number yet.
-pub(crate) fn name_not_for_us(action: &str) {
-    transaction::listen(&LISTENER);
-    owe(name_channel(action), HowMany::UpTo(1));
-    owe(ANY_READY_CHANNEL, HowMany::UpTo(1));
-}
-
-/// What this transaction has done has come to nothing, and is undone: those who would have been woken by its commit may have a use for it. Of
-/// each action but these somebody looks now. (And once more at the commit: what was done before is noted as well.)
-pub(crate) fn undone(own: &[i32]) {
-    let own: HashSet<Channel> = own.iter().map(|n| ready_channel(*n)).collect();
-    let of_others = |channel: &Channel| channel.kind == READY && !own.contains(channel);
-    let noted: Vec<Channel> = NOTES.with_borrow(|notes| notes.keys().copied().filter(of_others).collect());
-    for channel in noted {
-        wake(channel, HowMany::UpTo(1));
-    }
-}
-
 /// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
 pub(crate) fn held(task_no: TaskNo, action_no: i32) {
     transaction::listen(&LISTENER);
@@ -217,9 +181,6 @@ fn on_end(end: End) {
                 board::tell(due);
             }
             let now = Instant::now();
-            for (channel, _) in BEHIND.take().into_iter().filter(|(_, deadline)| *deadline <= now) {
-                owe(channel, HowMany::UpTo(1));
-            }
             for (channel, due) in LATER.take() {
                 if !notes.contains_key(&channel) || due <= now {
                     wake_for(channel, due);
@@ -261,7 +222,6 @@ fn on_end(end: End) {
 fn forget() {
     NOTES.take();
     LATER.take();
-    BEHIND.take();
     DUE.set(Time::INFINITY);
     TAKEN.set(Levels::new());
     HELD.set(Levels::new());

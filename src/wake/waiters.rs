@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use super::channels::{
-    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, VAIN_CHANNEL, WATCH,
-    WATCH_CHANNEL, ready_channel, wake,
+    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH, WATCH_CHANNEL,
+    ready_channel, wake,
 };
 use super::notes::{LISTENER, owe};
 use crate::pg::latch::{self, Channel, HowMany};
@@ -50,12 +50,6 @@ pub(crate) fn pass_on() {
     }
 }
 
-/// To be called by a waiter that was woken and leaves signals uncounted, since nothing came of them for it: they may be
-/// for the workers of another action, or for a sleeper that can keep what it counts. All get their turn, as above.
-pub(crate) fn pass_on_signals() {
-    latch::wake_next_lower(TIMER_CHANNEL);
-}
-
 /// The channels under which a waiting call can be found; given up when it is dropped, or by the abort that ends
 /// the call.
 pub(crate) struct Registration {
@@ -76,11 +70,6 @@ impl Registration {
     /// Says that this backend looks soon whether it is woken or not. Given up before that look.
     pub(crate) fn soon() -> Self {
         Registration::new(vec![SOON_CHANNEL], latch::nest_level())
-    }
-
-    /// Says that a look of this call was in vain, and was undone; from the subtransaction of this level on.
-    pub(crate) fn in_vain(level: i32) -> Self {
-        Registration::new(vec![VAIN_CHANNEL], level)
     }
 
     /// The channels.

@@ -333,19 +333,6 @@ impl Row<'_> {
         unsafe { (*self.slot).tts_tid }
     }
 
-    /// Whether this transaction has made this version of the row, so that nobody else sees it.
-    pub(crate) fn is_ours(&self) -> bool {
-        let mut is_null = false;
-        // SAFETY: the slot has a row of a heap, whose system columns its own function reads.
-        let xmin = unsafe {
-            (*(*self.slot).tts_ops).getsysattr.map(|read| {
-                let number = pg_sys::MinTransactionIdAttributeNumber;
-                pg_guard_ffi_boundary(|| read(self.slot, number, &mut is_null))
-            })
-        };
-        xmin.is_some_and(|xmin| session::is_own(xmin.value() as i64))
-    }
-
     /// What has become by now of this version of the row, whatever the look shows.
     pub(crate) fn fate(&self) -> Fate {
         // SAFETY: the table is open while the scan is there, and a heap; the version lies in it.

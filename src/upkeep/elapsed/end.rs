@@ -142,7 +142,7 @@ pub(super) fn some(
     ours.extend(looked_at.iter().map(|(task_no, _)| *task_no));
     done.ended |= look_again(looked_at);
     let is_done = |task: &Task| ours.contains(&task.task_no) || left.contains(&task.task_no);
-    let are_done = |lease: &&Elapsed| !lease.is_part && lease.tasks().all(is_done);
+    let are_done = |lease: &&Elapsed| lease.tasks().all(is_done);
     let rows: Vec<ItemPointerData> = passed.iter().filter(are_done).map(Elapsed::row).collect();
     let removed = tidy::remove(rows);
     done.removed = !removed.is_empty();
@@ -213,7 +213,11 @@ fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
         let most = i64::try_from(room).unwrap_or(i64::MAX);
         let free = LOCK.map((task_nos.as_slice(), nonces.as_slice(), now, most), |InRun(live)| live);
         let (missing, room) = (task_nos.len() - free.len(), room - free.len());
-        let linked = if missing > 0 && room > 0 { lock_linked(&task_nos, &nonces, &free, room, now) } else { Vec::new() };
+        let linked = if missing > 0 && room > 0 {
+            lock_linked(&task_nos, &nonces, &free, room, now)
+        } else {
+            Vec::new()
+        };
         locked.extend(free.into_iter().chain(linked));
     }
     let mut keyed = keyed.as_slice();

@@ -9,7 +9,7 @@ use crate::pg::statement::{Record, Statement};
 use crate::token::{Base, Nonce};
 
 /// A lease whose time has come.
-pub(in crate::upkeep) struct Elapsed {
+pub(super) struct Elapsed {
     row: ItemPointerData,
     deadline: Time,
     keeper: TaskNo,
@@ -20,24 +20,18 @@ pub(in crate::upkeep) struct Elapsed {
     pub(super) overdue: Vec<Task>,
     /// Those that were set aside until then.
     pub(super) aside: Vec<Task>,
-    /// More of its tasks are overdue, of which no use is seen: they need it.
-    pub(super) is_part: bool,
 }
 
 /// A task under a lease.
 #[derive(Clone, Copy)]
-pub(in crate::upkeep) struct Task {
+pub(super) struct Task {
     pub(super) task_no: TaskNo,
     action_no: i32,
 }
 
 impl Task {
-    pub(in crate::upkeep) fn is_of(&self, action_nos: &[i32]) -> bool {
+    pub(super) fn is_of(&self, action_nos: &[i32]) -> bool {
         action_nos.contains(&self.action_no)
-    }
-
-    pub(in crate::upkeep) fn action_no(&self) -> i32 {
-        self.action_no
     }
 }
 
@@ -84,7 +78,7 @@ impl Record for Elapsed {
             both.map(|(task_no, action_no)| Task { task_no, action_no }).collect()
         };
         let (overdue, aside) = (tasks_of(overdue, their_actions), tasks_of(aside, of_those));
-        Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside, is_part: false }
+        Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside }
     }
 }
 
@@ -93,7 +87,7 @@ impl Elapsed {
         self.row
     }
 
-    pub(in crate::upkeep) fn deadline(&self) -> Time {
+    pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
 
@@ -107,7 +101,7 @@ impl Elapsed {
         self.overdue.is_empty() && self.aside.is_empty()
     }
 
-    pub(in crate::upkeep) fn tasks(&self) -> impl Iterator<Item = &Task> {
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.overdue.iter().chain(&self.aside)
     }
 
@@ -132,10 +126,9 @@ pub(super) struct Window {
     pub(super) is_cut: bool,
 }
 
-/// How many leases one statement looks at; how many one call, and how many one that has to come through.
+/// How many leases one statement looks at, and how many one call.
 const LEASES: usize = 200;
-pub(super) const SOME: usize = 10_000;
-pub(super) const MANY: usize = 1_000_000;
+pub(super) const MOST: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
 const FIRST_TASKS: usize = 200;

@@ -9,14 +9,13 @@
 mod end;
 mod holders;
 mod leases;
-mod of_use;
 mod passed_by;
 mod walk;
 
 use end::Done;
-pub(super) use leases::Elapsed;
-pub(crate) use passed_by::{Walked, begin_call};
 pub(crate) use walk::{Caller, look_after};
+
+use leases::Elapsed;
 
 use crate::pg::clock::Time;
 use crate::store::lease::tidy;
@@ -26,23 +25,10 @@ use crate::store::lease::tidy;
 pub(crate) struct Looked {
     /// The try of a task has ended.
     pub(crate) ended: bool,
-    /// There were some that no task needs any more; they are gone, unless the call does not tidy, or others are about to
-    /// remove them.
-    pub(crate) stale: bool,
     /// Leases are gone that were there.
     pub(crate) removed: bool,
-    /// A task is overdue and in somebody else's hands.
-    pub(crate) busy: bool,
-    /// Tasks are overdue that this call has no use for, and leaves to others.
-    pub(crate) left: bool,
     /// There may be more.
     pub(crate) more: bool,
-    /// The look has been cut short where nothing was of use to the call, and goes on from there soon.
-    pub(crate) cut: bool,
-    /// It has gone on with this walk, in which nothing was of use to the call.
-    pub(crate) walked: Option<Walked>,
-    /// Deadlines have passed since others were told of such.
-    pub(crate) untold: bool,
 }
 
 impl Looked {
@@ -52,11 +38,10 @@ impl Looked {
         self.more && (self.ended || self.removed)
     }
 
-    /// Sees to those of the leases that no task needs any more, and leaves the others.
-    fn without_stale(&mut self, window: Vec<Elapsed>, removes: bool) -> Vec<Elapsed> {
+    /// Removes those of the leases that no task needs any more, and leaves the others.
+    fn without_stale(&mut self, window: Vec<Elapsed>) -> Vec<Elapsed> {
         let (stale, passed): (Vec<_>, Vec<_>) = window.into_iter().partition(Elapsed::is_stale);
-        self.stale |= !stale.is_empty();
-        if removes && !stale.is_empty() {
+        if !stale.is_empty() {
             self.removed |= !tidy::remove(stale.iter().map(Elapsed::row).collect()).is_empty();
         }
         passed
@@ -75,23 +60,14 @@ impl Looked {
 /// Those that no task needs any more do not count, nor does what others have locked: it is passed over.
 pub(crate) fn look_after_all(bound: usize, now: Time) -> Looked {
     let mut looked = Looked::default();
-    let (mut overdue, mut count) = (false, 0);
-    for window in leases::windows(Time::BEGINNING, now, leases::SOME) {
+    let mut count = 0;
+    for window in leases::windows(Time::BEGINNING, now, leases::MOST) {
         looked.more = window.is_cut;
-        let passed = looked.without_stale(window.leases, true);
-        overdue |= !passed.is_empty();
+        let passed = looked.without_stale(window.leases);
         count += looked.add(end::all(passed, bound - count, now));
         if count >= bound {
             break;
         }
     }
-    looked.busy = overdue && !looked.ended;
     looked
-}
-
-/// Removes leases that have passed and that no task needs any more; how many.
-pub(crate) fn remove_stale(now: Time) -> usize {
-    let all = leases::windows(Time::BEGINNING, now, leases::SOME).flat_map(|window| window.leases);
-    let all = all.filter(Elapsed::is_stale);
-    tidy::remove(all.map(|lease| lease.row()).collect()).len()
 }

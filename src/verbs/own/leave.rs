@@ -1,18 +1,18 @@
 //! The end of a call: what it leaves to others.
 
-use super::looks::Look;
+use super::look::Look;
 use crate::claim::lanes;
 use crate::clock;
 use crate::flow::actions::Action;
 use crate::upkeep;
-use crate::verbs::wait::Waiter;
+use crate::verbs::waiter::Waiter;
 use crate::wake;
 
 /// What the call owes to others at its end, see [`wake`].
 pub(super) fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) {
     let (granted, waiting) = (look.grants.len(), waiter.is_some());
     let full = granted > 0 && granted == max_tasks;
-    let slept = waiter.as_ref().is_some_and(Waiter::slept);
+    let slept = waiter.as_ref().is_some_and(Waiter::has_heard);
     if let Some(waiter) = waiter {
         waiter.leave(look.grants.is_empty());
     }

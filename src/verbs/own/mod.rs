@@ -3,7 +3,8 @@
 
 mod grants;
 mod leave;
-mod looks;
+mod look;
+mod wait;
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
 use super::args::check_actions;
-use super::wait::Waiter;
-use crate::claim::left_out::LeftOut;
+use super::waiter::Waiter;
+use crate::claim::may_run::Taking;
 use crate::claim::{Grant, Request};
 use crate::clock;
 use crate::error::{Refusal, Result, required};
@@ -20,15 +21,15 @@ use crate::flow::actions;
 use crate::pg::block;
 use crate::pg::rows::Rows;
 use crate::pg::session;
-use crate::pg::subtransaction::unless_others_were_faster;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
 use crate::store::seal;
-use crate::upkeep::{self, elapsed, retention};
+use crate::upkeep::{self, retention};
 use crate::wake::lately;
 use grants::fetch_results;
 use leave::leave;
-use looks::{Care, Look, attempt, look_until};
+use look::{Look, look};
+pub(crate) use wait::look_for_work;
 
 /// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
 #[pg_extern(sql = "")]
@@ -64,6 +65,7 @@ pub(super) fn request(
         max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
         actions: check_actions(required("actions", actions)?)?,
         max_duration,
+        taking: Taking::All,
         trial: false,
     };
     if request.actor_id.is_empty() {
@@ -82,31 +84,32 @@ fn check_max_tasks(max_tasks: i32) -> Result<usize> {
 fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     // A worker that was led to a standby has to be told so, also while there is nothing to own.
     session::refuse_if_read_only();
-    let (waits, began) = (wait.is_some(), Instant::now());
+    let began = Instant::now();
     let mut waiter = match wait {
         Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
         None => None,
     };
-    let (grants, upkeep) = look_until(request, &mut waiter)?;
-    // Left alone while the call might have slept on it.
-    if upkeep.schedules && !grants.is_empty() {
-        unless_others_were_faster(upkeep::fire_left_schedules);
+    let found = match &mut waiter {
+        Some(waiter) => wait::wait(request, waiter),
+        None => {
+            let mut found = Look::of(request);
+            look(request, &mut found, None, None);
+            found
+        }
+    };
+    leave(&found, &mut waiter, request.max_tasks);
+    Ok(tidied(found, began.elapsed()))
+}
+
+/// What the call is granted, after it has done a part of what is to be tidied up. `took`: so long it has taken until then.
+fn tidied(found: Look, took: Duration) -> Vec<Grant> {
+    if found.expired {
+        retention::keep_up(found.grants.len(), took);
     }
-    if upkeep.expired {
-        retention::keep_up(grants.len(), began.elapsed());
-    }
-    if !grants.is_empty() {
+    if !found.grants.is_empty() {
         seal::keep_up();
     }
-    if upkeep.stale {
-        unless_others_were_faster(|| {
-            elapsed::remove_stale(clock::now());
-        });
-    }
-    if waits && upkeep.signals {
-        upkeep::fold(clock::now());
-    }
-    Ok(grants)
+    found.grants
 }
 
 /// Does something, and grants what there is then, without waiting.
@@ -132,19 +135,13 @@ pub(super) fn own_after<T>(
     let looked = if session::has_transaction_id() { None } else { look_first() };
     let done = first()?;
     // Names may be new, and lanes may have entries, by what was done.
-    let mut look = Look::of(actions::for_claim(&request.actions));
-    let numbers = look.action_nos();
-    let looked = looked.filter(|(of, _)| *of == numbers).map(|(_, due)| due);
-    attempt(request, &mut look, &numbers, &LeftOut::default(), Care::Once, looked);
-    leave(&look, &mut None, request.max_tasks);
-    if look.upkeep.expired {
-        retention::keep_up(look.grants.len(), Duration::ZERO);
-    }
-    if !look.grants.is_empty() {
-        seal::keep_up();
-    }
+    let mut found = Look::of(request);
+    let looked = looked.filter(|(of, _)| *of == found.action_nos()).map(|(_, due)| due);
+    look(request, &mut found, looked, None);
+    leave(&found, &mut None, request.max_tasks);
+    let mut grants = tidied(found, Duration::ZERO);
     if with_results {
-        fetch_results(&mut look.grants);
+        fetch_results(&mut grants);
     }
-    Ok((done, look.grants))
+    Ok((done, grants))
 }

@@ -167,7 +167,7 @@ fn what_a_group_a_workgroup_or_a_rate_holds_back_does_not_starve() {
         let (hold, free) = match action {
             "x" => ("SELECT taskq.pause_group('g')", "SELECT taskq.resume_group('g')"),
             "y" => ("SELECT taskq.delay_workgroup('w', '1 hour')", "SELECT taskq.delay_workgroup('w', '0')"),
-            _ => ("SELECT 1", "SELECT taskq.set_action('z', rate_limit => 1000000)"),
+            _ => ("SELECT 1", "SELECT taskq.set_action('z', clear => '{rate_limit}')"),
         };
         let starves = |session: &mut Session| {
             problems(session, "starving").iter().any(|(_, subject, _)| subject == action)

@@ -169,7 +169,11 @@ fn a_waiting_call_comes_back_with_something_or_when_its_time_is_up() {
             None => session.run(release),
         }
         let (_, grants) = call.join();
-        assert_eq!(ids(&grants), ["a"], "{what}: one leads, the others ride");
+        // Which of them leads depends on which were moved out of the way meanwhile.
+        assert_eq!(grants.len(), 1, "{what}: one leads, the others ride");
+        session.complete(&grants[0]);
+        let left: i64 = session.one("SELECT count(*) FROM taskq.tasks WHERE state <> 'completed'");
+        assert_eq!(left, 0, "{what}");
         assert!(session.broken().is_empty(), "{what}: {:?}", session.broken());
     }
 }

@@ -54,8 +54,8 @@ pub(super) const PRODUCING: &[&str] = &[
 
 pub(super) const WORKING: &[&str] = &[
     "CALL taskq.wait_for_work('{theirs}', '0', NULL)",
-    "SELECT taskq._look_for_work('{theirs}', true, '{1}')",
-    "SELECT taskq._next_due('{theirs}')",
+    "SELECT taskq._look_for_work('{theirs}', true)",
+    "SELECT taskq._look_for_work('{theirs}', false)",
     "SELECT taskq.own_tasks('w', 1, '{theirs}')",
     "SELECT taskq.own_tasks('w', 1, '{ours,theirs}')",
     "SELECT taskq.return_task('held', '$token')",

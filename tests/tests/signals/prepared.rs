@@ -163,9 +163,19 @@ fn what_a_prepared_transaction_leaves_to_be_counted_is_not_hidden_by_other_actio
         one.run("COMMIT");
         watcher.run(&format!("COMMIT PREPARED '{gid}'"));
         let call = format!("SELECT count(*) FROM taskq.own_tasks('w', 1, '{{y}}', '1 hour'{wait})");
-        watcher.run(block);
-        assert_eq!(watcher.one::<i64>(&call), 1, "{block}{wait}");
-        watcher.run("COMMIT");
+        // In a transaction that may stay open a call counts a part of what is for others; each goes on behind the one before.
+        let mut calls = 0;
+        let granted = loop {
+            calls += 1;
+            watcher.run(block);
+            let granted: i64 = watcher.one(&call);
+            watcher.run("COMMIT");
+            if granted > 0 || calls == 20 {
+                break granted;
+            }
+        };
+        assert_eq!(granted, 1, "{block}{wait}");
+        assert!(!block.is_empty() || calls == 1, "outside of a block the first one gets it");
         assert_eq!(watcher.broken(), Vec::<String>::new());
     }
 }

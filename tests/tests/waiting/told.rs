@@ -348,7 +348,7 @@ fn what_comes_to_wait_for_a_rider_of_a_try_whose_deadline_has_passed() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// A call in a transaction block inserts no runs, not of its own actions either.
+/// The process that inserts the run is called by one whose action it is not, and that is in a transaction block.
 #[test]
 fn a_schedule_of_which_one_in_a_transaction_block_was_told() {
     let db = Db::new();
@@ -357,7 +357,7 @@ fn a_schedule_of_which_one_in_a_transaction_block_was_told() {
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
     let mut block = db.connect();
     block.run("BEGIN");
-    let block = block.background(|s| s.own_with("v", 1, &["x"], "wait => '7 seconds'").unwrap().len());
+    let block = block.background(|s| s.own_with("v", 1, &["w"], "wait => '7 seconds'").unwrap().len());
     session.until_asleep(block.pid());
     let since = Instant::now();
     session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')");

@@ -1,31 +1,21 @@
-//! `wait_for_task`, and the sleeping part of `own_tasks`.
+//! The sleeping part of calls that wait.
 
 use std::time::{Duration, Instant};
 
 use pgrx::datum::Interval;
-use pgrx::prelude::*;
 
 use super::pace::{self, Pace, Quiet, staggered};
 use crate::background;
 use crate::clock;
-use crate::error::{Refusal, Result, required};
-use crate::number::TaskNo;
-use crate::pg::arg::Arg;
+use crate::error::Result;
 use crate::pg::block;
 use crate::pg::clock::{Time, wall};
-use crate::pg::json::JsonText;
 use crate::pg::latch::{self, Channel};
-use crate::pg::rows::{Columns, Rows};
-use crate::pg::session;
-use crate::pg::statement::Statement;
-use crate::pg::subtransaction;
 use crate::pg::throw::notice;
 use crate::pg::wait_event::Sleep;
-use crate::rights::{self, Doing};
 use crate::spec::check_interval;
-use crate::state::Outcome;
-use crate::store::{known_actions, tables};
-use crate::upkeep;
+use crate::store::known_actions;
+use crate::upkeep::{self, Next};
 use crate::wake::{self, Registration};
 
 /// How soon a waiter looks again at something overdue that another transaction is handling.
@@ -40,10 +30,8 @@ pub(crate) struct Waiter {
     slept: bool,
     /// A wake-up has ended the last sleep, and nothing has come of it yet.
     woken: bool,
-    /// When the last wake-up came; at first, when the call began.
-    news: Instant,
-    /// The last look has left signals uncounted.
-    left_signals: bool,
+    /// It has been woken, or has slept: it may be the one to know what is due next.
+    heard: bool,
     pace: Pace,
     quiet: Quiet,
     /// The subtransaction that the call is in, whatever it begins for its looks.
@@ -51,7 +39,6 @@ pub(crate) struct Waiter {
     /// The actions, of a call that waits for work; and the channels on which all news come that concern them.
     names: Option<(Vec<String>, Registration)>,
     registered: Option<Registration>,
-    in_vain: Option<Registration>,
 }
 
 impl Waiter {
@@ -63,14 +50,12 @@ impl Waiter {
             until: Instant::now().checked_add(now.until(now.plus(timeout))),
             slept: false,
             woken: false,
-            news: Instant::now(),
-            left_signals: false,
+            heard: false,
             pace: Pace::of_session(),
             quiet: Quiet::default(),
             level: latch::nest_level(),
             names: None,
             registered: None,
-            in_vain: None,
         })
     }
 
@@ -95,9 +80,7 @@ impl Waiter {
         self.woken |= latch::is_set();
         latch::check_client();
         self.woken |= latch::is_set();
-        if self.woken {
-            self.news = Instant::now();
-        }
+        self.heard |= self.woken;
         latch::reset();
         self.quiet = Quiet::before_look();
         wake::begin_look();
@@ -114,29 +97,7 @@ impl Waiter {
         }
     }
 
-    /// Notes that a look has done something in vain, and undone it. Who ends what keeps it back finds this call from now on.
-    pub(crate) fn was_in_vain(&mut self) {
-        if self.in_vain.is_none() {
-            self.in_vain = Some(Registration::in_vain(self.level));
-        }
-    }
-
-    /// Notes that a look has left signals uncounted.
-    pub(crate) fn leaves_signals(&mut self) {
-        self.left_signals = true;
-    }
-
-    /// When something was told to this call, as late as it may have come.
-    pub(crate) fn news(&self) -> Instant {
-        self.news
-    }
-
-    /// When the time of the call is up; `None`: never.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        self.until
-    }
-
-    /// Whether it is.
+    /// Whether the time of the call is up.
     pub(crate) fn time_is_up(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
@@ -146,25 +107,26 @@ impl Waiter {
         self.slept
     }
 
-    /// Sleeps until a wake-up, until `due` (by the queue's clock), or until it is time to look again; `false` if the
-    /// time of the call is up. `owed`: the look has left something that is due, or undoes what it did of it. That is for a
-    /// process that commits; what waits for tasks asks here whether there is such a thing, since its look does not.
-    pub(crate) fn sleep(&mut self, due: Option<Time>, owed: bool) -> bool {
+    /// Whether others may rely on what it knows of what is due next.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Sleeps until a wake-up, until something is due, or until it is time to look again; `false` if the time of the call is up.
+    /// What is owed a process is called for. What waits for tasks asks here what that is, since its look does not.
+    pub(crate) fn sleep(&mut self, next: Next) -> bool {
         let passed_over = wake::end_look();
-        let left_signals = std::mem::take(&mut self.left_signals);
         if std::mem::take(&mut self.woken) {
             wake::pass_on();
-            if left_signals {
-                wake::pass_on_signals();
-            }
         }
-        let (owed, due) = match self.names {
-            _ if self.time_is_up() => return false,
-            Some(_) => (owed, due),
-            None => upkeep::owed(),
-        };
-        let called = owed.then(background::call);
-        let again = called.as_ref().and_then(|called| called.look_again).unwrap_or(Duration::MAX);
+        if self.time_is_up() {
+            return false;
+        }
+        let next = if self.names.is_some() { next } else { upkeep::owed() };
+        let _starting = background::call_if(next.owed);
+        // The process may end before it comes to it, of whatever.
+        let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK);
+        let due = next.due.into_iter().chain(next.shared.map(background::when_to_look)).min();
         loop {
             let left =
                 self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
@@ -180,8 +142,9 @@ impl Waiter {
                     "Call it as a transaction of its own, with autocommit.",
                 );
             }
-            self.slept = true;
+            (self.slept, self.heard) = (true, true);
             let pace = staggered(self.pace.next(passed_over));
+            let again = again.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let time = pace.min(left).min(due.map_or(Duration::MAX, time_until)).min(again);
             let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);
             let why = if self.names.is_some() { Sleep::ForWork } else { Sleep::ForTasks };
@@ -208,7 +171,7 @@ impl Waiter {
     /// Gives up all registrations, as the call ends: with nothing, or with what it waited for.
     pub(crate) fn leave(&mut self, empty: bool) {
         wake::end_look();
-        (self.registered, self.in_vain) = (None, None);
+        self.registered = None;
         if let Some((names, registration)) = self.names.take() {
             drop(registration);
             if empty {
@@ -225,85 +188,4 @@ fn time_until(due: Time) -> Duration {
         Duration::ZERO => OVERDUE_LOOK,
         ahead => ahead,
     }
-}
-
-/// `taskq.wait_for_task(task_id, timeout) -> TABLE (…)`
-#[pg_extern(sql = "")]
-fn taskq_wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Rows<End> {
-    Rows(rights::for_caller(|| wait_for_task(task_id, timeout)).into_iter().collect())
-}
-
-/// How a task ended.
-struct End {
-    id: String,
-    outcome: Outcome,
-    status: Option<String>,
-    result: Option<JsonText>,
-    settled_at: Time,
-}
-
-impl Columns for End {
-    fn datums(self) -> Vec<Arg> {
-        vec![
-            Arg::new(self.id),
-            Arg::new(self.outcome.name()),
-            Arg::new(self.status),
-            Arg::new(self.result),
-            Arg::new(self.settled_at),
-        ]
-    }
-}
-
-static FIND: Statement<&str, (TaskNo, i64)> = Statement::new(
-    c"SELECT t.task_no, t.xmin::pg_catalog.text::pg_catalog.int8 FROM taskq.task t WHERE t.id = $1",
-);
-static LOOK: Statement<TaskNo, (i8, Option<String>, Option<JsonText>, Time)> = Statement::new(
-    c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
-);
-static EXISTS: Statement<TaskNo, bool> =
-    Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
-
-fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
-    let id = required("task_id", task_id)?;
-    let mut waiter = Waiter::new("timeout", required("timeout", timeout)?)?;
-    let (number, inserter): (TaskNo, i64) =
-        subtransaction::keeping_no_locks(|| FIND.first(id)).ok_or_else(|| Refusal::no_such_task(id))?;
-    subtransaction::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
-    waiter.register(vec![wake::settled_channel(number)]);
-    loop {
-        waiter.before_look();
-        let (end, exists) = subtransaction::keeping_no_locks(|| {
-            tables::hold();
-            let end = look(id, number);
-            let exists = end.is_some() || EXISTS.first(number).is_some();
-            // It may have been settled and removed in between.
-            if exists { (end, true) } else { (look(id, number), false) }
-        });
-        if end.is_some() {
-            return Ok(end);
-        }
-        if !exists {
-            return Err(Refusal::deleted_meanwhile(id));
-        }
-        if !waiter.slept() && session::is_own(inserter) {
-            notice(
-                "this call waits for a task of its own transaction",
-                &format!("Nobody else sees task \"{id}\" before the commit, so nobody can perform it."),
-                "Commit first, then wait.",
-            );
-        }
-        if !waiter.sleep(None, false) {
-            return Ok(None);
-        }
-    }
-}
-
-fn look(id: &str, number: TaskNo) -> Option<End> {
-    LOOK.first(number).map(|(code, status, result, settled_at)| End {
-        id: id.to_owned(),
-        outcome: Outcome::from_stored(code),
-        status,
-        result,
-        settled_at,
-    })
 }

@@ -1,0 +1,137 @@
+//! A call that waits: it registers, looks, claims, sleeps, and looks again.
+//!
+//! **It does nothing for others.** It is one statement, and what it changes is seen by nobody before it ends. So a look that comes to
+//! nothing is rolled back, and takes no transaction id. What is due it leaves to a process that commits ([`background::call_if`]), whose
+//! commit wakes it as any other does. There is one exception: a task of its own actions whose time has come, and that
+//! may run, it makes ready itself, to be granted at once.
+//!
+//! **Nothing depends on that process.** Where there is none a call does what is due when its time is up, as one that does not wait.
+
+use std::time::Duration;
+
+use super::look::{self, Look, look, nothing_was_due};
+use crate::claim::may_run::{self, Taking};
+use crate::claim::{Grant, Moved, Request, claim};
+use crate::clock;
+use crate::flow::actions::{Action, next_grant};
+use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::pg::statement::Statement;
+use crate::pg::subtransaction::{self, unless_others_were_faster};
+use crate::store::tables;
+use crate::upkeep::{self, Due, Next};
+use crate::verbs::waiter::Waiter;
+use crate::wake;
+
+/// How soon a look comes again for what others were faster to take.
+const OUTRUN: Duration = Duration::from_millis(100);
+
+/// Looks until there is something to return or the time is up.
+pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
+    let free = Request { taking: Taking::Free, ..request.clone() };
+    loop {
+        let began = clock::now();
+        waiter.before_look();
+        let (mut found, due, next) = look_once(&free, waiter);
+        if !found.grants.is_empty() || request.max_tasks == 0 {
+            if due.any() {
+                // The call ends: what is due it does in part, as one that does not wait.
+                look(request, &mut found, Some(due), Some(began));
+            }
+            return found;
+        }
+        if waiter.sleep(next) {
+            continue;
+        }
+        if next.owed {
+            look(request, &mut found, None, None);
+        }
+        return found;
+    }
+}
+
+/// Looks once, and keeps what it is granted, or nothing at all: it has no locks then. Those on tables it gives up as well, for a
+/// VACUUM FULL or an upgrade.
+///
+/// A statement with SKIP LOCKED may lock a row and then leave it out: if another session has changed the row since the statement's
+/// snapshot (granted the task, say) and committed, its newest version is locked first and found unsuitable then. The
+/// lock stays. Asleep with it, the call would make the return of that task wait for the end of its sleep.
+fn look_once(request: &Request, waiter: &mut Waiter) -> (Look, Due, Next) {
+    let looked = subtransaction::all_or_nothing(|| {
+        tables::hold();
+        let mut look = Look::of(request);
+        waiter.register(wake::channels_for_work(&request.actions, &look.action_nos()));
+        let (due, next) = look_for_work(request, &look.actions, &mut look.grants);
+        look::sort(&mut look.grants);
+        look.expired = due.expired;
+        if look.grants.is_empty() { Err(Box::new((look, due, next))) } else { Ok((look, due, next)) }
+    });
+    looked.unwrap_or_else(|looked| *looked)
+}
+
+/// Claims what may run. What else is due; and if nothing was to be had, until when there is nothing to do.
+///
+/// To be called in a subtransaction that is rolled back if nothing comes of it.
+pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut Vec<Grant>) -> (Due, Next) {
+    let numbers: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
+    if nothing_was_due(actions) {
+        claim(request, actions, clock::now(), grants);
+        if grants.len() >= request.max_tasks {
+            return (Due::default(), Next::default());
+        }
+    }
+    let now = clock::now();
+    let due = upkeep::look(&numbers, now);
+    if due.tasks {
+        release(actions, request.max_tasks, now);
+    }
+    let claimed = claim(request, actions, now, grants);
+    let next = if grants.is_empty() { next(actions, &numbers, &due, &claimed) } else { Next::default() };
+    (due, next)
+}
+
+/// Tasks of some actions that are due, so many of each.
+static DUE: Statement<(&[i32], Time, i32), (TaskNo, i32)> = Statement::new(
+    c"SELECT s.task_no, a.action_no
+        FROM unnest($1) AS a(action_no)
+       CROSS JOIN LATERAL (SELECT s.task_no FROM taskq.scheduled s
+                            WHERE s.action_no = a.action_no AND s.due <= $2
+                            ORDER BY s.due, s.position LIMIT $3) AS s",
+);
+
+/// How many due tasks of an action are asked about at most; what is behind them is for others to make ready.
+const MOST_DUE: usize = 1_000;
+
+/// Makes tasks ready whose time has come, as far as nothing holds them back: those that may be granted at once.
+fn release(actions: &[Action], room: usize, now: Time) {
+    // Where limits are to be asked it may come to nothing.
+    let free: Vec<i32> =
+        actions.iter().filter(|a| !a.paused && !a.is_chosen_from()).map(|a| a.action_no).collect();
+    let most = room.clamp(16, MOST_DUE) as i32;
+    let tasks = DUE.query((free, now, most));
+    let named = |(task_no, action_no): &(TaskNo, i32)| {
+        let action = actions.iter().find(|a| a.action_no == *action_no)?;
+        Some((*task_no, action))
+    };
+    let free = may_run::free(tasks.iter().filter_map(named), now);
+    if !free.is_empty() {
+        unless_others_were_faster(|| upkeep::due::release_these(&free, now));
+    }
+}
+
+/// When to look again after a look that has come to nothing.
+fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next {
+    let now = clock::now();
+    // What is due already is for others: when will the next be?
+    let ahead = upkeep::next_task(numbers, now);
+    let rates = next_grant(actions, now);
+    let outrun = claimed.outrun.then(|| now + OUTRUN);
+    if !claimed.held_back {
+        upkeep::note_passed_over(actions);
+    }
+    Next {
+        due: ahead.into_iter().chain(rates).chain(outrun).chain(claimed.until).min(),
+        shared: upkeep::next_shared(now),
+        owed: due.any() || due.expired || claimed.held_back,
+    }
+}
