@@ -41,7 +41,7 @@ function _lane(group_id text) -> bigint
 function _leased() -> TABLE(task_no bigint, action_no integer, deadline timestamp with time zone, actor_id text, whole boolean)
 function _left_behind(actions text[], action_nos integer[]) -> SETOF integer
 function _live(in_run boolean DEFAULT true, in_scheduled boolean DEFAULT true, in_parked boolean DEFAULT true, in_blocked boolean DEFAULT true) -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint)
-function _look_for_work(actions text[], keep_up boolean) -> TABLE(ready boolean, owed boolean, due timestamp with time zone, shared timestamp with time zone)
+function _look_for_work(actions text[], keep_up boolean) -> TABLE(ready boolean, owed boolean, due timestamp with time zone, shared timestamp with time zone, rest bigint)
 function _many(value text) -> SETOF text
 function _num_settled(task_nos bigint[], task_ids text[]) -> integer
 function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])

@@ -826,7 +826,7 @@ COMMENT ON FUNCTION taskq._num_settled IS
     'internal: the look of wait_for_tasks';
 
 CREATE FUNCTION taskq._look_for_work(actions text[], keep_up boolean)
-    RETURNS TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz)
+    RETURNS TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_look_for_work_wrapper';
 COMMENT ON FUNCTION taskq._look_for_work IS

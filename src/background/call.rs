@@ -72,6 +72,11 @@ fn is_wanted() -> bool {
     guc::background_worker() && guc::fake_now().is_none()
 }
 
+/// To be called when a call begins that may call a worker: what an earlier one has started was for something else.
+pub(crate) fn begin_call() {
+    STARTS.with_borrow_mut(|starts| starts.last = None);
+}
+
 /// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one. It waits for
 /// nothing and raises no error. To be called before a sleep, and the answer to be kept for that; the sleep is in the same
 /// subtransaction, and not much longer than a second.
@@ -81,7 +86,7 @@ pub(crate) fn call_if(owed: bool) -> Option<Starting> {
     }
     if !owed {
         // So the last one has done its work.
-        STARTS.with_borrow_mut(|starts| starts.last = None);
+        begin_call();
         return None;
     }
     if board::is_there() {
@@ -107,7 +112,7 @@ impl Starts {
             return None;
         }
         let starting = Starting::begin()?;
-        // What the last one was called for is still to be done. (Where there is but one for all databases it does not stay.)
+        // What this call has started the last one for is still to be done. (Where there is but one for all databases it does not stay.)
         let failed = self.last.take().is_some_and(|last| last.has_ended()) && most_called() > 1;
         self.last = process::start_worker(WORKER, ENTRY, process::my_database(), false);
         self.patience = if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { SOON };

@@ -39,7 +39,7 @@ const ENTRY: &str = "taskq_worker_main";
 /// How long a worker that was asked to end is not sent again.
 const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 
-pub(crate) use call::{call_if, when_to_look};
+pub(crate) use call::{begin_call, call_if, when_to_look};
 
 /// How many workers of all databases may be there because they were called: a quarter of what the server has room for, so that
 /// parallel queries, logical replication and other extensions keep theirs.

@@ -121,7 +121,8 @@ impl Station {
         }
         while !latch::is_set() && due > wall() {
             // Others may be waiting for a process of the server.
-            let (near, lingers) = if all_called() { (AT_ONCE, AT_ONCE) } else { (NEAR, LINGERS) };
+            let (near, lingers, stays) =
+                if all_called() { (AT_ONCE, AT_ONCE, false) } else { (NEAR, LINGERS, stays) };
             let now = wall();
             let idle = !stays && due > now + near && busy.get() + lingers <= now;
             if is_alone(needed) || idle {

@@ -1,5 +1,7 @@
 //! What a look leaves that has come to nothing: what is due, and until when there is nothing more to do.
 
+use std::time::Duration;
+
 use super::{look, next_shared};
 use crate::clock;
 use crate::pg::clock::Time;
@@ -16,6 +18,8 @@ pub(crate) struct Next {
     pub(crate) shared: Option<Time>,
     /// Something is due that a process that commits has to do.
     pub(crate) owed: bool,
+    /// How long a look is not to be repeated that nothing has called for: it has gone past many entries that may not run.
+    pub(crate) rest: Duration,
 }
 
 /// The same for a call that waits for the ends of tasks, whatever the actions are. Holds nothing afterwards.
@@ -26,7 +30,7 @@ pub(crate) fn owed() -> Next {
             tables::hold();
             let now = clock::now();
             let due = look(&[], now);
-            next = Next { due: None, shared: next_shared(now), owed: due.any() || due.expired };
+            next = Next { shared: next_shared(now), owed: due.any() || due.expired, ..Next::default() };
         });
         next
     })

@@ -38,8 +38,8 @@ procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wa
 
 static LOOK_AT_TASKS: Statement<(&[TaskNo], &[&str]), i32> =
     Statement::new(c"SELECT taskq._num_settled($1, $2)");
-static LOOK_FOR_WORK: Statement<(&[&str], bool), (bool, bool, Option<Time>, Option<Time>)> =
-    Statement::new(c"SELECT l.ready, l.owed, l.due, l.shared FROM taskq._look_for_work($1, $2) AS l");
+static LOOK_FOR_WORK: Statement<(&[&str], bool), (bool, bool, Option<Time>, Option<Time>, i64)> =
+    Statement::new(c"SELECT l.ready, l.owed, l.due, l.shared, l.rest FROM taskq._look_for_work($1, $2) AS l");
 static NUMBERS: Statement<&[&str], TaskNo> = Statement::new(c"SELECT taskq._task_channels($1)");
 static ACTION_NUMBERS: Statement<&[&str], i32> = Statement::new(c"SELECT taskq._action_channels($1)");
 static LEFT_BEHIND: Statement<(&[&str], &[i32]), i32> = Statement::new(c"SELECT taskq._left_behind($1, $2)");
@@ -137,8 +137,9 @@ fn look(waiter: &mut Waiter, names: &[String]) -> Look {
         // It locks the tables first.
         let numbers: Vec<i32> = ACTION_NUMBERS.query(names.to_vec());
         waiter.register(wake::channels_for_work(names, &numbers));
-        let (ready, owed, due, shared) = LOOK_FOR_WORK.first((names.to_vec(), false)).unwrap_or_default();
-        Look { ready, numbers, next: Next { due, shared, owed } }
+        let (ready, owed, due, shared, rest) =
+            LOOK_FOR_WORK.first((names.to_vec(), false)).unwrap_or_default();
+        Look { ready, numbers, next: Next { due, shared, owed, rest: Duration::from_millis(rest as u64) } }
     })
 }
 
@@ -197,7 +198,7 @@ fn taskq_num_settled(task_nos: Vec<Option<i64>>, task_ids: Vec<Option<String>>) 
     })
 }
 
-/// `taskq._look_for_work(actions text[], keep_up boolean) -> TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz)`: whether
+/// `taskq._look_for_work(actions text[], keep_up boolean) -> TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
 /// own_tasks would be granted a task; else what is left for others, and until when. `keep_up`: what is due is done first.
 #[pg_extern(sql = "")]
 fn taskq_look_for_work(names: Vec<Option<String>>, keep_up: bool) -> Rows<Found> {
@@ -223,8 +224,14 @@ struct Found {
 
 impl Columns for Found {
     fn datums(self) -> Vec<Arg> {
-        let Next { due, shared, owed } = self.next;
-        vec![Arg::new(self.ready), Arg::new(owed), Arg::new(due), Arg::new(shared)]
+        let Next { due, shared, owed, rest } = self.next;
+        vec![
+            Arg::new(self.ready),
+            Arg::new(owed),
+            Arg::new(due),
+            Arg::new(shared),
+            Arg::new(rest.as_millis() as i64),
+        ]
     }
 }
 

@@ -45,6 +45,7 @@ impl Waiter {
     /// Checks the time-out: it may not be negative. Zero looks once.
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
+        background::begin_call();
         let now = wall();
         Ok(Waiter {
             until: Instant::now().checked_add(now.until(now.plus(timeout))),
@@ -125,7 +126,7 @@ impl Waiter {
         let next = if self.names.is_some() { next } else { upkeep::owed() };
         let _starting = background::call_if(next.owed);
         // The process may end before it comes to it, of whatever.
-        let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK);
+        let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));
         let due = next.due.into_iter().chain(next.shared.map(background::when_to_look)).min();
         loop {
             let left =
@@ -143,7 +144,7 @@ impl Waiter {
                 );
             }
             (self.slept, self.heard) = (true, true);
-            let pace = staggered(self.pace.next(passed_over));
+            let pace = staggered(self.pace.next(passed_over)).max(next.rest);
             let again = again.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let time = pace.min(left).min(due.map_or(Duration::MAX, time_until)).min(again);
             let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);

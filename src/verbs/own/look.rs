@@ -53,6 +53,7 @@ pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, gran
         }
     }
     if keep_up_and_claim(request, look, looked, first_grant) {
+        background::begin_call();
         background::call_if(true);
     }
     // What a transaction that may stay open counts, others have to leave to it.

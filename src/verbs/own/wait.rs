@@ -7,7 +7,7 @@
 //!
 //! **Nothing depends on that process.** Where there is none a call does what is due when its time is up, as one that does not wait.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::look::{self, Look, look, nothing_was_due};
 use crate::claim::may_run::{self, Taking};
@@ -22,6 +22,9 @@ use crate::store::tables;
 use crate::upkeep::{self, Due, Next};
 use crate::verbs::waiter::Waiter;
 use crate::wake;
+
+/// How many times as long as a look has taken that went past entries which may not run, a call rests.
+const REST: u32 = 9;
 
 /// How soon a look comes again for what others were faster to take.
 const OUTRUN: Duration = Duration::from_millis(100);
@@ -80,14 +83,18 @@ pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut 
             return (Due::default(), Next::default());
         }
     }
-    let now = clock::now();
+    let (now, began) = (clock::now(), Instant::now());
     let due = upkeep::look(&numbers, now);
     if due.tasks {
         release(actions, request.max_tasks, now);
     }
     let claimed = claim(request, actions, now, grants);
-    let next = if grants.is_empty() { next(actions, &numbers, &due, &claimed) } else { Next::default() };
-    (due, next)
+    if !grants.is_empty() {
+        return (due, Next::default());
+    }
+    // The next look would go past the same entries again.
+    let rest = if claimed.held_back { REST * began.elapsed() } else { Duration::ZERO };
+    (due, Next { rest, ..next(actions, &numbers, &due, &claimed) })
 }
 
 /// Tasks of some actions that are due, so many of each.
@@ -99,15 +106,17 @@ static DUE: Statement<(&[i32], Time, i32), (TaskNo, i32)> = Statement::new(
                             ORDER BY s.due, s.position LIMIT $3) AS s",
 );
 
-/// How many due tasks of an action are asked about at most; what is behind them is for others to make ready.
-const MOST_DUE: usize = 1_000;
+/// How many due tasks of an action are asked about, if the call has no room for more; and at most. What is behind them is for others
+/// to make ready.
+const SOME_DUE: usize = upkeep::STEP as usize;
+const MOST_DUE: usize = 10_000;
 
 /// Makes tasks ready whose time has come, as far as nothing holds them back: those that may be granted at once.
 fn release(actions: &[Action], room: usize, now: Time) {
     // Where limits are to be asked it may come to nothing.
     let free: Vec<i32> =
         actions.iter().filter(|a| !a.paused && !a.is_chosen_from()).map(|a| a.action_no).collect();
-    let most = room.clamp(16, MOST_DUE) as i32;
+    let most = room.clamp(SOME_DUE, MOST_DUE) as i32;
     let tasks = DUE.query((free, now, most));
     let named = |(task_no, action_no): &(TaskNo, i32)| {
         let action = actions.iter().find(|a| a.action_no == *action_no)?;
@@ -133,5 +142,6 @@ fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next
         due: ahead.into_iter().chain(rates).chain(outrun).chain(claimed.until).min(),
         shared: upkeep::next_shared(now),
         owed: due.any() || due.expired || claimed.held_back,
+        ..Next::default()
     }
 }

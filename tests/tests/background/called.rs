@@ -42,6 +42,31 @@ fn without_a_free_process_nothing_is_lost_and_health_says_so() {
     assert_eq!(session.one::<i64>(kind), 0);
 }
 
+/// On wrong code a worker that does nothing, since something of others is on the queue's tables, keeps the only place of the server for
+/// as long as a call waits there.
+#[test]
+fn a_worker_that_does_nothing_leaves_its_place_to_other_databases() {
+    let cluster = cluster("refuses", &["max_worker_processes=4"]);
+    let mut session = cluster.connect();
+    session.run("CREATE DATABASE other");
+    session.run(
+        "CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER foreign_one AFTER INSERT ON taskq.task FOR EACH STATEMENT EXECUTE FUNCTION public.nothing()",
+    );
+    dead(&mut session);
+    let call = cluster.connect().background(|session| drop(session.batch_execute(SLEEPS)));
+    until("it has come", || (!workers(&mut session, Some("postgres")).is_empty()).then_some(()));
+    let mut other = cluster.connect_to("other");
+    other.run("CREATE EXTENSION taskq");
+    dead(&mut other);
+    other.run("SELECT taskq.insert_tasks('[{\"action\": \"y\", \"depends_on\": [{\"id\": \"dead\", \"condition\": \"settled\"}]}]')");
+    let began = Instant::now();
+    assert_eq!(other.own_with("w", 1, &["y"], "wait => '50 seconds'").unwrap().len(), 1);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    session.run(&format!("SELECT pg_terminate_backend({})", call.pid()));
+    call.join();
+}
+
 #[test]
 fn a_worker_that_was_called_ends_at_once_with_the_server() {
     let cluster = cluster("stop", &[]);

@@ -201,3 +201,36 @@ fn an_open_transaction_keeps_no_tries_of_other_actions() {
     open.run("COMMIT");
     assert_eq!(session.state("own"), "aborted", "its own it has ended");
 }
+
+/// A worker that has done its work and left is none that has failed. On wrong code the lone worker of a schedule waits twice as long each
+/// time for the next run, from the fourth on.
+#[test]
+fn a_session_that_works_for_a_while_between_its_calls_is_not_late() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"s\"}')");
+    let took: Vec<Duration> = (0..6)
+        .map(|_| {
+            let began = Instant::now();
+            let grant = session.own_one_with("s", "wait => '60 seconds'");
+            let took = began.elapsed();
+            std::thread::sleep(Duration::from_millis(2200));
+            session.complete(&grant);
+            took
+        })
+        .collect();
+    assert!(took.iter().all(|took| *took < Duration::from_secs(1) + SOON), "{took:?}");
+}
+
+/// On wrong code a waiting call makes sixteen due tasks ready, and is granted the best of these.
+#[test]
+fn of_many_tasks_that_become_due_together_a_waiting_call_is_granted_the_first() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x', 'not_before', now() + interval '1 second'))
+                                      FROM generate_series(1, 100)));
+         SELECT taskq.insert_task('urgent', 'x', priority => 10, not_before => now() + interval '1 second')",
+    );
+    assert_eq!(session.own_one_with("x", "wait => '20 seconds'").task_id, "urgent");
+}
