@@ -17,6 +17,7 @@ mod gates;
 mod jumps;
 mod lane_marks;
 pub(crate) mod lanes;
+mod left_behind;
 mod limited;
 pub(crate) mod marks;
 pub(crate) mod may_run;
@@ -30,6 +31,7 @@ mod under_way;
 mod way;
 
 pub(crate) use call::{Grant, Request};
+pub(crate) use left_behind::{left_behind, note_passed_over};
 
 use std::time::{Duration, Instant};
 

@@ -22,6 +22,7 @@ pub(crate) mod known_actions;
 pub(crate) mod known_lanes;
 pub(crate) mod lease;
 pub(crate) mod live;
+pub(crate) mod low_ends;
 pub(crate) mod low_mark;
 pub(crate) mod merge_key;
 pub(crate) mod notify;

@@ -1,9 +1,9 @@
 //! Entries that may not run are moved out of the way of waiting calls, which leave them where they are.
 
+use super::look;
 use super::steps::Step;
-use super::{left_behind, look};
 use crate::claim::may_run::Taking;
-use crate::claim::{Moved, Request, claim, lanes};
+use crate::claim::{Moved, Request, claim, lanes, left_behind};
 use crate::flow::actions::{Action, for_claim};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -39,7 +39,7 @@ pub(super) fn step(now: Time) -> Step {
 /// Moves entries of one action; whether it has moved any.
 fn clear(action: &Action, now: Time) -> bool {
     let request = Request::trial(Taking::HeldBack);
-    // What has become free since it was looked at is granted to nobody here.
+    // What has become free since it was looked at is not granted here.
     let cleared = subtransaction::all_or_nothing(|| {
         let mut grants = Vec::new();
         let moved = claim(&request, std::slice::from_ref(action), now, &mut grants);

@@ -8,7 +8,6 @@
 pub(crate) mod due;
 pub(crate) mod elapsed;
 mod held_back;
-mod low_ends;
 mod owed;
 pub(crate) mod retention;
 pub(crate) mod steps;
@@ -17,21 +16,18 @@ use std::time::Duration;
 
 pub(crate) use owed::{Next, owed};
 
-use low_ends::{Found, Starts};
-
 use crate::claim::marks;
 use crate::claim::marks::Seen;
 use crate::clock;
-use crate::flow::actions::Action;
-use crate::number::Position;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::{session, table};
 use crate::schedules;
 use crate::settle::fold;
-use crate::store::{before_commit, lease, numbers, run, schedule, scheduled, settled, signal};
-use crate::wake::{self, lately};
+use crate::store::low_ends::Found;
+use crate::store::{before_commit, lease, low_ends, numbers, run, schedule, scheduled, settled, signal};
+use crate::wake::lately;
 
 /// How many rows of a kind one step handles when it is nobody's hostage.
 pub(crate) const STEP: i32 = 200;
@@ -60,11 +56,8 @@ pub(crate) struct Upkeep {
 pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>, now: Time) -> Upkeep {
     let due = looked.unwrap_or_else(|| look(action_nos, now));
     let hostage = in_transaction_block();
-    let mut upkeep = Upkeep {
-        expired: due.expired,
-        left: hostage && (due.lease || due.schedule || due.signal),
-        ..Upkeep::default()
-    };
+    let mut upkeep =
+        Upkeep { expired: due.expired, left: hostage && (due.schedule || due.signal), ..Upkeep::default() };
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let starts = low_ends::starts(action_nos, now);
     if due.lease {
@@ -72,6 +65,7 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>,
         let looked = elapsed::look_after(&elapsed::Caller { action_nos, own, others }, starts.lease, now);
         upkeep.changed |= looked.ended;
         upkeep.more |= looked.goes_on();
+        upkeep.left |= hostage && looked.of_others;
     }
     // After the leases: the try that has ended may be of the run that kept a schedule from its next.
     if due.schedule && !hostage {
@@ -174,58 +168,6 @@ pub(crate) fn tidy_before_commit() {
 /// open counts for others only what frees a task.
 pub(crate) fn fold(now: Time) -> bool {
     if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }
-}
-
-/// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
-/// look by himself before: actions with scheduled tasks, and 0 for deadlines and schedules.
-static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[Position], &[Time], Time), i32> =
-    Statement::new(
-        c"SELECT a.action_no
-        FROM unnest($4, $5, $6, $7) AS a(action_no, highest, lowest, start)
-       CROSS JOIN LATERAL (SELECT FROM taskq.run r WHERE r.action_no = a.action_no AND r.lane = 0
-                              AND r.grantable
-                              AND r.priority <= a.highest AND r.priority >= a.lowest AND r.position >= a.start
-                            ORDER BY r.priority DESC, r.position LIMIT 1) AS r
-       WHERE $2
-       UNION ALL
-      SELECT a.action_no
-        FROM unnest($1, $8) AS a(action_no, start)
-       CROSS JOIN LATERAL (SELECT FROM taskq.scheduled s
-                            WHERE s.action_no = a.action_no AND s.due >= a.start AND s.due < $3
-                            ORDER BY s.due LIMIT 1) AS s
-       WHERE $3 IS NOT NULL
-       UNION ALL
-      (SELECT 0 FROM taskq.lease l WHERE l.deadline >= $9 AND l.deadline < $3 ORDER BY l.deadline LIMIT 1)
-       UNION ALL
-      (SELECT 0 FROM taskq.schedule s WHERE s.next_at < $3 ORDER BY s.next_at LIMIT 1)",
-    );
-
-/// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
-/// something that is due before any sleeper looks again by himself (`later`, with the time it is now); 0 stands for what
-/// is due in any action. What is `ready` is as the latest look has seen it: what has been committed since has woken
-/// somebody.
-pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) -> Vec<i32> {
-    if action_nos.is_empty() && later.is_none() {
-        return Vec::new();
-    }
-    let horizon = later.map(|now| now + wake::longest_sleep());
-    let ranges = marks::ranges_of_look(action_nos);
-    let (of, highest, lowest, from) = ranges.columns();
-    let starts = match later {
-        Some(now) => low_ends::starts(action_nos, now),
-        None => Starts::beginning(action_nos.len()),
-    };
-    let (due, lease) = (starts.scheduled, starts.lease);
-    LEFT_BEHIND.query((action_nos, ready, horizon, of, highest, lowest, from, due, lease))
-}
-
-/// Notes whether a look that has found nothing leaves out tasks that are ready as far as a snapshot can tell: others hold
-/// them. (What limits or lanes keep back is noted where they are asked.)
-pub(crate) fn note_passed_over(actions: &[Action]) {
-    let free = actions.iter().filter(|a| !a.paused && !a.is_chosen_from()).map(|a| a.action_no);
-    if !left_behind(&free.collect::<Vec<_>>(), true, None).is_empty() {
-        wake::passed_over();
-    }
 }
 
 /// Leases from $1 to $2: further on there may be many dead entries, of tasks that came back in time. What is before $3 is dead.

@@ -12,7 +12,7 @@ use crate::store::tables;
 /// What a look that has come to nothing leaves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Next {
-    /// When there will be something for the call to do, if nobody commits anything.
+    /// When there will be something for the call to do, if no commit comes before.
     pub(crate) due: Option<Time>,
     /// When there will be something to be done by a process that commits.
     pub(crate) shared: Option<Time>,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::{STEP, low_ends};
+use super::STEP;
 use crate::allowance::Allowance;
 use crate::clock;
 use crate::number::TaskNo;
@@ -15,6 +15,7 @@ use crate::pg::statement::{Statement, sql};
 use crate::pg::subtransaction::unless_others_were_faster;
 use crate::state::Outcome;
 use crate::store::dependency;
+use crate::store::low_ends;
 use crate::store::settled;
 use crate::store::{attempts, before_commit, live, progress, task};
 

@@ -112,7 +112,7 @@ fn wake_for(channel: Channel, due: Instant) {
         owe(WATCH_CHANNEL, HowMany::UpTo(1));
         return owe(channel, HowMany::UpTo(1));
     }
-    // Of those who look soon nobody knows for which actions. For a deadline that is no matter.
+    // For which actions those look that look soon is not known. For a deadline that is no matter.
     let in_time =
         ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
     if !in_time {

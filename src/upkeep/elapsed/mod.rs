@@ -29,6 +29,8 @@ pub(crate) struct Looked {
     pub(crate) removed: bool,
     /// There may be more.
     pub(crate) more: bool,
+    /// Tasks of other actions than the call's are overdue.
+    pub(crate) of_others: bool,
 }
 
 impl Looked {

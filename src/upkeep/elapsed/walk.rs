@@ -35,7 +35,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         }
     }
     if known.is_some() && walk.count < caller.own {
-        // A part of what it has passed by it does each time: nobody else may be there.
+        // A part of what it has passed by it does each time: no other call may come.
         walk.first = leases::windows(start, now, leases::MOST).next().map(|window| window.leases);
     }
     walk.end_for_others()
@@ -65,6 +65,7 @@ impl Walk<'_> {
         let passed = self.looked.without_stale(window.leases);
         let concerns = |task: &Task| task.is_of(action_nos) && !contradiction::is_left(task.task_no);
         self.overdue |= passed.iter().flat_map(Elapsed::tasks).any(concerns);
+        self.looked.of_others |= passed.iter().flat_map(Elapsed::tasks).any(|task| !task.is_of(action_nos));
         if let Some(reached) = reached.filter(|_| !self.overdue && n >= FEW_WINDOWS) {
             passed_by::remember(action_nos, reached, self.now);
         }

@@ -1,10 +1,9 @@
 //! The end of a call: what it leaves to others.
 
 use super::look::Look;
-use crate::claim::lanes;
+use crate::claim::{lanes, left_behind};
 use crate::clock;
 use crate::flow::actions::Action;
-use crate::upkeep;
 use crate::verbs::waiter::Waiter;
 use crate::wake;
 
@@ -24,11 +23,11 @@ pub(super) fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) 
         // When a rate lets a task go again only those know who have looked.
         let rated: Vec<i32> = look.actions.iter().filter(|a| a.rate.is_some()).map(|a| a.action_no).collect();
         let mut left = match full {
-            true => upkeep::left_behind(&action_nos, true, slept.then(clock::now)),
-            false => upkeep::left_behind(&rated, slept, None),
+            true => left_behind(&action_nos, true, slept.then(clock::now)),
+            false => left_behind(&rated, slept, None),
         };
         if slept && !full {
-            left.extend(upkeep::left_behind(&action_nos, false, Some(clock::now())));
+            left.extend(left_behind(&action_nos, false, Some(clock::now())));
         }
         if full {
             left.extend(lanes::with_entries(look.actions.iter()));

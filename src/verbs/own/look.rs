@@ -37,7 +37,7 @@ impl Look {
 /// goes on from there.
 const MOST_IN_VAIN: usize = 5;
 
-/// How often a call counts signals that nobody had counted, for something of its own behind those of others.
+/// How often a call counts signals that are not counted yet, for something of its own behind those of others.
 const MOST_ROUNDS: usize = 25;
 
 /// Does what is due, and claims, for as long as upkeep may have left something due behind and there is room. `looked`: what is due
@@ -62,7 +62,7 @@ pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, gran
         if look.grants.len() >= request.max_tasks || !upkeep::fold(clock::now()) {
             break;
         }
-        // Signals that nobody had counted: what they have freed may be ours.
+        // Signals that were not counted yet: what they have freed may be ours.
         look_anew(request, look);
         claim(request, &look.actions, clock::now(), &mut look.grants);
     }

@@ -1,7 +1,6 @@
 //! `own_tasks`: granting tasks to an actor, now or as soon as there are some. What is granted is decided in
 //! [`crate::claim`].
 
-mod grants;
 mod leave;
 mod look;
 mod wait;
@@ -12,6 +11,7 @@ use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
 use super::args::check_actions;
+use super::grants::fetch_results;
 use super::waiter::Waiter;
 use crate::claim::may_run::Taking;
 use crate::claim::{Grant, Request};
@@ -26,7 +26,6 @@ use crate::spec::check_interval;
 use crate::store::seal;
 use crate::upkeep::{self, retention};
 use crate::wake::lately;
-use grants::fetch_results;
 use leave::leave;
 use look::{Look, look};
 pub(crate) use wait::look_for_work;

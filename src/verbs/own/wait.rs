@@ -1,6 +1,6 @@
 //! A call that waits: it registers, looks, claims, sleeps, and looks again.
 //!
-//! **It does nothing for others.** It is one statement, and what it changes is seen by nobody before it ends. So a look that comes to
+//! **It does nothing for others.** It is one statement, and what it changes is not seen by others before it ends. So a look that comes to
 //! nothing is rolled back, and takes no transaction id. What is due it leaves to a process that commits ([`background::call_if`]), whose
 //! commit wakes it as any other does. There is one exception: a task of its own actions whose time has come, and that
 //! may run, it makes ready itself, to be granted at once.
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::look::{self, Look, look, nothing_was_due};
 use crate::claim::may_run::{self, Taking};
-use crate::claim::{Grant, Moved, Request, claim};
+use crate::claim::{Grant, Moved, Request, claim, note_passed_over};
 use crate::clock;
 use crate::flow::actions::{Action, next_grant};
 use crate::number::TaskNo;
@@ -136,7 +136,7 @@ fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next
     let rates = next_grant(actions, now);
     let outrun = claimed.outrun.then(|| now + OUTRUN);
     if !claimed.held_back {
-        upkeep::note_passed_over(actions);
+        note_passed_over(actions);
     }
     Next {
         due: ahead.into_iter().chain(rates).chain(outrun).chain(claimed.until).min(),

@@ -1,21 +1,22 @@
-//! `CALL wait_for_tasks` and `CALL wait_for_work`: waiting without holding back vacuum.
+//! `CALL wait_for_work`: waiting for tasks without holding back vacuum.
 //!
-//! Each ends its caller's transaction and sleeps in a new one that has no snapshot and no id. The look is a
+//! It ends its caller's transaction and sleeps in a new one that has no snapshot and no id. The look is that of `own_tasks`, in a
 //! function of its own with the owner's rights, because a procedure that commits cannot have them.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use pgrx::datum::Interval;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::claim::Request;
+use super::args::check_actions;
+use super::own::look_for_work;
+use super::waiter::Waiter;
 use crate::claim::may_run::Taking;
+use crate::claim::{Request, left_behind};
 use crate::clock;
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Result, or_throw, required};
 use crate::flow::actions::for_claim;
-use crate::number::TaskNo;
 use crate::pg::arg::Arg;
 use crate::pg::clock::Time;
 use crate::pg::procedure::{Call, procedure};
@@ -23,72 +24,18 @@ use crate::pg::rows::{Columns, Rows};
 use crate::pg::session;
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
-use crate::pg::table::look as look_at;
 use crate::rights::{self, Doing};
 use crate::spec::check_interval;
-use crate::store::{actions, live, numbers, tables, task};
+use crate::store::{actions, tables};
 use crate::upkeep::{self, Next, retention};
-use crate::verbs::args::check_actions;
-use crate::verbs::own::look_for_work;
-use crate::verbs::waiter::Waiter;
 use crate::wake;
 
-procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
 
-static LOOK_AT_TASKS: Statement<(&[TaskNo], &[&str]), i32> =
-    Statement::new(c"SELECT taskq._num_settled($1, $2)");
 static LOOK_FOR_WORK: Statement<(&[&str], bool), (bool, bool, Option<Time>, Option<Time>, i64)> =
     Statement::new(c"SELECT l.ready, l.owed, l.due, l.shared, l.rest FROM taskq._look_for_work($1, $2) AS l");
-static NUMBERS: Statement<&[&str], TaskNo> = Statement::new(c"SELECT taskq._task_channels($1)");
 static ACTION_NUMBERS: Statement<&[&str], i32> = Statement::new(c"SELECT taskq._action_channels($1)");
 static LEFT_BEHIND: Statement<(&[&str], &[i32]), i32> = Statement::new(c"SELECT taskq._left_behind($1, $2)");
-
-/// `CALL taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer)`
-fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
-    let (ids, mut waiter) = or_throw((|| {
-        let ids: Vec<Option<String>> = required("task_ids", call.argument(0))?;
-        let ids = ids.into_iter().map(|id| required("task_ids", id)).collect::<Result<Vec<String>>>()?;
-        Ok((ids, waiter(call)?))
-    })());
-    call.leave_transaction("wait_for_tasks");
-    // Unknown ids are refused here, before any sleep. From here on the numbers count: another task that
-    // takes an id is not the one that is waited for.
-    let numbers: Vec<TaskNo> = subtransaction::keeping_no_locks(|| NUMBERS.query(ids.clone()));
-    let tasks: Vec<(TaskNo, &str)> = numbers.into_iter().zip(ids.iter().map(String::as_str)).collect();
-    // All are waited for: it is enough to be found under a few that are not over yet, and then under the
-    // next few. A lock for each of many tasks would fill the server's lock table.
-    let mut left = tasks.as_slice();
-    loop {
-        let (few, _) = left.split_at(left.len().min(MOST_CHANNELS));
-        waiter.register(few.iter().map(|(n, _)| wake::settled_channel(*n)).collect());
-        waiter.before_look();
-        if num_over(few) == few.len() {
-            left = &left[few.len()..];
-            if left.is_empty() {
-                return over(call, tasks.len() as i32);
-            }
-            continue;
-        }
-        if !waiter.sleep(Next::default()) {
-            return over(call, num_over(&tasks) as i32);
-        }
-    }
-}
-
-/// The answer, which no statement of the call's transaction follows.
-fn over<T: IntoDatum>(call: &Call, answer: T) -> pg_sys::Datum {
-    call.leave_as_found();
-    call.result(answer)
-}
-
-/// Under how many tasks one call is registered.
-const MOST_CHANNELS: usize = 16;
-
-fn num_over(tasks: &[(TaskNo, &str)]) -> usize {
-    let (numbers, ids): (Vec<TaskNo>, Vec<&str>) = tasks.iter().copied().unzip();
-    subtransaction::keeping_no_locks(|| LOOK_AT_TASKS.first((numbers, ids))).unwrap_or(0) as usize
-}
 
 /// `CALL taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean)`
 fn wait_for_work(call: &Call) -> pg_sys::Datum {
@@ -143,23 +90,10 @@ fn look(waiter: &mut Waiter, names: &[String]) -> Look {
     })
 }
 
-fn waiter(call: &Call) -> Result<Waiter> {
-    let timeout: Interval = required("timeout", call.argument(1))?;
-    Waiter::new("timeout", timeout)
-}
-
-/// `taskq._task_channels(task_ids text[]) -> SETOF bigint`: the numbers of tasks that must exist.
-#[pg_extern(sql = "")]
-fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, i64> {
-    SetOfIterator::new(rights::for_caller(|| {
-        tables::hold();
-        let ids: Vec<&str> = task_ids.iter().flatten().map(String::as_str).collect();
-        let numbers = numbers::by_id(&ids);
-        rights::check_tasks(Doing::Look, numbers.values().copied())?;
-        ids.iter()
-            .map(|id| numbers.get(*id).map(|n| n.0).ok_or_else(|| Refusal::no_such_task(id)))
-            .collect::<Result<Vec<i64>>>()
-    }))
+/// The answer, which no statement of the call's transaction follows.
+pub(super) fn over<T: IntoDatum>(call: &Call, answer: T) -> pg_sys::Datum {
+    call.leave_as_found();
+    call.result(answer)
 }
 
 /// `taskq._action_channels(actions text[]) -> SETOF integer`: the numbers that stand for the names now.
@@ -176,26 +110,6 @@ fn permitted(names: Vec<Option<String>>) -> Result<Vec<String>> {
     let names: Vec<String> = names.into_iter().flatten().collect();
     rights::check_actions(Doing::Work, names.iter().map(String::as_str))?;
     Ok(names)
-}
-
-/// `taskq._num_settled(task_nos bigint[], task_ids text[]) -> integer`: how many of the tasks are over: settled, also by
-/// having been replaced, or deleted.
-///
-/// A number says nothing without the id: who makes numbers up hears that such a task is over, whether or not there is one.
-#[pg_extern(sql = "")]
-fn taskq_num_settled(task_nos: Vec<Option<i64>>, task_ids: Vec<Option<String>>) -> i32 {
-    rights::for_caller(|| {
-        let tasks: Vec<(TaskNo, &str)> = task_nos
-            .iter()
-            .zip(&task_ids)
-            .filter_map(|(task_no, id)| Some((TaskNo((*task_no)?), id.as_deref()?)))
-            .collect();
-        let are_there = look_at(|look| task::have_ids(look, &tasks));
-        let there: Vec<TaskNo> =
-            tasks.iter().zip(are_there).filter(|(_, is_there)| *is_there).map(|((n, _), _)| *n).collect();
-        rights::check_found(Doing::Look, there.iter().copied())?;
-        Ok((tasks.len() - there.len() + live::outcomes(&there).len()) as i32)
-    })
 }
 
 /// `taskq._look_for_work(actions text[], keep_up boolean) -> TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
@@ -263,6 +177,6 @@ fn taskq_left_behind(
         let mut action_nos: Vec<i32> = action_nos.into_iter().flatten().collect();
         let known = actions::numbers(&permitted(names)?);
         action_nos.retain(|action_no| known.contains(action_no));
-        Ok(upkeep::left_behind(&action_nos, false, Some(clock::now())))
+        Ok(left_behind(&action_nos, false, Some(clock::now())))
     }))
 }
