@@ -71,6 +71,7 @@ fn who_owns_the_functions_gets_no_more_rights_by_the_worker() {
 }
 
 #[test]
+#[ignore = "long"]
 fn nothing_is_done_where_something_of_others_is_on_the_tables() {
     let cluster = start("foreign");
     let mut session = cluster.connect();

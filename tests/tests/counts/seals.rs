@@ -63,6 +63,7 @@ fn what_only_works_in_transaction_blocks_is_sealed_as_well() {
 }
 
 #[test]
+#[ignore = "long"]
 fn nothing_is_sealed_while_an_open_transaction_may_still_settle_in_it() {
     for (begin, end) in [
         ("BEGIN", "COMMIT"),

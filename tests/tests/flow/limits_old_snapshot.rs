@@ -116,6 +116,7 @@ fn a_claim_within_an_actions_limit_of_thousands() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_claim_within_a_limit_of_each_group() {
     let settings = ["set_action('x', max_per_group => 2)"];
     reads_no_more_after_many_grants("2 of each group", &settings, GRANTS, 3, 37);

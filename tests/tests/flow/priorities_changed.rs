@@ -65,11 +65,13 @@ fn claims_beside_changes(setting: &str) {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_fair_action() {
     claims_beside_changes("fair => true");
 }
 
 #[test]
+#[ignore = "long"]
 fn an_action_with_limits_per_group() {
     claims_beside_changes("max_per_group => 1000");
 }

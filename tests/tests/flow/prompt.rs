@@ -112,6 +112,7 @@ fn both_waiters_get_a_place_of_a_new_group_at_once_every_time() {
 
 /// The same for a group's own limit, over two actions, and places that are freed one after the other.
 #[test]
+#[ignore = "long"]
 fn a_place_of_a_group_that_is_freed_goes_to_a_waiter_at_once_every_time() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());

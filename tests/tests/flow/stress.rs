@@ -147,6 +147,7 @@ fn worker(session: &mut Session, seed: u64, end: Instant) -> Tally {
 }
 
 #[test]
+#[ignore = "long"]
 fn all_of_it_at_once_stays_sound_and_leaves_nothing_stuck() {
     let db = Db::new();
     let mut main = db.connect();

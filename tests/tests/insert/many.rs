@@ -255,6 +255,7 @@ fn it_is_a_part_of_its_transaction() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_hundred_thousand_in_one_call() {
     let db = Db::new();
     let mut session = db.connect();

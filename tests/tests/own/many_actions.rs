@@ -6,6 +6,7 @@ use taskq_tests::Db;
 const ACTIONS: usize = 100_000;
 
 #[test]
+#[ignore = "long"]
 fn a_call_for_100_000_actions_takes_seconds() {
     let db = Db::new();
     let mut session = db.connect();

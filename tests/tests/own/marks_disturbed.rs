@@ -128,6 +128,7 @@ fn rows_that_are_restored_below_the_marks_are_hidden_for_a_short_while_only() {
 
 /// The lanes of groups have marks of their own, once it has cost much to pass what is dead in them.
 #[test]
+#[ignore = "long"]
 fn nor_are_they_hidden_for_longer_in_the_lanes_of_groups() {
     let db = Db::new();
     let (mut session, mut others) = (db.connect(), db.connect());

@@ -36,6 +36,7 @@ fn read_by(call: &str, common: &str, levels: usize) -> i64 {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_level_more_costs_what_the_ones_before_did() {
     for call in ["delete_tasks('{c1}')", "cancel_tasks('{c1}')", "retry_tasks('{c1}')"] {
         for common in

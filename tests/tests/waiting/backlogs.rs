@@ -19,6 +19,7 @@ fn comes(session: &mut Session, task_id: &str) {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_backlog_of_a_group_that_has_got_a_limit() {
     for limit in ["set_group('g', max_concurrency => 1)", "set_action('x', max_per_group => 1)"] {
         let db = Db::new();

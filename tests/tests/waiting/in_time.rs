@@ -115,6 +115,7 @@ fn what_is_due_comes_in_whatever_transaction_a_call_waits() {
 }
 
 #[test]
+#[ignore = "long"]
 fn what_is_due_comes_whatever_stands_before_it() {
     in_time(&OBSTACLES[1..], &TRANSACTIONS[..1]);
 }

@@ -75,6 +75,7 @@ fn a_chain_of_fifty_thousand_spontaneous_tasks_passes_in_one_transaction() {
 }
 
 #[test]
+#[ignore = "long"]
 fn questions_about_a_chain_of_fifty_thousand_are_answered() {
     let db = Db::new();
     let mut session = db.connect();
