@@ -8,8 +8,8 @@ use crate::pg::statement::Statement;
 use crate::store::low_ends::{self, Starts};
 use crate::wake;
 
-/// Actions with grantable tasks in no lane, if asked for; then what somebody has to look after in time, who would not
-/// look by himself before: actions with scheduled tasks, and 0 for deadlines and schedules.
+/// Actions with grantable tasks in no lane, if asked for; then what a waiting call has to look after in time that would not
+/// look before by itself: actions with scheduled tasks, and 0 for deadlines and schedules.
 static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[Position], &[Time], Time), i32> =
     Statement::new(
         c"SELECT a.action_no
@@ -34,8 +34,8 @@ static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[Pos
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
 /// something that is due before any sleeper looks again by himself (`later`, with the time it is now); 0 stands for what
-/// is due in any action. What is `ready` is as the latest look has seen it: what has been committed since has woken
-/// somebody.
+/// is due in any action. What is `ready` is as the latest look has seen it: the commit of what has come since has
+/// woken a waiting call.
 pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) -> Vec<i32> {
     if action_nos.is_empty() && later.is_none() {
         return Vec::new();

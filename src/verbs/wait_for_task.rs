@@ -81,7 +81,9 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
         if !waiter.slept() && session::is_own(inserter) {
             notice(
                 "this call waits for a task of its own transaction",
-                &format!("Nobody else sees task \"{id}\" before the commit, so nobody can perform it."),
+                &format!(
+                    "No other session sees task \"{id}\" before the commit, so no worker can perform it."
+                ),
                 "Commit first, then wait.",
             );
         }
