@@ -272,6 +272,8 @@ alone() {
         /^test .* \.\.\. FAILED/ { print program, $2 }' "$work/outside.log")
     [ -n "$failed" ] || return 0
     [ "$(wc -l <<<"$failed")" -le 20 ] || return 1
+    # What goes on aside holds this lock to its end.
+    flock "$work/aside.lock" true
     while read -r name test; do
         path=$(sed -n "s/^$name //p" "$work/outside.list")
         if (enter "$(lane_of "$name")" && run "tests/$name" "$path" tests --include-ignored --exact "$test") >"$work/alone.log"; then
@@ -300,6 +302,8 @@ aside() {
     # The kernel divides the processor among sessions first; each server is one.
     { echo 19 >"/proc/$$/autogroup"; } 2>/dev/null || true
     renice -n 19 -p $$ >/dev/null
+    exec 9>"$work/aside.lock"
+    flock 9
     for name in lint unit-test pg-test; do
         printf '\n==> make %s\n' "$name"
         make_ "$name" || { printf '\ntest: make %s failed\n' "$name"; return 1; }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use taskq_tests::{Background, Db, Session, until};
 
-/// How late it may be on a busy machine; a quiet one takes a tenth of a second.
-const LATE: Duration = Duration::from_secs(4);
+/// How late it may be, at the most, on a busy machine: a call that no process helps comes at the end of its wait only. (A quiet machine
+/// takes a tenth of a second; decision 14 has the figures.)
+const LATEST: Duration = Duration::from_secs(20);
 
 /// A call that waits all the time, for an action of which nothing comes.
 fn waiting(db: &Db, watcher: &mut Session) -> Background<()> {
@@ -95,12 +96,8 @@ fn in_time(obstacles: &[(&str, &str)], transactions: &[(&'static str, &'static s
                 let since = Instant::now();
                 session.run(due);
                 let (mut worker, at) = worker.join();
-                // A schedule is due within a second, the others in half of one.
                 let took = at.saturating_duration_since(since);
-                assert!(
-                    took < Duration::from_secs(1) + LATE,
-                    "{what} behind {obstacle}, in '{begin}': {took:?}"
-                );
+                assert!(took < LATEST, "{what} behind {obstacle}, in '{begin}': {took:?}");
                 worker.run("ROLLBACK");
                 end(&mut session, idle);
                 assert_eq!(session.broken(), Vec::<String>::new(), "{obstacle}");
