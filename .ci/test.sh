@@ -31,7 +31,7 @@ LONG='clients crash hostile isolation ledger recover router storm torture'
 lane_of() {
     case " $LONG " in *" $1 "*) echo long && return ;; esac
     case $1 in
-        waiting | own | signals | background) echo quiet ;;
+        waiting | overdue | own | marks | signals | background) echo quiet ;;
         *) echo rest ;;
     esac
 }

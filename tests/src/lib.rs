@@ -11,6 +11,8 @@
 //! * [`concurrent`]: running a call on another connection, and seeing whether it waits.
 //! * [`model`]: what the contract says, in memory, small enough to be obviously right.
 //! * [`ops`]: random operations, done to the queue and to the model.
+//! * [`sleeper`]: a call that sleeps, and what ends its sleep.
+//! * [`flow`]: what tests of flow control have in common.
 //! * [`random`]: numbers for random work on several connections.
 //!
 //! The server is found by `PGHOST`, `PGPORT` and `PGUSER` (a superuser); it should be a private one, because the
@@ -23,6 +25,7 @@
 pub mod cluster;
 pub mod concurrent;
 pub mod db;
+pub mod flow;
 pub mod full;
 pub mod model;
 pub mod notifications;
@@ -30,6 +33,7 @@ pub mod ops;
 pub mod random;
 pub mod refusal;
 pub mod session;
+pub mod sleeper;
 
 pub use cluster::Cluster;
 pub use concurrent::{Background, Progress, until};

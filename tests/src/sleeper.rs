@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use taskq_tests::{Background, Db, Session, let_databases_stay};
+use crate::{Background, Db, Session, let_databases_stay};
 
 /// Well below the 5 seconds, less up to a quarter, after which a sleeper looks by itself: who is faster was woken. It is
 /// measured from the moment after the sleeper fell asleep.

@@ -1,0 +1,12 @@
+//! What is due while calls wait: it is done in time, and wakes those that wait for it.
+
+mod after_upkeep;
+mod backlogs;
+mod deadlines;
+mod in_time;
+mod nearest;
+mod tender;
+mod told;
+mod undisturbed;
+
+use taskq_tests::sleeper;
