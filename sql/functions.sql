@@ -29,13 +29,19 @@ CREATE FUNCTION taskq.insert_task(
         on_conflict text = 'error',
         if_missing text = 'error',
         unique_by jsonb = NULL,
-        retention_aborted interval = NULL)
+        retention_aborted interval = NULL,
+        num_required integer = NULL,
+        signal boolean = false,
+        expires_at timestamptz = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, text, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
-        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
+        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval, integer, boolean,
+        timestamptz, interval, interval) IS
     'insert one task; returns its id, or NULL where an existing one was left alone';
 
 -- A body without a type is text: this form has no default, and PostgreSQL prefers text for what it knows nothing of.
@@ -62,13 +68,19 @@ CREATE FUNCTION taskq.insert_task(
         on_conflict text = 'error',
         if_missing text = 'error',
         unique_by jsonb = NULL,
-        retention_aborted interval = NULL)
+        retention_aborted interval = NULL,
+        num_required integer = NULL,
+        signal boolean = false,
+        expires_at timestamptz = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_insert_task_wrapper';
 COMMENT ON FUNCTION taskq.insert_task(
         text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
-        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval) IS
+        boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval, integer, boolean,
+        timestamptz, interval, interval) IS
     'the same with a body that is JSON: a string is stored as it is, anything else as its JSON text';
 
 CREATE FUNCTION taskq.insert_many(
@@ -95,7 +107,12 @@ CREATE FUNCTION taskq.insert_many(
         if_missing text = 'error',
         unique_by jsonb = NULL,
         retention_aborted interval = NULL,
-        bodies_json jsonb = NULL)
+        bodies_json jsonb = NULL,
+        num_required integer = NULL,
+        signal boolean = false,
+        expires_at timestamptz = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
@@ -742,7 +759,8 @@ CREATE FUNCTION taskq._cause(cause "char")
     RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE cause WHEN 'w' THEN 'returned' WHEN 't' THEN 'timeout' WHEN 'x' THEN 'tries' WHEN 'd' THEN 'dependency'
-                      WHEN 'k' THEN 'skipped' WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' WHEN 'm' THEN 'merged' END;
+                      WHEN 'k' THEN 'skipped' WHEN 'c' THEN 'cancelled' WHEN 'o' THEN 'operator' WHEN 'm' THEN 'merged'
+                      WHEN 'e' THEN 'expired' END;
 COMMENT ON FUNCTION taskq._cause IS 'internal: why a task aborted, in a word';
 
 -- A function that is not inlined: the planner works it out where the state is known, and would not look into a cast to a

@@ -84,6 +84,8 @@ CREATE TABLE taskq.action_setting (
     max_timeouts integer,                       -- deadlines that may pass before the task aborts
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
     max_per_group integer,                      -- tasks of one group in progress at the same time
+    expires_in interval,                        -- after so long without a grant a task aborts
+    max_run_time interval,                      -- the longest that a try lasts, however often it is extended
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
     CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL)
@@ -132,11 +134,15 @@ CREATE TABLE taskq.task (
     action_no integer NOT NULL,
     priority integer NOT NULL,
     max_tries integer,                          -- NULL: the action's default, else the setting's
+    num_required integer,                       -- how many of its dependencies it needs; NULL: all
     spontaneous boolean NOT NULL,               -- completed by the queue itself
+    signal boolean NOT NULL,                    -- completed from outside, by taskq.signal
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
+    expires_at timestamptz,                     -- aborted then, if it has not been granted by then
     max_duration interval,                      -- default lease
+    max_run_time interval,                      -- the longest that a try lasts; NULL: the action's
     retention interval,                         -- how long it is kept once completed
     retention_aborted interval,                 -- or aborted
     backoff jsonb,                              -- delays between tries; NULL: the action's
@@ -173,6 +179,7 @@ CREATE TABLE taskq.run (
     dependencies integer NOT NULL,              -- dependencies in all
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
     max_duration interval,
+    max_run_time interval,
     key_hash bigint,                            -- stands for its action, group and merge key; NULL: no merge key
     aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
     tries integer NOT NULL,
@@ -195,17 +202,24 @@ CREATE INDEX run_key_idx ON taskq.run (key_hash) WHERE key_hash IS NOT NULL;    
 CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;          -- set aside under a reason
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
--- Tasks that wait for other tasks. Deleted when `remaining` reaches zero.
+-- Tasks that wait for other tasks, and signals, which wait for somebody outside. The row is the counter of a task: it is deleted
+-- when `remaining` reaches zero, or when `spare` falls below it.
 CREATE TABLE taskq.blocked (
     task_no bigint PRIMARY KEY,
-    remaining integer NOT NULL,
+    remaining integer NOT NULL,                 -- dependencies that have to end as they should; one more for a signal
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     tries integer NOT NULL,
-    not_before timestamptz,                     -- set by delay_children, besides the task's own
+    not_before timestamptz,                     -- set by delay_children or retry_after, besides the task's own
     action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
-    CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND remaining <= dependencies)
+    spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
+    wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
+    since timestamptz,                          -- of a suspended task; NULL: it is none
+    until timestamptz,                          -- a suspended task waits no longer than until then; NULL: for ever
+    CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND spare >= -1)
 ) WITH (fillfactor = 70);
+-- Suspended tasks, and whose time is over.
+CREATE INDEX blocked_until_idx ON taskq.blocked (until) WHERE since IS NOT NULL;
 COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
 
 -- Tasks that nothing blocks but their time.
@@ -217,9 +231,11 @@ CREATE TABLE taskq.scheduled (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     position bigint NOT NULL,                   -- where it stood when it was held back; else its number
-    held_back boolean NOT NULL                  -- because of its workgroup
+    held_back boolean NOT NULL,                 -- because of its workgroup
+    timer boolean NOT NULL                      -- it completes by itself when its time has come
 );
 CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, position);     -- what is due by now
+CREATE INDEX scheduled_timer_idx ON taskq.scheduled (due) WHERE timer;            -- timers, whatever their action
 COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
@@ -325,8 +341,9 @@ CREATE TABLE taskq.settled (
     leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
     -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
-    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped
-    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k'))
+    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped,
+    -- e: expired, g: a signal from outside
+    CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
 CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
@@ -374,11 +391,18 @@ CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                 
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
 
--- "run_no runs after after_no". Kept until one of the two is deleted.
+-- "run_no runs after after_no". Kept until one of the two is deleted, or `run_no` goes on without it.
+--
+-- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
+-- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
+-- for nothing. The wait that comes with the insertion is 0; each later one, where such a thing may be, has the number of the
+-- transaction that makes the task wait.
 CREATE TABLE taskq.dependency (
     after_no bigint NOT NULL,
     run_no bigint NOT NULL,
+    wait_no integer NOT NULL,
     condition "char" NOT NULL,                  -- c: completed, s: settled, a: aborted
+    suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
     CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- whom a settled task signals
     CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
     CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
@@ -389,6 +413,7 @@ COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 -- Signals that found their counter locked by somebody else. Folded into `blocked` by whoever comes next.
 CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
+    wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
     failed integer NOT NULL,                    -- of these, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
@@ -467,6 +492,27 @@ CREATE TABLE taskq.progress (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE taskq.progress IS 'what workers last reported of tasks that have not completed';
 
+-- When tasks expire that have not been granted yet. A row may be left of one that has been: it is looked at when its time comes.
+CREATE TABLE taskq.expiry (
+    task_no bigint PRIMARY KEY,
+    due timestamptz NOT NULL
+);
+CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- whose time has come
+COMMENT ON TABLE taskq.expiry IS 'when tasks expire that nobody was granted';
+
+-- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.
+CREATE TABLE taskq.step (
+    task_no bigint NOT NULL,
+    position integer NOT NULL,                  -- from 1, in the order in which they were saved
+    name text COLLATE "C" NOT NULL,
+    num_try integer NOT NULL,
+    saved_at timestamptz NOT NULL,
+    result jsonb,
+    CONSTRAINT step_pkey PRIMARY KEY (task_no, name)                              -- what was saved before
+);
+CREATE INDEX step_position_idx ON taskq.step (task_no, position);                 -- in their order
+COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
+
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
 -- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
 -- Not dumped: the install script makes the row.
@@ -505,3 +551,5 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.lease', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.progress', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.attempt', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.expiry', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.step', '');

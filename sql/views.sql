@@ -31,7 +31,7 @@ SELECT r.task_no, 'scheduled',
        CASE WHEN r.aside < 0 THEN -r.aside END, NULL
   FROM taskq.run AS r
 UNION ALL
-SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.remaining, b.dependencies, b.failures,
+SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.remaining - b.spare, b.dependencies, b.failures,
        NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.blocked AS b
 UNION ALL
@@ -771,17 +771,18 @@ CREATE FUNCTION taskq.check()
         UNION ALL
         -- A blocked task waits for exactly the dependencies that have not settled.
         SELECT 'wrong count of dependencies', t.id,
-               'remaining ' || b.remaining || ', deferred ' || COALESCE(f.signals, 0)
+               'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
                || ', unsettled ' || COALESCE(e.unsettled, 0)
           FROM taskq.blocked AS b
           JOIN taskq.task AS t ON t.task_no = b.task_no
-          LEFT JOIN (SELECT g.run_no, sum(g.satisfied + g.lost) AS signals
-                       FROM taskq.signal AS g GROUP BY g.run_no) AS f ON f.run_no = b.task_no
-          LEFT JOIN (SELECT e.run_no, count(*) AS unsettled
+          LEFT JOIN (SELECT g.run_no, g.wait_no, sum(g.satisfied + g.lost) AS signals
+                       FROM taskq.signal AS g GROUP BY g.run_no, g.wait_no) AS f
+            ON f.run_no = b.task_no AND f.wait_no = b.wait_no
+          LEFT JOIN (SELECT e.run_no, e.wait_no, count(*) AS unsettled
                        FROM taskq.dependency AS e
                       WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
-                      GROUP BY e.run_no) AS e ON e.run_no = b.task_no
-         WHERE b.remaining - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
+                      GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
+         WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
         -- What is ready or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
@@ -792,24 +793,28 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT k.task_no FROM taskq.parked AS k
                 UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = e.run_no
          WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+           -- What it was suspended for may start over when it has long gone on.
+           AND NOT e.suspending
         UNION ALL
-        -- A dependency that was lost has aborted the task that waited.
+        -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.settled AS s ON s.task_no = e.after_no
           JOIN taskq.task AS t ON t.task_no = e.run_no
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+           AND t.num_required IS NULL
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL
-        -- A spontaneous task is never in a worker's hands.
-        SELECT 'spontaneous task is not blocked and not settled', t.id, NULL
+        -- A task that the queue or a signal completes is never in a worker's hands.
+        SELECT CASE WHEN t.signal THEN 'signal is not blocked and not settled'
+                    ELSE 'spontaneous task is ready or in progress' END, t.id, NULL
           FROM taskq.task AS t
-          JOIN (SELECT r.task_no FROM taskq.run AS r
-                UNION ALL SELECT k.task_no FROM taskq.parked AS k
-                UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = t.task_no
-         WHERE t.spontaneous
+          JOIN (SELECT r.task_no, true AS ready FROM taskq.run AS r
+                UNION ALL SELECT k.task_no, true FROM taskq.parked AS k
+                UNION ALL SELECT d.task_no, false FROM taskq.scheduled AS d) AS x ON x.task_no = t.task_no
+         WHERE t.signal OR t.spontaneous AND x.ready
         UNION ALL
         -- What is held with a deadline is looked after.
         SELECT 'deadline that nobody looks after', t.id, r.deadline::text

@@ -25,6 +25,12 @@ impl Number for TaskNo {
     }
 }
 
+/// Which of its waits a task is in: see the table `dependency` in sql/schema.sql.
+pub(crate) type WaitNo = i32;
+
+/// The wait that comes with the insertion of a task.
+pub(crate) const FIRST_WAIT: WaitNo = 0;
+
 impl fmt::Display for TaskNo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.fmt(f)

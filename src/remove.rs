@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::insert::{Waits, lock_for_change};
-use crate::number::TaskNo;
+use crate::insert::lock_for_change;
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::settle::{fold, propagate, release_or_complete, store};
-use crate::state::Outcome;
-use crate::store::live::{self, Live, Place};
-use crate::store::task::Traces;
+use crate::settle::{Ending, fold, release_or_complete, settle, without_open};
+use crate::state::{Cause, Outcome};
+use crate::store::live::{self, Counter, Live, Place};
+use crate::store::task::{self, Traces};
 use crate::store::{attempts, blocked, dependency, merge_key, progress, settled};
 use crate::wake;
 
@@ -80,7 +80,7 @@ fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> 
     lock_for_change(&expected);
     fold::of(&expected, now);
     let mut rows = lock_for_change(&expected);
-    rows.retain(|_, row| matches!(row.place, Place::Blocked { .. }));
+    rows.retain(|_, row| row.counter().is_some_and(|counter| counter.since.is_none()));
     let going = orphans(&wave, &rows.values().map(|row| (row.task_no, row.dependencies)).collect());
     rows.into_values().filter(|row| going.contains(&row.task_no)).collect()
 }
@@ -144,6 +144,46 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     traces.by_removing(wave, &ends);
 }
 
+/// What tasks lose with the edges from deleted tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Loss {
+    /// Dependencies in all.
+    all: i32,
+    /// Of these, how many aborted.
+    failed: i32,
+    /// Dependencies that had not ended, of the wait that the task is in: that is known once its counter is locked.
+    open: i32,
+}
+
+/// What becomes of a task that waits and loses dependencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// It has none any more, and goes, too.
+    Nothing,
+    /// Too few are left of those of which it needs some.
+    TooFew,
+    /// It has nothing left to wait for.
+    Free,
+    /// It waits for the others: of `remaining` and `spare` that much goes.
+    Others { remaining: i32, spare: i32 },
+}
+
+impl Loss {
+    /// A suspended task is freed by what it waits for, as by its time-out, and never goes with that.
+    fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
+        // A dependency that settled and was then replaced, or whose retention is over, still counts.
+        if row.dependencies <= self.all && counter.since.is_none() {
+            return Left::Nothing;
+        }
+        match (some_suffice, counter) {
+            (true, counter) if counter.spare < self.open => Left::TooFew,
+            (true, _) => Left::Others { remaining: 0, spare: self.open },
+            (false, counter) if counter.remaining <= self.open => Left::Free,
+            (false, _) => Left::Others { remaining: self.open, spare: 0 },
+        }
+    }
+}
+
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
 /// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
 fn edges_gone(
@@ -152,15 +192,16 @@ fn edges_gone(
     staying: &HashSet<TaskNo>,
     now: Time,
 ) -> Vec<Live> {
-    let mut losses: BTreeMap<TaskNo, Waits> = BTreeMap::new();
-    for (after, run) in dependency::REMOVE_AFTER.query(wave) {
+    let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
+    let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
+    for (after, run, wait_no) in dependency::REMOVE_AFTER.query(wave) {
         if staying.contains(&run) {
             continue;
         }
         let loss = losses.entry(run).or_default();
         loss.all += 1;
         match outcomes.get(&after) {
-            None => loss.unsettled += 1,
+            None => open.entry(run).or_default().push(wait_no),
             Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
         }
     }
@@ -172,39 +213,42 @@ fn edges_gone(
     // taken away below was counted then. The counters are ours, so that nothing stays deferred.
     lock_for_change(&dependents);
     fold::of(&dependents, now);
-    let blocked: Vec<Live> = lock_for_change(&dependents)
-        .into_values()
-        .filter(|row| matches!(row.place, Place::Blocked { .. }))
-        .collect();
-
-    let (mut orphans, mut free) = (Vec::new(), Vec::new());
-    let mut lowered: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
-    for row in blocked {
-        let loss = losses[&row.task_no];
-        let Place::Blocked { remaining, .. } = row.place else { continue };
-        // A dependency that settled and was then replaced, or whose retention is over, still counts.
-        if row.dependencies <= loss.all {
+    let some_suffice = task::with_num_required(&dependents);
+    let (mut orphans, mut free, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lowered: BTreeMap<(Loss, i32, i32), Vec<TaskNo>> = BTreeMap::new();
+    for mut row in lock_for_change(&dependents).into_values() {
+        let Place::Blocked(counter) = row.place else { continue };
+        let mut loss = losses[&row.task_no];
+        let of_this_wait = open.get(&row.task_no).into_iter().flatten().filter(|n| **n == counter.wait_no);
+        loss.open = of_this_wait.count() as i32;
+        let left = loss.leaves(&row, &counter, some_suffice.contains_key(&row.task_no));
+        if let Left::Others { remaining, spare } = left {
+            lowered.entry((loss, remaining, spare)).or_default().push(row.task_no);
+            continue;
+        }
+        if left == Left::Nothing {
             orphans.push(row);
-        } else if remaining > loss.unsettled {
-            lowered.entry(loss).or_default().push(row.task_no);
-        } else {
-            free.push(row);
+            continue;
+        }
+        row.dependencies -= loss.all;
+        row.failures -= loss.failed;
+        match left {
+            Left::TooFew => endings.push(row),
+            _ => {
+                row.place = Place::Blocked(Counter { remaining: 0, spare: 0, ..counter });
+                free.push(row);
+            }
         }
     }
-    for (loss, task_nos) in lowered {
-        blocked::LOWER.execute((task_nos, loss.unsettled, loss.all, loss.failed));
+    for ((loss, remaining, spare), task_nos) in lowered {
+        blocked::LOWER.execute((task_nos, remaining, spare, loss.all, loss.failed));
     }
-    live::remove(&free);
-    for row in &mut free {
-        row.dependencies -= losses[&row.task_no].all;
-        row.failures -= losses[&row.task_no].failed;
-        if let Place::Blocked { not_before, .. } = row.place {
-            row.place = Place::Blocked { remaining: 0, not_before };
-        }
-    }
-    let endings = release_or_complete(free, now);
-    let news = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
-    store(&endings, now);
-    propagate(news, now);
+    live::remove(free.iter().chain(&endings));
+    without_open(endings.iter_mut());
+    let too_few = "too few dependencies are left of those that it needs";
+    let lost = endings.iter().map(|row| Ending::abort(row, Cause::Dependency, Some(too_few.to_owned())));
+    let mut endings: Vec<Ending> = lost.collect();
+    endings.extend(release_or_complete(free, now));
+    settle(endings, now);
     orphans
 }

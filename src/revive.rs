@@ -13,21 +13,24 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
-use crate::insert::{Waits, acyclic, add_waits, block_new, cycle_refusal, lock_for_change, stored_arcs};
-use crate::number::TaskNo;
+use crate::insert::{
+    Standing, Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs,
+};
+use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
-use crate::pg::session::check_for_interrupts;
+use crate::pg::session::{check_for_interrupts, transaction_number};
 use crate::pg::statement::{Statement, sql};
-use crate::settle::{Ending, Lost, fold, settle};
-use crate::state::{Cause, Condition, Outcome};
+use crate::settle::{Ending, Lost, fold, release_or_complete, settle, without_open};
+use crate::state::{Condition, Outcome};
 use crate::store::attempts;
+use crate::store::blocked;
 use crate::store::dependency;
 use crate::store::guard::guard;
-use crate::store::live::{self, Live, LockStrength, Place};
+use crate::store::live::{self, Counter, Live, LockStrength, Place};
 use crate::store::numbers;
-use crate::store::ready;
 use crate::store::settled;
 use crate::store::tally;
+use crate::store::task::{self, Wants};
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +123,7 @@ fn with_downstream(asked: &[TaskNo], now: Time) -> HashSet<TaskNo> {
         let seen: Vec<TaskNo> = DOWNSTREAM.query(frontier);
         let reached: HashSet<TaskNo> = seen.iter().copied().collect();
         // What has aborted has no live row, and nobody else brings it back: that takes the guard.
-        let mut dependents: Vec<TaskNo> = DEPENDENTS.map(seen.as_slice(), |(_, run)| run);
+        let mut dependents: Vec<TaskNo> = DEPENDENTS.map(seen.as_slice(), |(_, run, ..)| run);
         dependents.retain(|run| !reached.contains(run) && !all.contains(run));
         if !dependents.is_empty() {
             lock_for_change(&dependents);
@@ -208,52 +211,82 @@ pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) {
     }
 }
 
-static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo)> =
-    Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
+static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8, WaitNo, bool)> = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition, d.wait_no, d.suspending FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
+);
+
+/// An end that a dependent has counted.
+struct Counted {
+    after: TaskNo,
+    run: TaskNo,
+    wait_no: WaitNo,
+    suspending: bool,
+    failed: bool,
+    lost: bool,
+}
+
+impl Counted {
+    fn is_of_this_wait(&self, row: &Live) -> bool {
+        row.counter().is_some_and(|counter| counter.wait_no == self.wait_no)
+    }
+}
 
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
 pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
     // Both are held, live or settled: nobody adds a dependency on one of them meanwhile.
     let outcomes = live::outcomes(task_nos);
-    let edges: Vec<(TaskNo, TaskNo)> = DEPENDENTS
-        .query(task_nos)
+    let edges: Vec<Counted> = DEPENDENTS
+        .map(task_nos, |(after, run, condition, wait_no, suspending)| {
+            let outcome = *outcomes.get(&after)?;
+            let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
+            Some(Counted { after, run, wait_no, suspending, failed: outcome.is_abort(), lost })
+        })
         .into_iter()
-        .filter(|(after, run)| outcomes.contains_key(after) && !others.contains(run))
+        .flatten()
+        .filter(|edge| !others.contains(&edge.run))
         .collect();
     if edges.is_empty() {
         return;
     }
-    let dependents: Vec<TaskNo> = edges.iter().map(|(_, run)| *run).collect();
+    let dependents: Vec<TaskNo> = edges.iter().map(|edge| edge.run).collect();
     // What they have not counted yet is counted first: the lock is ours, so that nothing stays deferred.
     lock_for_change(&dependents);
     fold::of(&dependents, now);
     let rows: HashMap<TaskNo, Live> = lock_for_change(&dependents);
+    let some_suffice = task::with_num_required(&dependents);
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
-    for (after, run) in edges {
-        match rows.get(&run) {
+    let mut renumbered = Renumbered::default();
+    for edge in edges {
+        match rows.get(&edge.run) {
+            // What it was suspended for, and has gone on since, is over.
+            row if edge.suspending && !row.is_some_and(|row| edge.is_of_this_wait(row)) => {}
             Some(row) if row.in_progress() => {
-                settled.push(after);
-                in_progress.push(run);
+                settled.push(edge.after);
+                in_progress.push(edge.run);
             }
-            Some(_) => {
-                let wait = waits.entry(run).or_default();
+            row @ Some(_) => {
+                let wait = waits.entry(edge.run).or_default();
                 wait.unsettled += 1;
-                wait.failed -= i32::from(outcomes[&after].is_abort());
+                wait.failed -= i32::from(edge.failed);
+                wait.lost -= i32::from(edge.lost);
+                let wait_no = next_wait(row, some_suffice.contains_key(&edge.run));
+                renumbered.add(edge.after, edge.run, wait_no);
             }
             None => {}
         }
     }
-    add_waits(&waits, &rows);
+    renumbered.store();
+    add_waits(&waits, &rows, now);
     if !in_progress.is_empty() {
         live::lock_edges_of(&in_progress);
         dependency::REMOVE_BETWEEN.execute((settled, in_progress));
     }
 }
 
-static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo)> = Statement::new(sql!(
-    "SELECT d.run_no, d.condition, s.outcome, d.after_no
+static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo)> = Statement::new(sql!(
+    "SELECT d.run_no, d.condition, s.outcome, d.after_no, d.wait_no
         FROM taskq.dependency d
         LEFT JOIN LATERAL (SELECT ",
     settled::outcome!("s"),
@@ -261,9 +294,6 @@ static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo)> = Statem
                              FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
        WHERE d.run_no = ANY ($1)"
 ));
-static SPONTANEOUS: Statement<&[TaskNo], TaskNo> =
-    Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.task_no = ANY ($1) AND t.spontaneous");
-
 /// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
 /// dependency which stays as it is aborts at once. The caller holds their neighbours.
 ///
@@ -287,27 +317,47 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
         .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
         .collect();
     let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
-    for (run, condition, outcome, after) in
-        STANDING.map(task_nos, |(run_no, condition, outcome, after_no)| {
-            (run_no, Condition::from_stored(condition), outcome, after_no)
+    let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
+    for (run, condition, outcome, after, wait_no) in
+        STANDING.map(task_nos, |(run_no, condition, outcome, after_no, wait_no)| {
+            (run_no, Condition::from_stored(condition), outcome, after_no, wait_no)
         })
     {
+        if outcome.is_none() {
+            open.entry(run).or_default().push((after, wait_no));
+        }
         let wait = waits.entry(run).or_default();
         if let Some(one) = wait.count(after, condition, outcome.map(Outcome::from_stored)) {
             lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
         }
     }
-    let spontaneous: HashSet<TaskNo> = SPONTANEOUS.query(task_nos).into_iter().collect();
-    let (mut blocked, mut freed, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    let wants = task::wants(task_nos);
+    let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut renumbered = Renumbered::default();
     for task_no in task_nos {
-        let wait = waits[task_no];
-        if wait.unsettled > 0 && !lost.contains_key(task_no) {
-            blocked.push((*task_no, None, wait));
+        let (wait, wants) = (waits[task_no], wants[task_no]);
+        let standing = wait.standing(wants);
+        if let Standing::Waiting { remaining, spare } = standing {
+            let open = open.remove(task_no).unwrap_or_default();
+            let wait_no = renumbered.next_wait(*task_no, &open, wants);
+            let counter = Counter { remaining, spare, not_before: None, wait_no, since: None };
+            blocked.push(blocked::New {
+                failures: wait.failed,
+                dependencies: wait.all,
+                ..blocked::New::of(*task_no, None, counter)
+            });
             continue;
         }
-        let row = Live {
+        let counter = Counter {
+            remaining: 0,
+            spare: wait.unsettled,
+            not_before: None,
+            wait_no: FIRST_WAIT,
+            since: None,
+        };
+        let mut row = Live {
             task_no: *task_no,
-            place: Place::Blocked { remaining: wait.unsettled, not_before: None },
+            place: Place::Blocked(counter),
             tries: 0,
             failures: wait.failed,
             dependencies: wait.all,
@@ -317,16 +367,53 @@ pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now
             limited: false,
             keyed: false,
         };
-        if let Some(lost) = lost.get(task_no) {
+        if wait.unsettled > 0 && wants.num_required.is_some() {
+            without_open(std::iter::once(&mut row));
+        }
+        if let Some(lost) = lost.get(task_no).filter(|_| standing == Standing::Lost) {
             let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
             endings.push(Ending::abort(&row, lost.cause(), Some(status)));
-        } else if spontaneous.contains(task_no) {
-            endings.push(Ending::of(&row, Outcome::Completed, Cause::Spontaneous, None));
         } else {
-            freed.push(row.freed());
+            done.push(row);
         }
     }
-    block_new(&blocked);
-    ready::release(freed, now);
+    renumbered.store();
+    blocked::insert(blocked.into_iter());
+    endings.extend(release_or_complete(done, now));
     settle(endings, now);
+}
+
+/// Edges that count for another wait of their tasks from now on.
+#[derive(Default)]
+struct Renumbered {
+    after: Vec<TaskNo>,
+    run: Vec<TaskNo>,
+    wait_no: Vec<WaitNo>,
+}
+
+impl Renumbered {
+    /// The number of the wait that a task begins for these open dependencies, which belong to earlier waits. It has a new one where
+    /// ends may be on their way to it that count for none: some of its dependencies suffice, or it was suspended.
+    fn next_wait(&mut self, run: TaskNo, open: &[(TaskNo, WaitNo)], wants: Wants) -> WaitNo {
+        if wants.num_required.is_none() && open.iter().all(|(_, wait_no)| *wait_no == FIRST_WAIT) {
+            return FIRST_WAIT;
+        }
+        let wait_no = transaction_number();
+        for (after, _) in open {
+            self.add(*after, run, wait_no);
+        }
+        wait_no
+    }
+
+    fn add(&mut self, after: TaskNo, run: TaskNo, wait_no: WaitNo) {
+        self.after.push(after);
+        self.run.push(run);
+        self.wait_no.push(wait_no);
+    }
+
+    fn store(self) {
+        if !self.after.is_empty() {
+            dependency::RENUMBER.execute((self.after, self.run, self.wait_no));
+        }
+    }
 }

@@ -51,6 +51,8 @@ pub(crate) enum Cause {
     Deadline,
     /// A dependency was lost.
     Dependency,
+    /// It was not granted in time.
+    Expired,
     /// It was given back on the last try.
     Exhausted,
     /// It rode on a task with the same key.
@@ -59,6 +61,8 @@ pub(crate) enum Cause {
     Operator,
     /// Another task took its id.
     Replaced,
+    /// A signal came for it from outside.
+    Signalled,
     /// It was to run after the abort of a task that has completed, or after one that was skipped.
     Skipped,
     /// It was spontaneous, and nothing was left to wait for.
@@ -70,14 +74,16 @@ pub(crate) enum Cause {
 impl Cause {
     /// Each with its letter in `settled.cause` and its name, which is the same wherever it is seen; `taskq._cause` has the
     /// names of those that abort once more, and a test compares them.
-    const ALL: [(Cause, u8, &str); 10] = [
+    const ALL: [(Cause, u8, &str); 12] = [
         (Cause::Cancelled, b'c', "cancelled"),
         (Cause::Deadline, b't', "timeout"),
         (Cause::Dependency, b'd', "dependency"),
+        (Cause::Expired, b'e', "expired"),
         (Cause::Exhausted, b'x', "tries"),
         (Cause::Merged, b'm', "merged"),
         (Cause::Operator, b'o', "operator"),
         (Cause::Replaced, b'r', "replaced"),
+        (Cause::Signalled, b'g', "signalled"),
         (Cause::Skipped, b'k', "skipped"),
         (Cause::Spontaneous, b's', "spontaneous"),
         (Cause::Worker, b'w', "returned"),
@@ -90,7 +96,7 @@ impl Cause {
 
     /// Why tasks abort that somebody can still see.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
-        Cause::visible().filter(|cause| *cause != Cause::Spontaneous)
+        Cause::visible().filter(|cause| !matches!(cause, Cause::Spontaneous | Cause::Signalled))
     }
 
     /// Why a task aborts that has lost dependencies: none but such as were not needed, or others.

@@ -4,26 +4,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{NewTask, replace};
 use crate::error::{Refusal, Result};
-use crate::number::TaskNo;
+use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
+use crate::pg::clock::Time;
+use crate::pg::session::transaction_number;
 use crate::rights;
-use crate::settle::{Lost, fold};
+use crate::settle::{Delta, Deltas, Lost, fold, propagate_deltas};
 use crate::state::{Condition, Outcome};
 use crate::store::blocked;
-use crate::store::dependency;
+use crate::store::dependency::{self, Edge};
 use crate::store::guard::guard;
-use crate::store::live::{self, Idle, Live, LockStrength, Place};
+use crate::store::live::{self, Counter, Idle, Live, LockStrength, Place};
 use crate::store::numbers;
 use crate::store::parked;
 use crate::store::run::changes;
 use crate::store::scheduled;
-
-/// "`run` runs after `after`", by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Edge {
-    pub(crate) after: TaskNo,
-    pub(crate) run: TaskNo,
-    pub(crate) condition: Condition,
-}
+use crate::store::task::{self, Wants};
 
 /// Edges without duplicates.
 #[derive(Default)]
@@ -234,18 +229,28 @@ fn cannot_wait(id: &str, state: &str) -> Refusal {
     Refusal::state(id, state, "cannot be made to wait", hint)
 }
 
-/// Stores edges that are not stored yet.
-pub(crate) fn store(set: &EdgeSet) {
+/// Stores edges that are not stored yet, for the waits that their tasks are in. `live` has those that are stored.
+pub(crate) fn store(set: &EdgeSet, live: &HashMap<TaskNo, Live>) {
     if set.edges.is_empty() {
         return;
     }
     let mut edges: Vec<&Edge> = set.edges.iter().collect();
     edges.sort_unstable_by_key(|e| (e.after, e.run));
-    dependency::insert(edges.into_iter().map(|edge| (edge.after, edge.run, edge.condition)));
+    dependency::insert(edges.into_iter().map(|edge| (*edge, next_wait(live.get(&edge.run), false))), false);
+}
+
+/// In which of its waits a task is, or will be if it comes to wait. Where some of its dependencies suffice, the ends of others may
+/// still be on their way to it.
+pub(crate) fn next_wait(row: Option<&Live>, some_suffice: bool) -> WaitNo {
+    match row.and_then(Live::counter) {
+        Some(counter) => counter.wait_no,
+        None if some_suffice => transaction_number(),
+        None => FIRST_WAIT,
+    }
 }
 
 /// Makes stored tasks wait for the new tasks that point at them.
-pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Stored) {
+pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Stored, now: Time) {
     let new: HashSet<TaskNo> = tasks.iter().map(|t| t.task_no).collect();
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     for edge in &set.edges {
@@ -255,7 +260,7 @@ pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Store
             wait.all += 1;
         }
     }
-    add_waits(&waits, &stored.live);
+    add_waits(&waits, &stored.live, now);
 }
 
 /// New dependencies of a stored task.
@@ -267,9 +272,40 @@ pub(crate) struct Waits {
     pub(crate) all: i32,
     /// Settled ones that aborted.
     pub(crate) failed: i32,
+    /// Settled ones that ended the wrong way.
+    pub(crate) lost: i32,
+}
+
+/// What the dependencies of a task amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Too many of them have ended the wrong way.
+    Lost,
+    /// There is nothing left to wait for.
+    Free,
+    /// So many have to end as they should, and of so many it can do without: see `blocked`.
+    Waiting { remaining: i32, spare: i32 },
 }
 
 impl Waits {
+    /// What they amount to for a task.
+    pub(crate) fn standing(self, wants: Wants) -> Standing {
+        if wants.signal {
+            return match self.lost {
+                0 => Standing::Waiting { remaining: self.unsettled + 1, spare: -1 },
+                _ => Standing::Lost,
+            };
+        }
+        let required = wants.num_required.unwrap_or(self.all);
+        let remaining = required - (self.all - self.unsettled - self.lost);
+        let spare = self.all - required - self.lost;
+        match (remaining, spare) {
+            (_, ..0) => Standing::Lost,
+            (..1, _) => Standing::Free,
+            _ => Standing::Waiting { remaining, spare },
+        }
+    }
+
     /// Counts a dependency on this condition, of those that are there in all: on a task that has ended like this, if it
     /// has. It is returned if it is lost.
     pub(crate) fn count(
@@ -283,26 +319,43 @@ impl Waits {
             return None;
         };
         self.failed += i32::from(outcome.is_abort());
-        Lost::of(after, condition, outcome)
+        let lost = Lost::of(after, condition, outcome);
+        self.lost += i32::from(lost.is_some());
+        lost
     }
 }
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
 /// change. A task that was ready or scheduled and gets an unsettled one moves to `blocked`.
-pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, Live>) {
+///
+/// A task for which some of its dependencies suffice has them if nothing blocks it: it goes on without the new ones.
+pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, Live>, now: Time) {
     let mut raised: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     let mut recounted_run: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     let mut recounted_scheduled: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     let mut recounted_parked: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     let mut moved: Vec<(&Live, Waits)> = Vec::new();
+    let (mut spared, mut not_needed): (Vec<(TaskNo, WaitNo, Waits)>, Vec<TaskNo>) = Default::default();
+    let some_suffice = task::with_num_required(&waits.keys().copied().collect::<Vec<_>>());
     for (task_no, wait) in waits {
         let Some(row) = live.get(task_no) else { continue };
+        let mut wait = *wait;
+        if some_suffice.contains_key(task_no) {
+            if let Some(counter) = row.counter() {
+                spared.push((*task_no, counter.wait_no, wait));
+                continue;
+            }
+            if wait.unsettled > 0 && wait.all > 0 {
+                not_needed.push(*task_no);
+                wait = Waits { all: wait.all - wait.unsettled, unsettled: 0, ..wait };
+            }
+        }
         match row.place {
-            Place::Blocked { .. } => raised.entry(*wait).or_default().push(*task_no),
-            _ if wait.unsettled > 0 => moved.push((row, *wait)),
-            Place::Parked => recounted_parked.entry(*wait).or_default().push(*task_no),
-            Place::Run { .. } => recounted_run.entry(*wait).or_default().push(*task_no),
-            Place::Scheduled { .. } => recounted_scheduled.entry(*wait).or_default().push(*task_no),
+            Place::Blocked(_) => raised.entry(wait).or_default().push(*task_no),
+            _ if wait.unsettled > 0 => moved.push((row, wait)),
+            Place::Parked => recounted_parked.entry(wait).or_default().push(*task_no),
+            Place::Run { .. } => recounted_run.entry(wait).or_default().push(*task_no),
+            Place::Scheduled { .. } => recounted_scheduled.entry(wait).or_default().push(*task_no),
         }
     }
     for (wait, task_nos) in raised {
@@ -317,37 +370,45 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     for (wait, task_nos) in recounted_parked {
         parked::RECOUNT.execute((task_nos, wait.all, wait.failed));
     }
+    if !not_needed.is_empty() {
+        dependency::DROP_OPEN.execute(not_needed);
+    }
     if !moved.is_empty() {
         live::remove(moved.iter().map(|(row, _)| *row));
         blocked::insert(moved.into_iter().map(|(row, wait)| blocked::New {
-            task_no: row.task_no,
-            action_no: None,
-            remaining: wait.unsettled,
             failures: row.failures + wait.failed,
             dependencies: row.dependencies + wait.all,
             tries: row.tries,
-            // A time that a task was to wait for outlives its waiting for tasks. That of its workgroup is for whoever wants to
-            // grant it to ask, then: it may be another one.
-            not_before: match row.place {
-                Place::Scheduled { due, held_back: false } => Some(due),
-                _ => None,
-            },
+            ..blocked::New::of(
+                row.task_no,
+                None,
+                Counter {
+                    remaining: wait.unsettled,
+                    spare: 0,
+                    // A time that a task was to wait for outlives its waiting for tasks. That of its workgroup is for a claim that
+                    // wants to grant it to ask, then: it may be another one.
+                    not_before: match row.place {
+                        Place::Scheduled { due, held_back: false } => Some(due),
+                        _ => None,
+                    },
+                    wait_no: next_wait(Some(row), some_suffice.contains_key(&row.task_no)),
+                    since: None,
+                },
+            )
         }));
     }
+    add_spared(spared, now);
 }
 
-/// Inserts counters of tasks that have none: new ones, whose action is known, or such as come back.
-pub(crate) fn block_new(rows: &[(TaskNo, Option<i32>, Waits)]) {
-    if rows.is_empty() {
-        return;
+/// More dependencies of tasks for which some suffice: as many more to do without; then those that have ended are counted.
+fn add_spared(spared: Vec<(TaskNo, WaitNo, Waits)>, now: Time) {
+    let mut deltas = Deltas::new();
+    for (task_no, wait_no, wait) in spared {
+        blocked::SPARE_MORE.execute((vec![task_no], wait.all));
+        let ended = wait.all - wait.unsettled;
+        if ended != 0 || wait.failed != 0 {
+            deltas.insert((task_no, wait_no), Delta::counted(ended - wait.lost, wait.lost, wait.failed));
+        }
     }
-    blocked::insert(rows.iter().map(|(task_no, action_no, waits)| blocked::New {
-        task_no: *task_no,
-        action_no: *action_no,
-        remaining: waits.unsettled,
-        failures: waits.failed,
-        dependencies: waits.all,
-        tries: 0,
-        not_before: None,
-    }));
+    propagate_deltas(deltas, now);
 }

@@ -15,7 +15,7 @@ pub(crate) mod unique;
 
 pub(crate) use cycle::{acyclic, refusal as cycle_refusal, stored_arcs};
 pub(crate) use edges::{
-    Edge, EdgeSet, Stored, Waits, add_waits, block_new, has_begun, may_wait, store as store_edges,
+    EdgeSet, Standing, Stored, Waits, add_waits, has_begun, may_wait, next_wait, store as store_edges,
 };
 
 use std::collections::{HashMap, HashSet};

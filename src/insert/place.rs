@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::NewTask;
 use super::edges::{self, EdgeSet, Stored, Waits};
-use crate::number::TaskNo;
+use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;
 use crate::settle::{Ending, Lost, settle};
 use crate::state::{Cause, Outcome};
+use crate::store::live::Counter;
 use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
-use crate::{store::numbers, wake};
+use crate::store::{blocked, dependency, numbers};
+use crate::wake;
 
 /// What the dependencies of a new task amount to.
 #[derive(Clone, Copy, Default)]
@@ -25,29 +27,47 @@ struct Standing {
 pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time) {
     let standings = standings(set, stored);
     let (mut blocked, mut ready, mut scheduled, mut endings) = (vec![], vec![], vec![], vec![]);
+    // They have what they need, and go on without what is open.
+    let mut not_needed = Vec::new();
     for task in tasks {
         let standing = standings.get(&task.task_no).copied().unwrap_or_default();
         let waits = standing.waits;
-        let freed = Freed {
+        let mut freed = Freed {
             task_no: task.task_no,
             tries: 0,
             failures: waits.failed,
             dependencies: waits.all,
             not_before: None,
         };
-        if let Some(lost) = standing.lost {
+        let stands = waits.standing(task.spec.wants());
+        if let edges::Standing::Waiting { remaining, spare } = stands {
+            let counter = Counter { remaining, spare, not_before: None, wait_no: FIRST_WAIT, since: None };
+            blocked.push(blocked::New {
+                failures: waits.failed,
+                dependencies: waits.all,
+                ..blocked::New::of(task.task_no, Some(task.action_no), counter)
+            });
+            continue;
+        }
+        if waits.unsettled > 0 && task.spec.num_required.is_some() {
+            not_needed.push(task.task_no);
+            freed.dependencies -= waits.unsettled;
+        }
+        let lost = standing.lost.filter(|_| stands == edges::Standing::Lost);
+        if let Some(lost) = lost {
             endings.push(ending(freed, lost.cause(), waits, Some(lost_status(lost))));
-        } else if waits.unsettled > 0 {
-            blocked.push((task.task_no, Some(task.action_no), waits));
-        } else if task.spec.spontaneous {
-            endings.push(ending(freed, Cause::Spontaneous, waits, None));
         } else if let Some(due) = task.spec.not_before.filter(|due| *due > now) {
             scheduled.push((freed, due));
+        } else if task.spec.spontaneous {
+            endings.push(ending(freed, Cause::Spontaneous, waits, None));
         } else {
-            ready.push((task, waits));
+            ready.push((task, freed));
         }
     }
-    edges::block_new(&blocked);
+    if !not_needed.is_empty() {
+        dependency::DROP_OPEN.execute(not_needed);
+    }
+    blocked::insert(blocked.into_iter());
     insert_ready(&ready);
     ready::schedule(scheduled.into_iter());
     settle(endings, now);
@@ -59,7 +79,10 @@ fn ending(freed: Freed, cause: Cause, waits: Waits, status: Option<String>) -> E
         Cause::Skipped => Outcome::Skipped,
         _ => Outcome::Aborted,
     };
-    Ending { signals: waits.all - waits.unsettled, ..Ending::of_freed(&freed, outcome, cause, status) }
+    Ending {
+        signals: (waits.all - waits.unsettled).min(freed.dependencies),
+        ..Ending::of_freed(&freed, outcome, cause, status)
+    }
 }
 
 fn lost_status(lost: Lost) -> String {
@@ -80,7 +103,7 @@ fn standings(set: &EdgeSet, stored: &Stored) -> HashMap<TaskNo, Standing> {
     standings
 }
 
-fn insert_ready(ready: &[(&NewTask, Waits)]) {
+fn insert_ready(ready: &[(&NewTask, Freed)]) {
     if ready.is_empty() {
         return;
     }
@@ -91,12 +114,12 @@ fn insert_ready(ready: &[(&NewTask, Waits)]) {
     if !notified.is_empty() {
         notify_ready(&notified);
     }
-    ready::insert_new(ready.iter().map(|(task, waits)| ready::New {
+    ready::insert_new(ready.iter().map(|(task, freed)| ready::New {
         task_no: task.task_no,
         action_no: task.action_no,
         gives_lanes: task.gives_lanes,
         spec: &task.spec,
-        failures: waits.failed,
-        dependencies: waits.all,
+        failures: freed.failures,
+        dependencies: freed.dependencies,
     }));
 }

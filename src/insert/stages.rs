@@ -1,7 +1,7 @@
 //! The stages of an insertion, each a type: what one has found out or locked, the next relies on, and none can be left out
 //! or come too early.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::edges::{self, EdgeSet, Stored};
 use super::{
@@ -12,7 +12,7 @@ use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
-use crate::spec::TaskSpec;
+use crate::spec::{Element, Problem, TaskSpec};
 use crate::store::actions::{self, Interned};
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::{numbers, order, tally};
@@ -143,8 +143,9 @@ impl Present {
         let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
         rights::check_tasks(Doing::Insert, ends.filter(|end| !follows.contains(end)))?;
         cycle::check(&tasks.new, &edges, &stored)?;
-        edges::store(&edges);
-        edges::block_stored_runs(&edges, &tasks.new, &stored);
+        check_required(&tasks.new, &edges)?;
+        edges::store(&edges, &stored.live);
+        edges::block_stored_runs(&edges, &tasks.new, &stored, tasks.now);
         Ok(Linked { tasks, stored, edges })
     }
 }
@@ -316,4 +317,27 @@ fn outside_ids(tasks: &[NewTask]) -> Vec<String> {
         }
     }
     outside.into_iter().map(str::to_owned).collect()
+}
+
+/// Refuses tasks that need more of their dependencies than they have.
+fn check_required(tasks: &[NewTask], edges: &EdgeSet) -> Result<()> {
+    let needs_some = || tasks.iter().filter_map(|task| Some((task, task.spec.num_required?)));
+    if needs_some().next().is_none() {
+        return Ok(());
+    }
+    let mut dependencies: HashMap<TaskNo, i32> = HashMap::new();
+    for edge in &edges.edges {
+        *dependencies.entry(edge.run).or_default() += 1;
+    }
+    for (task, required) in needs_some() {
+        let has = dependencies.get(&task.task_no).copied().unwrap_or(0);
+        if required > has {
+            let problem = Problem::new(
+                format!("key \"num_required\" is {required}, and the task has {has} dependencies"),
+                "Give a number from 1 to that of its dependencies, or leave it out: then it needs all.",
+            );
+            return Err(Element::Task.malformed(task.element + 1, Some(&task.id), &problem));
+        }
+    }
+    Ok(())
 }

@@ -46,6 +46,13 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
+/// A number that no other transaction has that may run at the same time, or did so within the last four billion; not 0.
+pub(crate) fn transaction_number() -> i32 {
+    assign_transaction_id();
+    // SAFETY: there is an id by now.
+    unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() }
+}
+
 /// Whether this transaction has an id: it has changed something, or is about to.
 pub(crate) fn has_transaction_id() -> bool {
     // SAFETY: reads a variable.

@@ -108,7 +108,7 @@ fn blocked_dependents(parents: impl Iterator<Item = TaskNo>) -> HashMap<TaskNo, 
         lock_for_change(&edges.iter().map(|(_, run, _)| *run).collect::<Vec<_>>());
     let mut dependents: HashMap<TaskNo, BTreeMap<TaskNo, Condition>> = HashMap::new();
     for (after, run, condition) in edges {
-        if rows.get(&run).is_some_and(|row| matches!(row.place, Place::Blocked { .. })) {
+        if rows.get(&run).is_some_and(|row| matches!(row.place, Place::Blocked(_))) {
             dependents.entry(after).or_default().insert(run, condition);
         }
     }

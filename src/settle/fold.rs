@@ -117,7 +117,7 @@ pub(crate) fn locked<T>(
 ) -> Result<T> {
     loop {
         let locked = lock()?;
-        let waiting = rows(&locked).values().filter(|row| matches!(row.place, Place::Blocked { .. }));
+        let waiting = rows(&locked).values().filter(|row| matches!(row.place, Place::Blocked(_)));
         let waiting: Vec<TaskNo> = waiting.map(|row| row.task_no).collect();
         if waiting.is_empty() || !signal::may_be_there() || !of(&waiting, clock::now()) {
             return Ok(locked);
@@ -179,12 +179,13 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
         return Counted { locked, changed: false };
     }
     let mut deltas = Deltas::new();
-    for (run_no, signal) in
-        signal::TAKE.map(locked.as_slice(), |(run_no, satisfied, failed, lost, lost_status, skipped)| {
-            (run_no, Delta { satisfied, failed, lost, skipped, lost_status })
-        })
-    {
-        deltas.entry(run_no).or_default().add(signal);
+    for (waiting, signal) in signal::TAKE.map(
+        locked.as_slice(),
+        |(run_no, wait_no, satisfied, failed, lost, lost_status, skipped)| {
+            ((run_no, wait_no), Delta { satisfied, failed, lost, skipped, lost_status })
+        },
+    ) {
+        deltas.entry(waiting).or_default().add(signal);
     }
     if deltas.is_empty() {
         return Counted { locked, changed: false };

@@ -7,14 +7,15 @@
 //! signal is counted by exactly one transaction, the one that updates the counter and commits. That one does so
 //! as soon as it matters is the concern of [`super::commit`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Ending, Lost};
-use crate::number::TaskNo;
+use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::blocked::{self, News};
+use crate::store::dependency::Edge;
 use crate::store::live::{Live, Place};
 use crate::store::ready::{self, Freed};
 use crate::store::touched::{self, Touch};
@@ -36,6 +37,11 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
+    /// So many that were satisfied and lost, and of both that aborted.
+    pub(crate) fn counted(satisfied: i32, lost: i32, failed: i32) -> Self {
+        Delta { satisfied, lost, failed, ..Delta::default() }
+    }
+
     fn only_skipped(&self) -> bool {
         self.skipped == self.lost
     }
@@ -52,37 +58,38 @@ impl Delta {
     }
 }
 
-/// Deltas by task number, in the order in which counters are locked.
-pub(crate) type Deltas = BTreeMap<TaskNo, Delta>;
+/// Deltas by the number of the task and of its wait, in the order in which counters are locked.
+pub(crate) type Deltas = BTreeMap<(TaskNo, WaitNo), Delta>;
 
 /// What the news means for the tasks that wait for it.
 pub(crate) fn deltas(news: &[(TaskNo, Outcome)]) -> Deltas {
     let outcomes: HashMap<TaskNo, Outcome> = news.iter().copied().collect();
     let task_nos: Vec<TaskNo> = news.iter().map(|(task_no, _)| *task_no).collect();
     let mut edges = dependency::waiting_for(&task_nos);
-    edges.sort_unstable_by_key(|(after, run, _)| (*run, *after));
+    edges.sort_unstable_by_key(|(edge, _)| (edge.run, edge.after));
 
     let mut deltas = Deltas::new();
-    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
-    for (after, run, condition) in edges {
+    let mut lost: BTreeMap<(TaskNo, WaitNo), Lost> = BTreeMap::new();
+    for (Edge { after, run, condition }, wait_no) in edges {
         let outcome = outcomes[&after];
-        let delta = deltas.entry(run).or_default();
+        let delta = deltas.entry((run, wait_no)).or_default();
         delta.failed += i32::from(outcome.is_abort());
         match Lost::of(after, condition, outcome) {
             None => delta.satisfied += 1,
             Some(one) => {
                 delta.lost += 1;
                 delta.skipped += i32::from(one.skipped());
-                lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
+                let before = lost.get(&(run, wait_no)).copied();
+                lost.insert((run, wait_no), Lost::decides(before, one));
             }
         }
     }
     let mut causes: Vec<TaskNo> = lost.values().map(|lost| lost.after).collect();
     causes.dedup();
     let ids = numbers::ids(&causes);
-    for (run, lost) in lost {
+    for (waiting, lost) in lost {
         let id = ids.get(&lost.after).map_or("", String::as_str);
-        deltas.entry(run).or_default().lost_status = Some(lost.status(id));
+        deltas.entry(waiting).or_default().lost_status = Some(lost.status(id));
     }
     deltas
 }
@@ -98,22 +105,26 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
     }
     let news: Vec<News> = deltas
         .iter()
-        .map(|(task_no, delta)| News {
+        .map(|((task_no, wait_no), delta)| News {
             task_no: *task_no,
-            ended: delta.satisfied + delta.lost,
+            wait_no: *wait_no,
+            satisfied: delta.satisfied,
+            lost: delta.lost,
             failed: delta.failed,
-            lost: delta.lost > 0,
         })
         .collect();
     let counted = blocked::count_down(&news);
     defer(&deltas, counted.busy, &counted.not_there);
-    let (lost, done): (Vec<Live>, Vec<Live>) =
-        counted.over.into_iter().partition(|counter| deltas[&counter.task_no].lost > 0);
-    let mut endings: Vec<Ending> = lost
+    let mut over = counted.over;
+    go_on_without_open(&mut over);
+    let done =
+        over.extract_if(.., |row| row.counter().is_some_and(|counter| counter.remaining <= 0)).collect();
+    let mut endings: Vec<Ending> = over
         .iter()
-        .map(|counter| {
-            let delta = &deltas[&counter.task_no];
-            Ending::abort(counter, Cause::of_lost(delta.only_skipped()), delta.lost_status.clone())
+        .map(|lost| {
+            let wait_no = lost.counter().map_or(FIRST_WAIT, |counter| counter.wait_no);
+            let delta = &deltas[&(lost.task_no, wait_no)];
+            Ending::abort(lost, Cause::of_lost(delta.only_skipped()), delta.lost_status.clone())
         })
         .collect();
     endings.extend(release_or_complete(done, now));
@@ -122,18 +133,21 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
 
 /// Appends the signals of tasks whose counters other transactions have locked. A task that has no counter any more
 /// (it was cancelled, or aborted by an earlier signal) needs none; one that is there by now was not to be had either.
-fn defer(deltas: &Deltas, mut busy: Vec<TaskNo>, not_there: &[TaskNo]) {
+fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo, WaitNo)]) {
     if !not_there.is_empty() {
-        busy.extend(STILL_BLOCKED.query(not_there));
+        let task_nos: Vec<TaskNo> = not_there.iter().map(|(task_no, _)| *task_no).collect();
+        let still: HashSet<TaskNo> = STILL_BLOCKED.query(task_nos).into_iter().collect();
+        busy.extend(not_there.iter().filter(|(task_no, _)| still.contains(task_no)));
     }
     if busy.is_empty() {
         return;
     }
-    signal::append(busy.iter().map(|task_no| {
-        let delta = &deltas[task_no];
+    signal::append(busy.iter().map(|waiting| {
+        let delta = &deltas[waiting];
         let status = delta.lost_status.as_deref();
         signal::Signal {
-            task_no: *task_no,
+            task_no: waiting.0,
+            wait_no: waiting.1,
             satisfied: delta.satisfied,
             failed: delta.failed,
             lost: delta.lost,
@@ -141,27 +155,48 @@ fn defer(deltas: &Deltas, mut busy: Vec<TaskNo>, not_there: &[TaskNo]) {
             skipped: delta.skipped,
         }
     }));
-    touched::look_again(&busy, Touch::LeftSignal);
+    touched::look_again(&busy.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(), Touch::LeftSignal);
 }
 
-/// Tasks with nothing left to wait for: the spontaneous ones complete, the others are released.
+/// Tasks that wait no more, and for which some of their dependencies suffice, go on without those that are open.
+pub(crate) fn go_on_without_open(rows: &mut [Live]) {
+    let with_open = rows.iter().filter(|row| row.counter().is_some_and(|counter| counter.open() > 0));
+    let task_nos: Vec<TaskNo> = with_open.map(|row| row.task_no).collect();
+    // One that aborts, and needs all of its dependencies, keeps those that are open: a retry waits for them.
+    let some_suffice = task::with_num_required(&task_nos);
+    if some_suffice.is_empty() {
+        return;
+    }
+    without_open(rows.iter_mut().filter(|row| some_suffice.contains_key(&row.task_no)));
+}
+
+/// Removes what is open of the dependencies of tasks whose counters are removed.
+pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) {
+    let mut rows: HashMap<TaskNo, &mut Live> = rows.map(|row| (row.task_no, row)).collect();
+    for run in dependency::DROP_OPEN.query(rows.keys().copied().collect::<Vec<_>>()) {
+        if let Some(row) = rows.get_mut(&run) {
+            row.dependencies -= 1;
+        }
+    }
+    for row in rows.into_values() {
+        if let Place::Blocked(counter) = &mut row.place {
+            counter.spare = -counter.remaining;
+        }
+    }
+}
+
+/// Tasks with nothing left to wait for: the spontaneous ones whose time has come complete, the others are released.
 pub(crate) fn release_or_complete(done: Vec<Live>, now: Time) -> Vec<Ending> {
     if done.is_empty() {
         return Vec::new();
     }
-    let spontaneous = task::spontaneous(done.iter().map(|c| c.task_no));
+    let spontaneous = task::spontaneous_by(now, done.iter().map(|c| c.task_no));
     let (complete, released): (Vec<Live>, Vec<Live>) =
         done.into_iter().partition(|c| spontaneous.contains(&c.task_no));
     ready::release(
         released
             .iter()
-            .map(|c| Freed {
-                not_before: match c.place {
-                    Place::Blocked { not_before, .. } => not_before,
-                    _ => None,
-                },
-                ..c.freed()
-            })
+            .map(|c| Freed { not_before: c.counter().and_then(|counter| counter.not_before), ..c.freed() })
             .collect(),
         now,
     );

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::number::TaskNo;
 use crate::pg::uncommitted::Table;
 
-/// With the columns `run_no`, `satisfied`, `failed`, `lost`, `lost_status`, `skipped`.
+/// With the columns `run_no`, `wait_no`, `satisfied`, `failed`, `lost`, `lost_status`, `skipped`.
 static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx" };
 /// With the columns `task_no`, `remaining`.
 static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey" };
@@ -40,7 +40,7 @@ struct Sent {
 /// then, and asks for the signs of those who look now ([`super::commit`]).
 pub(super) fn look(task_nos: &[TaskNo]) -> Found {
     let mut sent: HashMap<TaskNo, Sent> = HashMap::new();
-    SIGNAL.each(task_nos.iter().map(|n| n.0), [2, 4], |task_no, [satisfied, lost], doomed| {
+    SIGNAL.each(task_nos.iter().map(|n| n.0), [3, 5], |task_no, [satisfied, lost], doomed| {
         if !doomed {
             let sent = sent.entry(TaskNo(task_no)).or_default();
             sent.rows += 1;

@@ -21,6 +21,7 @@ use crate::error::{Refusal, Result, required};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::state::Condition;
+use crate::store::task::Wants;
 use backoff::Backoff;
 
 /// The longest id and the longest name of an action, in bytes. The limit keeps both well inside what an
@@ -43,9 +44,17 @@ pub(crate) struct TaskSpec {
     pub(crate) max_tries: Option<i32>,
     pub(crate) max_duration: Option<Interval>,
     pub(crate) not_before: Option<Time>,
+    /// It aborts then, if it has not been granted by then.
+    pub(crate) expires_at: Option<Time>,
+    /// The longest that a try of it lasts.
+    pub(crate) max_run_time: Option<Interval>,
     pub(crate) depends_on: Vec<Reference>,
     pub(crate) to_signal_after: Vec<Reference>,
+    /// How many of its dependencies it needs; `None`: all.
+    pub(crate) num_required: Option<i32>,
     pub(crate) spontaneous: bool,
+    /// It is completed from outside.
+    pub(crate) signal: bool,
     pub(crate) post_result: bool,
     pub(crate) group: Option<String>,
     /// How long it is kept once it has completed.
@@ -199,6 +208,11 @@ pub(crate) fn parse_returns(json: &str) -> Result<Vec<ReturnSpec>> {
 }
 
 impl TaskSpec {
+    /// What it waits for, beside its dependencies.
+    pub(crate) fn wants(&self) -> Wants {
+        Wants { num_required: self.num_required, signal: self.signal }
+    }
+
     /// Whether a grant has to ask more than its action.
     pub(crate) fn is_gated(&self) -> bool {
         self.group.is_some() || self.workgroup.is_some() || self.merge_key.is_some()
@@ -234,8 +248,21 @@ impl TaskSpec {
             let hint = "Give an integer from 1 up, or leave it out for what is set for the action.";
             return refuse(Problem::new("key \"max_tries\" is less than 1", hint));
         }
+        if self.num_required.is_some_and(|number| number < 1) {
+            let hint =
+                "Give a number from 1 to that of its dependencies, or leave it out: then it needs all.";
+            return refuse(Problem::new("key \"num_required\" is less than 1", hint));
+        }
+        for (key, given) in [("spontaneous", self.spontaneous), ("num_required", self.num_required.is_some())]
+        {
+            if self.signal && given {
+                let hint = "A signal is completed from outside, whatever has become of its dependencies: leave one of the two out.";
+                return refuse(Problem::new(format!("both \"signal\" and \"{key}\" are given"), hint));
+            }
+        }
         for (key, interval) in [
             ("max_duration", self.max_duration),
+            ("max_run_time", self.max_run_time),
             ("retention", self.retention),
             ("retention", self.retention_aborted),
         ] {

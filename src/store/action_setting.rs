@@ -29,6 +29,8 @@ crate::pg::table::table!(c"action_setting":
     MAX_TIMEOUTS: Option<i32>,
     FAIR: bool,
     MAX_PER_GROUP: Option<i32>,
+    EXPIRES_IN: Option<Interval>,
+    MAX_RUN_TIME: Option<Interval>,
 );
 
 static ACTIONS: Index = Index::new(&action::TABLE, c"action_pkey");
@@ -50,6 +52,10 @@ pub(crate) struct Setting {
     pub(crate) fair: bool,
     /// How many tasks of one group may be in progress.
     pub(crate) max_per_group: Option<i32>,
+    /// After how long a task expires that has not been granted.
+    pub(crate) expires_in: Option<Interval>,
+    /// The longest that a try lasts.
+    pub(crate) max_run_time: Option<Interval>,
 }
 
 impl Setting {
@@ -69,6 +75,8 @@ impl Setting {
             notify: row.get(NOTIFY),
             fair: row.get(FAIR),
             max_per_group: row.get(MAX_PER_GROUP),
+            expires_in: row.get(EXPIRES_IN),
+            max_run_time: row.get(MAX_RUN_TIME),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The table `blocked`: tasks that wait for other tasks, and how many signals are still due.
 
-use super::live::{Live, Place};
-use crate::number::TaskNo;
+use super::live::{Counter, Live, Place};
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -17,6 +17,11 @@ table!(c"blocked":
     TRIES: i32,
     NOT_BEFORE: Option<Time>,
     ACTION_NO: i32,
+    SPARE: i32,
+    WAIT_NO: WaitNo,
+    SINCE: Option<Time>,
+    UNTIL: Option<Time>;
+    c"blocked_until_idx" where SINCE Something
 );
 
 static BY_NUMBER: Index = Index::new(&TABLE, c"blocked_pkey");
@@ -30,12 +35,14 @@ pub(crate) fn hold() {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
     pub(crate) task_no: TaskNo,
-    /// Dependencies that have ended.
-    pub(crate) ended: i32,
-    /// Of these, how many aborted.
+    /// For which of the task's waits.
+    pub(crate) wait_no: WaitNo,
+    /// Dependencies that have ended as they should.
+    pub(crate) satisfied: i32,
+    /// Dependencies that have ended the wrong way. When it can do without no more of them, the task waits no longer.
+    pub(crate) lost: i32,
+    /// Of both, how many aborted.
     pub(crate) failed: i32,
-    /// One of them ended the wrong way: the task waits no more, whatever is left.
-    pub(crate) lost: bool,
 }
 
 /// What became of counters.
@@ -43,10 +50,10 @@ pub(crate) struct News {
 pub(crate) struct Counted {
     /// These wait no more; their rows are removed, and this is what they would have been.
     pub(crate) over: Vec<Live>,
-    /// Somebody else has these.
-    pub(crate) busy: Vec<TaskNo>,
-    /// These the look has not seen, or somebody has removed them since.
-    pub(crate) not_there: Vec<TaskNo>,
+    /// Another transaction has these.
+    pub(crate) busy: Vec<(TaskNo, WaitNo)>,
+    /// These the look has not seen, or another transaction has removed them since.
+    pub(crate) not_there: Vec<(TaskNo, WaitNo)>,
 }
 
 /// Counts down, in the order given, which is that of the numbers; waits for nobody. What this transaction has locked
@@ -62,8 +69,8 @@ pub(crate) fn count_down(news: &[News]) -> Counted {
                 check_for_interrupts();
                 match count_one(rows, news, &mut counted) {
                     Change::Done => {}
-                    Change::Busy => counted.busy.push(news.task_no),
-                    Change::Gone | Change::Newer => counted.not_there.push(news.task_no),
+                    Change::Busy => counted.busy.push((news.task_no, news.wait_no)),
+                    Change::Gone | Change::Newer => counted.not_there.push((news.task_no, news.wait_no)),
                 }
             }
         });
@@ -83,10 +90,15 @@ fn count_one(rows: &mut Scan, news: &News, counted: &mut Counted) -> Change {
 }
 
 fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
-    let remaining = row.get(REMAINING) - news.ended;
+    let wait_no = row.get(WAIT_NO);
+    if wait_no != news.wait_no {
+        // It waits for others by now: this comes too late, and counts for nothing.
+        return Change::Done;
+    }
+    let (remaining, spare) = (row.get(REMAINING) - news.satisfied, row.get(SPARE) - news.lost);
     let failures = row.get(FAILURES) + news.failed;
-    if remaining > 0 && !news.lost {
-        let change = row.update(&[REMAINING.to(remaining), FAILURES.to(failures)]);
+    if remaining > 0 && (news.lost == 0 || spare >= 0) {
+        let change = row.update(&[REMAINING.to(remaining), SPARE.to(spare), FAILURES.to(failures)]);
         if change == Change::Done {
             // At once: whatever ends this transaction from here on, what others leave for the counter meanwhile is
             // looked at.
@@ -99,7 +111,13 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
         touched::removed(news.task_no);
         counted.over.push(Live {
             task_no: news.task_no,
-            place: Place::Blocked { remaining, not_before: row.get(NOT_BEFORE) },
+            place: Place::Blocked(Counter {
+                remaining,
+                spare,
+                not_before: row.get(NOT_BEFORE),
+                wait_no,
+                since: row.get(SINCE),
+            }),
             tries: row.get(TRIES),
             failures,
             dependencies: row.get(DEPENDENCIES),
@@ -116,9 +134,16 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
 
+/// More dependencies of tasks that need all of theirs.
 pub(crate) static RAISE: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b
          SET remaining = b.remaining + $2, dependencies = b.dependencies + $3, failures = b.failures + $4
+       WHERE b.task_no = ANY ($1)",
+);
+
+/// More dependencies of tasks that need some of theirs only.
+pub(crate) static SPARE_MORE: Statement<(&[TaskNo], i32)> = Statement::new(
+    c"UPDATE taskq.blocked b SET spare = b.spare + $2, dependencies = b.dependencies + $2
        WHERE b.task_no = ANY ($1)",
 );
 
@@ -127,12 +152,19 @@ pub(crate) struct New {
     pub(crate) task_no: TaskNo,
     /// The task's; `None`: to be looked up.
     pub(crate) action_no: Option<i32>,
-    pub(crate) remaining: i32,
+    pub(crate) counter: Counter,
     pub(crate) failures: i32,
     pub(crate) dependencies: i32,
     pub(crate) tries: i32,
-    /// Not before this time, whatever the task itself says.
-    pub(crate) not_before: Option<Time>,
+    /// Until when at most, if it is suspended.
+    pub(crate) until: Option<Time>,
+}
+
+impl New {
+    /// One that has not been tried, and of whose dependencies none counts yet.
+    pub(crate) fn of(task_no: TaskNo, action_no: Option<i32>, counter: Counter) -> Self {
+        New { task_no, action_no, counter, failures: 0, dependencies: 0, tries: 0, until: None }
+    }
 }
 
 /// Inserts counters of tasks that have none.
@@ -146,12 +178,16 @@ pub(crate) fn insert(rows: impl Iterator<Item = New>) {
                     into.row(|| {
                         [
                             TASK_NO.to(row.task_no),
-                            REMAINING.to(row.remaining),
+                            REMAINING.to(row.counter.remaining),
                             FAILURES.to(row.failures),
                             DEPENDENCIES.to(row.dependencies),
                             TRIES.to(row.tries),
-                            NOT_BEFORE.to(row.not_before),
+                            NOT_BEFORE.to(row.counter.not_before),
                             ACTION_NO.to(action_no),
+                            SPARE.to(row.counter.spare),
+                            WAIT_NO.to(row.counter.wait_no),
+                            SINCE.to(row.counter.since),
+                            UNTIL.to(row.until),
                         ]
                     });
                 }
@@ -160,9 +196,11 @@ pub(crate) fn insert(rows: impl Iterator<Item = New>) {
     });
 }
 
-pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32)> = Statement::new(
+/// Fewer dependencies.
+pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b
-         SET remaining = b.remaining - $2, dependencies = b.dependencies - $3, failures = b.failures - $4
+         SET remaining = b.remaining - $2, spare = b.spare - $3, dependencies = b.dependencies - $4,
+             failures = b.failures - $5
        WHERE b.task_no = ANY ($1)",
 );
 

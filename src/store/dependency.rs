@@ -1,6 +1,6 @@
 //! The table `dependency`: which task runs after which.
 
-use crate::number::TaskNo;
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Index, Key, Number as _, look, table};
@@ -9,17 +9,30 @@ use crate::state::Condition;
 table!(c"dependency":
     AFTER_NO: TaskNo,
     RUN_NO: TaskNo,
+    WAIT_NO: WaitNo,
     CONDITION: i8,
+    SUSPENDING: bool,
 );
 
 /// By after_no, run_no.
 static BY_AFTER: Index = Index::of_mostly_empty(&TABLE, c"dependency_pkey");
 
-/// What waits for these tasks, which have just ended: the task that ended, the one that waits, and for what.
+/// "`run` runs after `after`."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) after: TaskNo,
+    pub(crate) run: TaskNo,
+    pub(crate) condition: Condition,
+}
+
+/// An edge, and for which wait of the task that waits it counts.
+pub(crate) type Waiting = (Edge, WaitNo);
+
+/// What waits for these tasks, which have just ended.
 ///
 /// To be called after the tasks' live rows were removed: the snapshot is taken here, and whoever added an edge to one of
 /// them held its row, so that edge is committed and seen.
-pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition)> {
+pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<Waiting> {
     let mut task_nos = task_nos.to_vec();
     task_nos.sort_unstable();
     look(|look| {
@@ -31,7 +44,11 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition
                 edges.start(&[Key::at_least(1, some[0]), Key::at_most(1, some[some.len() - 1])]);
                 while let Some(edge) = edges.next() {
                     let condition = Condition::from_stored(edge.get(CONDITION));
-                    found.push((edge.get(AFTER_NO), edge.get(RUN_NO), condition));
+                    let wait_no = edge.get(WAIT_NO);
+                    found.push((
+                        Edge { after: edge.get(AFTER_NO), run: edge.get(RUN_NO), condition },
+                        wait_no,
+                    ));
                 }
             }
             found
@@ -39,18 +56,50 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Condition
     })
 }
 
-/// Inserts edges that are not there: the task after which, the one that runs, and for what it waits.
-pub(crate) fn insert(edges: impl Iterator<Item = (TaskNo, TaskNo, Condition)>) {
+/// Inserts edges that are not there. `suspending`: they belong to a suspension.
+pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
     table::insert(&TABLE, |into| {
-        for (after, run, condition) in edges {
+        for (edge, wait_no) in edges {
             check_for_interrupts();
-            into.row(|| [AFTER_NO.to(after), RUN_NO.to(run), CONDITION.to(condition.stored())]);
+            into.row(|| {
+                [
+                    AFTER_NO.to(edge.after),
+                    RUN_NO.to(edge.run),
+                    WAIT_NO.to(wait_no),
+                    CONDITION.to(edge.condition.stored()),
+                    SUSPENDING.to(suspending),
+                ]
+            });
         }
     });
 }
 
-pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no",
+/// These edges count for this wait of their tasks from now on, under these conditions. The caller holds both ends.
+pub(crate) static RENUMBER: Statement<(&[TaskNo], &[TaskNo], &[WaitNo])> = Statement::new(
+    c"UPDATE taskq.dependency d SET wait_no = u.wait_no
+        FROM unnest($1, $2, $3) AS u(after_no, run_no, wait_no)
+       WHERE d.after_no = u.after_no AND d.run_no = u.run_no AND d.wait_no <> u.wait_no",
+);
+
+/// Removes the edges of tasks that go on without those that have not ended; whose they were. It waits for nobody: what another
+/// transaction has locked, it is about to remove as well.
+pub(crate) static DROP_OPEN: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"DELETE FROM taskq.dependency e
+       WHERE e.ctid = ANY (ARRAY(
+               SELECT d.ctid FROM taskq.dependency d
+                WHERE d.run_no = ANY ($1)
+                  AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0)
+                  FOR UPDATE SKIP LOCKED))
+      RETURNING e.run_no",
+);
+
+/// Removes what suspensions of these tasks have added; the task after which, the one that runs.
+pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
+);
+
+pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no, d.wait_no",
 );
 
 pub(crate) static REMOVE_RUN: Statement<&[TaskNo]> =

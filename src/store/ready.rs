@@ -61,6 +61,7 @@ pub(crate) fn make_ready(freed: &[Freed]) {
             dependencies: freed.dependencies,
             gated: task.gated,
             max_duration: task.max_duration,
+            max_run_time: task.max_run_time,
             key_hash: task.merge_key.as_deref().map(|key| {
                 let action = known_actions::of_number(task.action_no)
                     .unwrap_or_else(|| pgrx::error!("the action of a task is gone"));
@@ -105,6 +106,7 @@ pub(crate) fn insert_new<'a>(tasks: impl Iterator<Item = New<'a>>) {
                 dependencies: task.dependencies,
                 gated: task.spec.is_gated(),
                 max_duration: task.spec.max_duration,
+                max_run_time: task.spec.max_run_time,
                 key_hash: task.spec.merge_key.as_deref().map(|key| key_hash(&task.spec.action, group, key)),
             }
         }));

@@ -17,6 +17,8 @@ table!(c"scheduled":
     DEPENDENCIES: i32,
     POSITION: Position,
     HELD_BACK: bool,
+    TIMER: bool;
+    c"scheduled_timer_idx" where TIMER NotZero
 );
 
 /// By action_no, due, position.
@@ -52,11 +54,11 @@ impl Later {
 /// Sets tasks aside until they are due; returns the action of each. `held_back`: because of their workgroups.
 pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<i32> {
     look(|look| {
-        let action_nos: Vec<i32> = look.scan(&task::BY_NUMBER, |rows| {
-            tasks.iter().map(|task| task::action_no(rows, task.freed.task_no)).collect()
+        let kinds: Vec<(i32, bool)> = look.scan(&task::BY_NUMBER, |rows| {
+            tasks.iter().map(|task| task::action_no_and_kind(rows, task.freed.task_no)).collect()
         });
         table::insert(&TABLE, |into| {
-            for (Later { freed, due, position }, action_no) in tasks.iter().zip(&action_nos) {
+            for (Later { freed, due, position }, (action_no, timer)) in tasks.iter().zip(&kinds) {
                 check_for_interrupts();
                 into.row(|| {
                     [
@@ -68,11 +70,12 @@ pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<i32> {
                         DEPENDENCIES.to(freed.dependencies),
                         POSITION.to(*position),
                         HELD_BACK.to(held_back),
+                        TIMER.to(*timer),
                     ]
                 });
             }
         });
-        action_nos
+        kinds.into_iter().map(|(action_no, _)| action_no).collect()
     })
 }
 
@@ -86,8 +89,9 @@ pub(crate) static BRING_FORWARD: Statement<(&[TaskNo], Time), i32> = Statement::
 
 /// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`,
 /// one range per action, earliest first; those that are due at one time in the order of their positions, however many there are.
-pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Position, Freed)> = Statement::new(
-    c"DELETE FROM taskq.scheduled d
+pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Position, bool, Freed)> =
+    Statement::new(
+        c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(
                SELECT s.ctid
                  FROM unnest($1, $4) AS a(action_no, start)
@@ -97,15 +101,15 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Posit
                        ORDER BY s.due, s.position LIMIT $2
                          FOR UPDATE SKIP LOCKED) AS s
                 LIMIT $2))
-      RETURNING d.due, d.position, d.task_no, d.tries, d.failures, d.dependencies",
-);
+      RETURNING d.due, d.position, d.timer, d.task_no, d.tries, d.failures, d.dependencies",
+    );
 
 /// The same of these, as far as they are due and nobody else has them.
-pub(crate) static TAKE: Statement<(&[TaskNo], Time), (Time, Position, Freed)> = Statement::new(
+pub(crate) static TAKE: Statement<(&[TaskNo], Time), (Time, Position, bool, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s
                                   WHERE s.task_no = ANY ($1) AND s.due <= $2 FOR UPDATE SKIP LOCKED))
-      RETURNING d.due, d.position, d.task_no, d.tries, d.failures, d.dependencies",
+      RETURNING d.due, d.position, d.timer, d.task_no, d.tries, d.failures, d.dependencies",
 );
 
 /// Of those that are due and cannot be taken out, another time.
@@ -122,3 +126,11 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
 
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
+
+/// Timers whose time has come, of whatever action, so many at most.
+pub(crate) static TAKE_TIMERS: Statement<(i32, Time), (Time, Position, bool, Freed)> = Statement::new(
+    c"DELETE FROM taskq.scheduled d
+       WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s
+                                  WHERE s.timer AND s.due <= $2 ORDER BY s.due LIMIT $1 FOR UPDATE SKIP LOCKED))
+      RETURNING d.due, d.position, d.timer, d.task_no, d.tries, d.failures, d.dependencies",
+);

@@ -1,11 +1,12 @@
 //! The table `signal`: signals that wait to be counted because the counter was busy.
 
-use crate::number::TaskNo;
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Index, Look, insert, pages_of, table};
 
 table!(c"signal":
     RUN_NO: TaskNo,
+    WAIT_NO: WaitNo,
     SATISFIED: i32,
     FAILED: i32,
     LOST: i32,
@@ -34,10 +35,11 @@ pub(crate) fn any(look: &Look) -> bool {
 pub(crate) static FORGET: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
-pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, i32, i32, i32, Option<String>, i32)> = Statement::new(
-    c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
-      RETURNING s.run_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
-);
+pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Option<String>, i32)> =
+    Statement::new(
+        c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
+      RETURNING s.run_no, s.wait_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
+    );
 
 /// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
 ///
@@ -56,6 +58,7 @@ pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
 /// What a task has to count that could not be counted.
 pub(crate) struct Signal<'a> {
     pub(crate) task_no: TaskNo,
+    pub(crate) wait_no: WaitNo,
     pub(crate) satisfied: i32,
     pub(crate) failed: i32,
     pub(crate) lost: i32,
@@ -71,6 +74,7 @@ pub(crate) fn append<'a>(signals: impl Iterator<Item = Signal<'a>>) {
             into.row(|| {
                 [
                     RUN_NO.to(signal.task_no),
+                    WAIT_NO.to(signal.wait_no),
                     SATISFIED.to(signal.satisfied),
                     FAILED.to(signal.failed),
                     LOST.to(signal.lost),

@@ -21,11 +21,15 @@ table!(c"task":
     ACTION_NO: i32,
     PRIORITY: i32,
     MAX_TRIES: Option<i32>,
+    NUM_REQUIRED: Option<i32>,
     SPONTANEOUS: bool,
+    SIGNAL: bool,
     POST_RESULT: bool,
     INSERTED_AT: Time,
     NOT_BEFORE: Option<Time>,
+    EXPIRES_AT: Option<Time>,
     MAX_DURATION: Option<Interval>,
+    MAX_RUN_TIME: Option<Interval>,
     RETENTION: Option<Interval>,
     RETENTION_ABORTED: Option<Interval>,
     BACKOFF: Option<JsonText>,
@@ -98,6 +102,13 @@ pub(super) fn action_no(tasks: &mut Scan, task_no: TaskNo) -> i32 {
         .unwrap_or_else(|| pgrx::error!("a task that is to wait is gone"))
 }
 
+/// The same, and whether the queue completes it itself.
+pub(super) fn action_no_and_kind(tasks: &mut Scan, task_no: TaskNo) -> (i32, bool) {
+    tasks
+        .first(&[Key::eq(1, task_no)], |row| (row.get(ACTION_NO), row.get(SPONTANEOUS)))
+        .unwrap_or_else(|| pgrx::error!("a task that is set aside is gone"))
+}
+
 /// What the end of a task depends on.
 pub(crate) struct AtTheEnd {
     pub(crate) action_no: i32,
@@ -122,15 +133,39 @@ impl AtTheEnd {
     }
 }
 
-/// Those of the tasks that the queue completes itself.
-pub(crate) fn spontaneous(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo> {
+/// Those of the tasks that the queue completes itself, and whose time has come.
+pub(crate) fn spontaneous_by(now: Time, task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo> {
+    let completes = |row: &Row| row.get(SPONTANEOUS) && row.get(NOT_BEFORE).is_none_or(|time| time <= now);
     look(|look| {
         look.scan(&BY_NUMBER, |rows| {
-            task_nos
-                .filter(|n| rows.first(&[Key::eq(1, *n)], |row| row.get(SPONTANEOUS)) == Some(true))
-                .collect()
+            task_nos.filter(|n| rows.first(&[Key::eq(1, *n)], completes) == Some(true)).collect()
         })
     })
+}
+
+/// Of those of the tasks for which some of their dependencies suffice: how many.
+pub(crate) fn with_num_required(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
+    if task_nos.is_empty() {
+        return HashMap::new();
+    }
+    let required = look(|look| each(look, task_nos.iter().copied(), |_, row| row.get(NUM_REQUIRED)));
+    task_nos.iter().zip(required).filter_map(|(task_no, required)| Some((*task_no, required??))).collect()
+}
+
+/// What a task waits for, beside its dependencies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wants {
+    /// So many of its dependencies; `None`: all.
+    pub(crate) num_required: Option<i32>,
+    /// It waits for somebody outside.
+    pub(crate) signal: bool,
+}
+
+/// The same of each of the tasks that are there.
+pub(crate) fn wants(task_nos: &[TaskNo]) -> HashMap<TaskNo, Wants> {
+    let read = |row: &Row| Wants { num_required: row.get(NUM_REQUIRED), signal: row.get(SIGNAL) };
+    let wants = look(|look| each(look, task_nos.iter().copied(), |_, row| read(row)));
+    task_nos.iter().copied().zip(wants).filter_map(|(task_no, wants)| Some((task_no, wants?))).collect()
 }
 
 /// What a task that nothing blocks any more is put into its place by.
@@ -139,6 +174,7 @@ pub(crate) struct Placed {
     pub(crate) priority: i32,
     pub(crate) not_before: Option<Time>,
     pub(crate) max_duration: Option<Interval>,
+    pub(crate) max_run_time: Option<Interval>,
     pub(crate) group: Option<String>,
     pub(crate) merge_key: Option<String>,
     /// It has a group, a workgroup or a merge key.
@@ -153,6 +189,7 @@ impl Placed {
             priority: row.get(PRIORITY),
             not_before: row.get(NOT_BEFORE),
             max_duration: row.get(MAX_DURATION),
+            max_run_time: row.get(MAX_RUN_TIME),
             gated: group.is_some() || merge_key.is_some() || row.get(WORKGROUP).is_some(),
             group,
             merge_key,
@@ -197,7 +234,7 @@ pub(crate) fn insert<'a>(tasks: impl Iterator<Item = New<'a>>, now: Time) -> Vec
     refused
 }
 
-fn values(task: &New, now: Time) -> [Set; 22] {
+fn values(task: &New, now: Time) -> [Set; 26] {
     let spec = task.spec;
     let unique = spec.unique.as_deref();
     [
@@ -205,11 +242,15 @@ fn values(task: &New, now: Time) -> [Set; 22] {
         ACTION_NO.to(task.action_no),
         PRIORITY.to(spec.priority),
         MAX_TRIES.to(spec.max_tries),
+        NUM_REQUIRED.to(spec.num_required),
         SPONTANEOUS.to(spec.spontaneous),
+        SIGNAL.to(spec.signal),
         POST_RESULT.to(spec.post_result),
         INSERTED_AT.to(now),
         NOT_BEFORE.to(spec.not_before),
+        EXPIRES_AT.to(spec.expires_at),
         MAX_DURATION.to(spec.max_duration),
+        MAX_RUN_TIME.to(spec.max_run_time),
         RETENTION.to(spec.retention),
         RETENTION_ABORTED.to(spec.retention_aborted),
         BACKOFF.to(spec.backoff.clone()),

@@ -6,6 +6,8 @@ use super::steps::Step;
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::subtransaction::unless_rows_are_wrong;
+use crate::settle::{Ending, settle};
+use crate::state::{Cause, Outcome};
 use crate::store::contradiction;
 use crate::store::ready::{Freed, make_ready};
 use crate::store::scheduled;
@@ -16,7 +18,7 @@ pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Ti
     let all_at_once = unless_rows_are_wrong(|| {
         let due = scheduled::TAKE_DUE.query((action_nos, bound, now, starts));
         taken.replace(due.iter().map(|(.., freed)| freed.task_no).collect());
-        in_order(due)
+        in_order(due, now)
     });
     let taken = taken.into_inner();
     let done = all_at_once.unwrap_or_else(|_| leaving_some(&taken, now));
@@ -25,20 +27,30 @@ pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Ti
 
 /// Releases these, as far as they are due and no other transaction has them.
 pub(crate) fn release_these(task_nos: &[TaskNo], now: Time) {
-    contradiction::leaving(task_nos, |n| *n, |part| in_order(scheduled::TAKE.query((part, now))));
+    contradiction::leaving(task_nos, |n| *n, |part| in_order(scheduled::TAKE.query((part, now)), now));
 }
 
-/// Makes ready what was taken out; how many that were.
-fn in_order(mut due: Vec<(Time, Position, Freed)>) -> usize {
-    due.sort_by_key(|(due, position, freed)| (*due, *position, freed.task_no));
-    let freed: Vec<Freed> = due.into_iter().map(|(.., freed)| freed).collect();
+/// A task that was taken out: since when it was due, where it stands among those, and whether it is a timer.
+type Taken = (Time, Position, bool, Freed);
+
+/// Makes ready what was taken out, and completes timers; how many that were.
+fn in_order(mut due: Vec<Taken>, now: Time) -> usize {
+    due.sort_by_key(|(due, position, _, freed)| (*due, *position, freed.task_no));
+    let (timers, others): (Vec<Taken>, Vec<Taken>) = due.into_iter().partition(|(.., timer, _)| *timer);
+    let freed: Vec<Freed> = others.into_iter().map(|(.., freed)| freed).collect();
     make_ready(&freed);
-    freed.len()
+    let complete = |freed: &Freed| Ending::of_freed(freed, Outcome::Completed, Cause::Spontaneous, None);
+    let endings: Vec<Ending> = timers.iter().map(|(.., freed)| complete(freed)).collect();
+    let count = freed.len() + endings.len();
+    if !endings.is_empty() {
+        settle(endings, now);
+    }
+    count
 }
 
 /// The same with those of the tasks that can be: one whose rows contradict others is due again later.
 fn leaving_some(task_nos: &[TaskNo], now: Time) -> usize {
-    let take = |part: &[TaskNo]| in_order(scheduled::TAKE.query((part, now)));
+    let take = |part: &[TaskNo]| in_order(scheduled::TAKE.query((part, now)), now);
     let done = contradiction::leaving(task_nos, |n| *n, take);
     if !done.left.is_empty() {
         scheduled::PUT_OFF.execute((done.left, now, now + contradiction::LEAVE));

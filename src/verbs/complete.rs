@@ -9,8 +9,8 @@ use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::live::{self, LockStrength, Place};
-use crate::store::numbers;
+use crate::store::live::{self, LockStrength};
+use crate::store::{numbers, task};
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
 #[pg_extern(sql = "")]
@@ -44,7 +44,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
     if row.in_progress() {
         return in_progress();
     }
-    if matches!(row.place, Place::Blocked { .. }) {
+    if row.counter().is_some() && !task::wants(&[number]).get(&number).is_some_and(|wants| wants.signal) {
         return refuse(
             "blocked",
             "Complete it once the tasks it waits for are settled; taskq.why names them.",

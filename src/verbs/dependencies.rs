@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{
-    Edge, EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
+    EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::number::TaskNo;
@@ -18,10 +18,11 @@ use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
 use crate::spec::{self, DependencySpec};
 use crate::state::Condition;
+use crate::store::dependency::Edge;
 use crate::store::guard::guard;
 use crate::store::live::{Idle, LockStrength};
 use crate::store::order::restartable;
-use crate::store::{live, numbers};
+use crate::store::{live, numbers, task};
 use crate::verbs::insert::json;
 use crate::words::word;
 
@@ -129,7 +130,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
     let new = not_stored_yet(&asked, &names)?;
     check_cycles(&new, &names)?;
-    store_edges(&new);
+    store_edges(&new, &rows);
 
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
@@ -141,7 +142,9 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
             lost.insert(edge.run, Lost::decides(lost.get(&edge.run).copied(), one));
         }
     }
-    add_waits(&waits, &rows);
+    let some_suffice = task::with_num_required(&waits.keys().copied().collect::<Vec<_>>());
+    add_waits(&waits, &rows, now);
+    lost.retain(|run, _| !some_suffice.contains_key(run));
     abort_lost(&lost, &names, now);
     let blocking = asked.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after)).count();
     Ok(blocking as i64)

@@ -103,6 +103,11 @@ fn taskq_insert_task(
     if_missing: Option<&str>,
     unique_by: Option<AnyElement>,
     retention_aborted: Option<Interval>,
+    num_required: Option<i32>,
+    signal: Option<bool>,
+    expires_at: Option<TimestampWithTimeZone>,
+    expires_in: Option<Interval>,
+    max_run_time: Option<Interval>,
 ) -> Option<String> {
     let body = body.and_then(TextOrJson::from_argument).and_then(|body| match body {
         TextOrJson::Text(text) => Some(text),
@@ -129,6 +134,11 @@ fn taskq_insert_task(
             seed,
             unique_by,
             retention_aborted,
+            num_required,
+            signal,
+            expires_at,
+            expires_in,
+            max_run_time,
         };
         let options = Options::parse(on_conflict, if_missing)?;
         Ok(insert(keys.of(vec![(id, body)])?, options)?.pop())
@@ -164,6 +174,11 @@ fn taskq_insert_many(
     unique_by: Option<AnyElement>,
     retention_aborted: Option<Interval>,
     bodies_json: Option<AnyElement>,
+    num_required: Option<i32>,
+    signal: Option<bool>,
+    expires_at: Option<TimestampWithTimeZone>,
+    expires_in: Option<Interval>,
+    max_run_time: Option<Interval>,
 ) -> Rows<(String,)> {
     let inserted = rights::for_caller(|| {
         let keys = Keys {
@@ -186,6 +201,11 @@ fn taskq_insert_many(
             seed,
             unique_by,
             retention_aborted,
+            num_required,
+            signal,
+            expires_at,
+            expires_in,
+            max_run_time,
         };
         let options = Options::parse(on_conflict, if_missing)?;
         insert(keys.of(with_ids(bodies_of(bodies, bodies_json)?, ids)?)?, options)
@@ -246,6 +266,11 @@ struct Keys {
     seed: Option<bool>,
     unique_by: Option<AnyElement>,
     retention_aborted: Option<Interval>,
+    num_required: Option<i32>,
+    signal: Option<bool>,
+    expires_at: Option<TimestampWithTimeZone>,
+    expires_in: Option<Interval>,
+    max_run_time: Option<Interval>,
 }
 
 impl Keys {
@@ -264,16 +289,22 @@ impl Keys {
         if metadata.as_ref().is_some_and(|m| !m.0.starts_with('{')) {
             return Err(refuse("key \"metadata\" is not a JSON object", "Give an object, or NULL."));
         }
-        if let Some(problem) = self.delay.and_then(interval_problem) {
-            return Err(refuse(&format!("key \"delay\" is {problem}"), INTERVAL_HINT));
-        }
-        if self.delay.is_some() && self.not_before.is_some() {
-            return Err(refuse("both \"not_before\" and \"delay\" are given", "Give one of the two."));
-        }
-        let not_before = match self.delay {
-            Some(delay) => Some(clock::now().plus(delay)),
-            None => self.not_before.map(|t| Time(t.into())),
+        let now = clock::now();
+        let time = |(at, time): (&str, Option<TimestampWithTimeZone>),
+                    (after, interval): (&str, Option<Interval>)| {
+            if let Some(problem) = interval.and_then(interval_problem) {
+                return Err(refuse(&format!("key \"{after}\" is {problem}"), INTERVAL_HINT));
+            }
+            match (time, interval) {
+                (Some(_), Some(_)) => {
+                    Err(refuse(&format!("both \"{at}\" and \"{after}\" are given"), "Give one of the two."))
+                }
+                (time, None) => Ok(time.map(|time| Time(time.into()))),
+                (None, Some(interval)) => Ok(Some(now.plus(interval))),
+            }
         };
+        let not_before = time(("not_before", self.not_before), ("delay", self.delay))?;
+        let expires_at = time(("expires_at", self.expires_at), ("expires_in", self.expires_in))?;
         let alike = TaskSpec {
             id: None,
             action,
@@ -282,9 +313,13 @@ impl Keys {
             max_tries: self.max_tries,
             max_duration: self.max_duration,
             not_before,
+            expires_at,
+            max_run_time: self.max_run_time,
             depends_on: references(self.depends_on)?,
             to_signal_after: references(self.to_signal_after)?,
+            num_required: self.num_required,
             spontaneous: self.spontaneous.unwrap_or(false),
+            signal: self.signal.unwrap_or(false),
             post_result: self.post_result.unwrap_or(false),
             group: self.group_id,
             retention: self.retention,

@@ -307,8 +307,8 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     for row in rows {
         let at_the_end = moved.contains(&row.task_no) || change.not_before.is_some();
         match row.place {
-            Place::Blocked { .. } if change.not_before.is_some() => blocked.push(row.task_no),
-            Place::Blocked { .. } => {}
+            Place::Blocked(_) if change.not_before.is_some() => blocked.push(row.task_no),
+            Place::Blocked(_) => {}
             Place::Scheduled { .. } if change.not_before.is_some() => leaving.push(*row),
             Place::Scheduled { .. } => {}
             _ if gets_off && riding.contains(&row.task_no) => leaving.push(*row),

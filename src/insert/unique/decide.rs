@@ -209,7 +209,7 @@ pub(super) fn as_locked(
         (Some(row), _) => match row.place {
             Place::Run { .. } if row.in_progress() => State::InProgress,
             _ if riding.contains(&holder.task_no) => State::InProgress,
-            Place::Blocked { .. } => State::Blocked,
+            Place::Blocked(_) => State::Blocked,
             Place::Scheduled { due, .. } if due > now => State::Scheduled,
             _ if holder.held_back => State::Scheduled,
             _ => State::Ready,

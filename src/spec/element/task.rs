@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use pgrx::datum::Interval;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -35,7 +36,15 @@ pub(super) struct RawTask<'a> {
     delay: Option<Cow<'a, str>>,
     depends_on: Option<Vec<RawReference>>,
     to_signal_after: Option<Vec<RawReference>>,
+    num_required: Option<i32>,
     spontaneous: Option<bool>,
+    signal: Option<bool>,
+    #[serde(borrow)]
+    expires_at: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    expires_in: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    max_run_time: Option<Cow<'a, str>>,
     post_result: Option<bool>,
     #[serde(borrow)]
     group_id: Option<Cow<'a, str>>,
@@ -87,19 +96,23 @@ pub(in crate::spec) fn parse_task(
     let retention = interval("retention", completed)?;
     let retention_aborted = interval("retention", aborted)?;
     let delay = interval("delay", raw.delay)?;
-    let not_before = match (raw.not_before, delay) {
-        (Some(_), Some(_)) => {
-            return Err(refuse(Problem::new(
-                "both \"not_before\" and \"delay\" are given",
-                "Give one of the two.",
-            )));
-        }
-        (Some(text), None) => Some(clock::parse_timestamptz(&text).ok_or_else(|| {
-            let what = format!("key \"not_before\" is not a timestamp: \"{text}\"");
+    let max_run_time = interval("max_run_time", raw.max_run_time)?;
+    let expires_in = interval("expires_in", raw.expires_in)?;
+    let time = |(at, text): (&str, Option<Cow<str>>), (after, interval): (&str, Option<Interval>)| match (
+        text, interval,
+    ) {
+        (Some(_), Some(_)) => Err(refuse(Problem::new(
+            format!("both \"{at}\" and \"{after}\" are given"),
+            "Give one of the two.",
+        ))),
+        (Some(text), None) => clock::parse_timestamptz(&text).map(Some).ok_or_else(|| {
+            let what = format!("key \"{at}\" is not a timestamp: \"{text}\"");
             refuse(Problem::new(what, "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."))
-        })?),
-        (None, delay) => delay.map(|delay| now.plus(delay)),
+        }),
+        (None, interval) => Ok(interval.map(|interval| now.plus(interval))),
     };
+    let not_before = time(("not_before", raw.not_before), ("delay", delay))?;
+    let expires_at = time(("expires_at", raw.expires_at), ("expires_in", expires_in))?;
     let metadata = match raw.metadata {
         Some(value) if !value.get().starts_with('{') => {
             let what = "key \"metadata\" is not a JSON object";
@@ -124,9 +137,13 @@ pub(in crate::spec) fn parse_task(
         max_tries: raw.max_tries,
         max_duration,
         not_before,
+        expires_at,
+        max_run_time,
         depends_on: references(raw.depends_on),
         to_signal_after: references(raw.to_signal_after),
+        num_required: raw.num_required,
         spontaneous: raw.spontaneous.unwrap_or(false),
+        signal: raw.signal.unwrap_or(false),
         post_result: raw.post_result.unwrap_or(false),
         group: raw.group_id.map(Cow::into_owned),
         retention,

@@ -18,7 +18,7 @@ use crate::store::{numbers, run, touched};
 use crate::wake;
 
 static BLOCKED: Lock<InBlocked> = locking!(
-    "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.not_before
+    "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.spare, b.not_before, b.wait_no, b.since
        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
 );
 static SCHEDULED: Lock<Scheduled> = locking!(
@@ -102,7 +102,7 @@ fn lock_if(
             missing = UNSETTLED.query(missing.as_slice());
         }
     }
-    let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked { .. })).map(|l| l.task_no);
+    let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked(_))).map(|l| l.task_no);
     touched::locked(&blocked.collect::<Vec<_>>());
     Ok(found)
 }

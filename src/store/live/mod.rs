@@ -18,5 +18,5 @@ pub(crate) use forms::LockStrength;
 pub(crate) use in_progress::{Idle, held, in_progress};
 pub(crate) use lock::{lock, lock_any, lock_by_id};
 pub(crate) use remove::remove;
-pub(crate) use row::{InRun, Live, Place, in_run};
+pub(crate) use row::{Counter, InRun, Live, Place, in_run};
 pub(crate) use settled::{hold_outcomes, outcomes};

@@ -26,7 +26,7 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
                 performed.push(row);
                 wake::gone(row.task_no);
             }
-            Place::Blocked { .. } => blocked.push(row.task_no),
+            Place::Blocked(_) => blocked.push(row.task_no),
             Place::Parked => parked.push(row.task_no),
             Place::Scheduled { .. } => scheduled.push(row.task_no),
         }

@@ -1,6 +1,6 @@
 //! A live row as it was when it was locked.
 
-use crate::number::TaskNo;
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Record;
 use crate::store::ready::Freed;
@@ -9,10 +9,7 @@ use crate::token::Nonce;
 /// Where a live task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Blocked {
-        remaining: i32,
-        not_before: Option<Time>,
-    },
+    Blocked(Counter),
     Parked,
     Run {
         nonce: Nonce,
@@ -22,6 +19,28 @@ pub(crate) enum Place {
         due: Time,
         held_back: bool,
     },
+}
+
+/// What a task that waits has yet to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counter {
+    /// Dependencies that have to end as they should; one more for a signal, which waits for somebody outside.
+    pub(crate) remaining: i32,
+    /// Dependencies of which it can do without; of a signal -1.
+    pub(crate) spare: i32,
+    /// Not before this time, whatever the task itself says.
+    pub(crate) not_before: Option<Time>,
+    /// Which of the task's waits this is.
+    pub(crate) wait_no: WaitNo,
+    /// Since when the task is suspended, if it is.
+    pub(crate) since: Option<Time>,
+}
+
+impl Counter {
+    /// How many of its dependencies have not ended.
+    pub(crate) fn open(&self) -> i32 {
+        self.remaining + self.spare
+    }
 }
 
 /// A live row, locked by this transaction.
@@ -43,6 +62,14 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    /// What it has yet to count, if it waits.
+    pub(crate) fn counter(&self) -> Option<&Counter> {
+        match &self.place {
+            Place::Blocked(counter) => Some(counter),
+            _ => None,
+        }
+    }
+
     /// Whether some actor's token for it is valid.
     pub(crate) fn in_progress(&self) -> bool {
         matches!(self.place, Place::Run { nonce } if nonce != Nonce::NONE)
@@ -62,7 +89,7 @@ impl Live {
     /// How many dependencies have signalled so far.
     pub(crate) fn signals(&self) -> i32 {
         match self.place {
-            Place::Blocked { remaining, .. } => self.dependencies - remaining,
+            Place::Blocked(counter) => self.dependencies - counter.open(),
             _ => self.dependencies,
         }
     }
@@ -107,15 +134,15 @@ impl Record for InRun {
     }
 }
 
-/// A row of `blocked`: then remaining, not_before.
+/// A row of `blocked`: then remaining, spare, not_before, wait_no, since.
 #[derive(Debug)]
 pub(crate) struct InBlocked(pub(crate) Live);
 
 impl Record for InBlocked {
-    type Columns = (Counted, i32, Option<Time>);
+    type Columns = (Counted, i32, i32, Option<Time>, WaitNo, Option<Time>);
 
-    fn of((counted, remaining, not_before): Self::Columns) -> Self {
-        InBlocked(live(counted, Place::Blocked { remaining, not_before }))
+    fn of((counted, remaining, spare, not_before, wait_no, since): Self::Columns) -> Self {
+        InBlocked(live(counted, Place::Blocked(Counter { remaining, spare, not_before, wait_no, since })))
     }
 }
 

@@ -26,6 +26,7 @@ table!(c"run":
     DEPENDENCIES: i32,
     GATED: bool,
     MAX_DURATION: Option<Interval>,
+    MAX_RUN_TIME: Option<Interval>,
     KEY_HASH: Option<i64>,
     ASIDE: Option<ReasonNo>,
     TRIES: i32,
@@ -155,6 +156,7 @@ pub(crate) struct Entry {
     pub(crate) dependencies: i32,
     pub(crate) gated: bool,
     pub(crate) max_duration: Option<Interval>,
+    pub(crate) max_run_time: Option<Interval>,
     pub(crate) key_hash: Option<i64>,
 }
 
@@ -181,6 +183,7 @@ pub(crate) fn insert(entries: impl Iterator<Item = Entry>) {
                     GATED.to(entry.gated),
                     KEYED.to(false),
                     MAX_DURATION.to(entry.max_duration),
+                    MAX_RUN_TIME.to(entry.max_run_time),
                     KEY_HASH.to(entry.key_hash),
                 ]
             });

@@ -75,7 +75,7 @@ fn delayed_tasks_that_have_come() {
 fn signals_that_were_counted() {
     reads_no_more_after("signals", |others| {
         others.run(&format!(
-            "INSERT INTO taskq.signal SELECT 1000000 + n, 1, 0, 0, NULL, 0 FROM generate_series(1, {}) AS n",
+            "INSERT INTO taskq.signal SELECT 1000000 + n, 0, 1, 0, 0, NULL, 0 FROM generate_series(1, {}) AS n",
             4 * MANY
         ));
         others.run("DELETE FROM taskq.signal");

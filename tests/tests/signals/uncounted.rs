@@ -12,7 +12,7 @@ fn leave_uncounted(session: &mut Session, child: &str) {
     session.run(&format!(
         "UPDATE taskq.blocked SET remaining = remaining + 1 \
           WHERE task_no = (SELECT task_no FROM taskq.task WHERE id = '{child}'); \
-         INSERT INTO taskq.signal SELECT task_no, 1, 0, 0, NULL, 0 FROM taskq.task WHERE id = '{child}'"
+         INSERT INTO taskq.signal SELECT task_no, 0, 1, 0, 0, NULL, 0 FROM taskq.task WHERE id = '{child}'"
     ));
 }
 
