@@ -184,7 +184,7 @@ fn what_is_said_of_aborted_tasks_can_be_unsaid() {
                 taskq.insert_task('u', 'x', retention => '1 minute')",
     );
     session.cancel(&["t", "u"]).unwrap();
-    let query = "SELECT id || ' ' || (expires_at - settled_at) FROM taskq.settled JOIN taskq.task USING (task_no) ORDER BY 1";
+    let query = "SELECT id || ' ' || (s.expires_at - s.settled_at) FROM taskq.settled AS s JOIN taskq.task USING (task_no) ORDER BY 1";
     assert_eq!(session.all::<String>(query), ["t 00:02:00", "u 00:01:00"]);
     session.run("SET taskq.retention_aborted = -1; SELECT taskq.insert_task('v', 'y')");
     session.cancel(&["v"]).unwrap();

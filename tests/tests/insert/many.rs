@@ -38,7 +38,7 @@ fn ids_and_bodies_are_paired_and_what_is_null_is_made_or_missing() {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.count_tasks(actions => '{never}')"), 0);
 }
 
-/// What comes behind ids and bodies has the names, types, defaults and order of `insert_task`.
+/// What comes behind ids and bodies has the names, types and defaults of `insert_task`.
 #[test]
 fn the_keys_are_those_of_insert_task() {
     let db = Db::new();
@@ -53,7 +53,10 @@ fn the_keys_are_those_of_insert_task() {
     let mut one = arguments(&mut session, "insert_task");
     assert!(one.len() >= 20, "{one:?}");
     one.push("bodies_json jsonb DEFAULT NULL::jsonb".to_owned());
-    assert_eq!(arguments(&mut session, "insert_many"), one);
+    one.sort();
+    let mut many = arguments(&mut session, "insert_many");
+    many.sort();
+    assert_eq!(many, one);
     let statement = session.prepare("SELECT * FROM taskq.insert_many($1, $2, $3, $4)").unwrap();
     let types: Vec<&str> = statement.params().iter().map(|t| t.name()).collect();
     assert_eq!(types, ["text", "_text", "_text", "int4"], "nothing is ambiguous for who sends no types");
