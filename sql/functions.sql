@@ -205,7 +205,9 @@ CREATE FUNCTION taskq.return_task(
         children_block boolean = false,
         delay_children interval = NULL,
         delay_workgroup interval = NULL,
-        count_try boolean = true)
+        count_try boolean = true,
+        depends_on jsonb = NULL,
+        wait_at_most interval = NULL)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
@@ -429,6 +431,18 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
     'complete by hand a task that nothing blocks and nobody owns';
+
+CREATE FUNCTION taskq.signal(
+        task_id text,
+        result jsonb = NULL,
+        status text = NULL,
+        action text = 'signal',
+        retention interval = NULL)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_signal_wrapper';
+COMMENT ON FUNCTION taskq.signal IS
+    'complete a signal, which may come before anything waits for it; false: it has ended before';
 
 CREATE FUNCTION taskq._chain(blocks jsonb)
     RETURNS jsonb

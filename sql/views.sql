@@ -135,6 +135,24 @@ SELECT after.id AS after,
  WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
+-- Who is suspended, and for what. What is open is of this wait, and has not ended.
+CREATE VIEW taskq.waits AS
+SELECT t.id AS task_id,
+       (SELECT a.name FROM taskq.action AS a WHERE a.action_no = b.action_no) AS action,
+       t.group_id,
+       b.since,
+       b.until,
+       ARRAY(SELECT after.id
+               FROM taskq.dependency AS d
+              CROSS JOIN LATERAL (SELECT x.id FROM taskq.task AS x WHERE x.task_no = d.after_no OFFSET 0) AS after
+              WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no
+                AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
+              ORDER BY after.id) AS waits_for
+  FROM taskq.blocked AS b
+  JOIN taskq.task AS t ON t.task_no = b.task_no
+ WHERE b.since IS NOT NULL;
+COMMENT ON VIEW taskq.waits IS 'suspended tasks: since when, until when at most, and for what';
+
 -- Those that were skipped have a state of their own here.
 CREATE VIEW taskq._counts AS
 SELECT l.action_no, l.state, l.number, l.first, 0::bigint AS recent, l.exact

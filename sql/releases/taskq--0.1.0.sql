@@ -761,7 +761,9 @@ CREATE FUNCTION taskq.return_task(
         children_block boolean = false,
         delay_children interval = NULL,
         delay_workgroup interval = NULL,
-        count_try boolean = true)
+        count_try boolean = true,
+        depends_on jsonb = NULL,
+        wait_at_most interval = NULL)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
@@ -985,6 +987,18 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
     'complete by hand a task that nothing blocks and nobody owns';
+
+CREATE FUNCTION taskq.signal(
+        task_id text,
+        result jsonb = NULL,
+        status text = NULL,
+        action text = 'signal',
+        retention interval = NULL)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_signal_wrapper';
+COMMENT ON FUNCTION taskq.signal IS
+    'complete a signal, which may come before anything waits for it; false: it has ended before';
 
 CREATE FUNCTION taskq._chain(blocks jsonb)
     RETURNS jsonb
@@ -2061,6 +2075,24 @@ SELECT after.id AS after,
  -- Always so: columns that no index has.
  WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
+
+-- Who is suspended, and for what. What is open is of this wait, and has not ended.
+CREATE VIEW taskq.waits AS
+SELECT t.id AS task_id,
+       (SELECT a.name FROM taskq.action AS a WHERE a.action_no = b.action_no) AS action,
+       t.group_id,
+       b.since,
+       b.until,
+       ARRAY(SELECT after.id
+               FROM taskq.dependency AS d
+              CROSS JOIN LATERAL (SELECT x.id FROM taskq.task AS x WHERE x.task_no = d.after_no OFFSET 0) AS after
+              WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no
+                AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
+              ORDER BY after.id) AS waits_for
+  FROM taskq.blocked AS b
+  JOIN taskq.task AS t ON t.task_no = b.task_no
+ WHERE b.since IS NOT NULL;
+COMMENT ON VIEW taskq.waits IS 'suspended tasks: since when, until when at most, and for what';
 
 -- Those that were skipped have a state of their own here.
 CREATE VIEW taskq._counts AS
@@ -3407,7 +3439,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part IN ('producer', 'worker', 'narrowed_producer', 'narrowed_worker') AND p.proname = 'replace_tasks')
                 -- Changing what is there.
                 OR (part IN ('producer', 'worker', 'operator', 'narrowed_producer', 'narrowed_worker')
-                    AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task',
+                    AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task', 'signal',
                                       'retry_tasks', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
                                       'retry_group', 'reset_group'))
                 -- Performing.

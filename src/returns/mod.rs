@@ -7,11 +7,13 @@ mod children;
 mod give_back;
 mod revoke;
 mod settling;
+mod suspend;
 pub(crate) mod tokens;
 pub(crate) mod tries;
 
 pub(crate) use children::Children;
 pub(crate) use revoke::revoke;
+use suspend::Suspension;
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,8 +28,7 @@ use crate::insert::unique;
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
-use crate::spec::check_interval;
-use crate::spec::near;
+use crate::spec::{AwaitedSpec, TaskSpec, check_interval, near};
 use crate::state::Outcome;
 use crate::store::guard::guard;
 use crate::store::live::{self, Live, LockStrength, Place};
@@ -51,6 +52,24 @@ pub(crate) enum Return {
     SettleWith(End, Box<Children>),
     /// For another try.
     GiveBack(GivenBack),
+    /// Until other tasks have ended.
+    Suspend(Box<Suspension>),
+}
+
+/// What a return says beside how it ends; what is left out is `None`.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) status: Option<String>,
+    pub(crate) result: Option<JsonText>,
+    pub(crate) retry_after: Option<Interval>,
+    /// As they were given: none at all is not the same as no child.
+    pub(crate) children: Option<Vec<TaskSpec>>,
+    pub(crate) children_block: bool,
+    pub(crate) delay_children: Option<Interval>,
+    /// The try does not count.
+    pub(crate) uncounted: bool,
+    pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
+    pub(crate) wait_at_most: Option<Interval>,
 }
 
 /// The end of a task that is returned.
@@ -104,15 +123,8 @@ fn meant_by(code: &str) -> &'static str {
 
 impl Return {
     /// Checks the arguments of a return against each other.
-    pub(crate) fn parse(
-        code: &str,
-        status: Option<String>,
-        result: Option<JsonText>,
-        retry_after: Option<Interval>,
-        children: Option<Children>,
-        count_try: bool,
-    ) -> Result<Self> {
-        check_interval("retry_after", retry_after)?;
+    pub(crate) fn parse(code: &str, said: Said) -> Result<Self> {
+        check_interval("retry_after", said.retry_after)?;
         // What is probably meant is looked for in what has been refused only: it takes as long as all the rest.
         let code = word("status_code", Some(code), &STATUS_CODES).or_else(|refused| {
             let same = near(code, &STATUS_CODES);
@@ -125,30 +137,75 @@ impl Return {
             "completed" => Outcome::Completed,
             "aborted" => Outcome::Aborted,
             "in-progress" => return Err(Refusal::no_end()),
-            "pending" if children.is_some() => {
-                return Err(Refusal::argument(
-                    "status_code \"pending\" goes with neither children nor a delay for dependents",
-                    "Children are born when their parent settles, and the delay begins then.",
-                    "Return the task as completed or as aborted, or leave these arguments out.",
-                ));
-            }
-            _ => {
-                let how = if count_try { TryEnd::GivenBack } else { TryEnd::Released };
-                return Ok(Return::GiveBack(GivenBack { status, retry_after, how }));
-            }
+            _ => return Return::pending(said),
         };
-        if !count_try {
+        if said.uncounted {
             return Err(Refusal::argument(
                 "count_try => false goes with the status_code \"pending\" only",
                 &format!("The task is returned as {}, and this try is what has ended it.", outcome.name()),
                 "Return the task as pending, or leave count_try out.",
             ));
         }
-        let end = End { outcome, status, result };
+        for (argument, given) in
+            [("depends_on", said.depends_on.is_some()), ("wait_at_most", said.wait_at_most.is_some())]
+        {
+            if given {
+                return Err(Refusal::argument(
+                    &format!("argument \"{argument}\" goes with the status_code \"pending\" only"),
+                    &format!(
+                        "The task is returned as {}: it has nothing to wait for any more.",
+                        outcome.name()
+                    ),
+                    "Return the task as pending to have it go on later, or leave the argument out.",
+                ));
+            }
+        }
+        let end = End { outcome, status: said.status, result: said.result };
+        let children =
+            Children::new(said.children.unwrap_or_default(), said.children_block, said.delay_children)?;
         Ok(match children {
             None => Return::Settle(end),
             Some(children) => Return::SettleWith(end, Box::new(children)),
         })
+    }
+
+    /// For another try, or until others have ended.
+    fn pending(said: Said) -> Result<Self> {
+        check_interval("delay_children", said.delay_children)?;
+        let waits_for_children = said.children.is_some() && said.children_block;
+        if said.children.is_some() && !waits_for_children
+            || said.delay_children.is_some() && !waits_for_children
+        {
+            return Err(Refusal::argument(
+                "status_code \"pending\" goes with neither children nor a delay for dependents",
+                "Children are born when their parent settles, and the delay begins then; or the parent waits for them.",
+                "Return the task as completed or as aborted, or add children_block => true to have it go on when they have ended.",
+            ));
+        }
+        if said.depends_on.is_none() && !waits_for_children {
+            if said.wait_at_most.is_some() {
+                return Err(Refusal::argument(
+                    "argument \"wait_at_most\" goes with something to wait for",
+                    "Neither depends_on nor children that block are given.",
+                    "Name what the task waits for, or give retry_after for a time to wait until.",
+                ));
+            }
+            let how = if said.uncounted { TryEnd::Released } else { TryEnd::GivenBack };
+            return Ok(Return::GiveBack(GivenBack {
+                status: said.status,
+                retry_after: said.retry_after,
+                how,
+            }));
+        }
+        let suspension = Suspension {
+            status: said.status,
+            retry_after: said.retry_after,
+            awaited: said.depends_on.unwrap_or_default(),
+            children: said.children.unwrap_or_default(),
+            delay_children: said.delay_children,
+            wait_at_most: said.wait_at_most,
+        };
+        Ok(Return::Suspend(Box::new(suspension.checked()?)))
     }
 
     /// Completed, and no more to say.
@@ -160,22 +217,32 @@ impl Return {
     fn children(&self) -> Option<&Children> {
         match self {
             Return::SettleWith(_, children) => Some(children),
-            Return::Settle(_) | Return::GiveBack(_) => None,
+            Return::Settle(_) | Return::GiveBack(_) | Return::Suspend(_) => None,
+        }
+    }
+
+    fn suspension(&self) -> Option<&Suspension> {
+        match self {
+            Return::Suspend(suspension) => Some(suspension),
+            Return::Settle(_) | Return::SettleWith(..) | Return::GiveBack(_) => None,
         }
     }
 }
 
 /// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
 ///
-/// The rows of all that is returned in one of the three ways are removed in the order of their numbers; children make
-/// the call a restartable one (see `store::order`).
+/// The rows of all that is returned in one of the four ways are removed in the order of their numbers; children, and what suspended
+/// tasks wait for, make the call a restartable one (see `store::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let children = || returns.iter().filter_map(|(.., ending)| ending.children());
-    let codes = if children().next().is_none() {
+    let suspensions = || returns.iter().filter_map(|(.., ending)| ending.suspension());
+    let codes = if children().next().is_none() && suspensions().next().is_none() {
         return_once(&returns)?
     } else {
         // The keys of unique children come first in the global order.
-        let keys = unique::lock_keys(children().flat_map(Children::tasks), clock::now());
+        let inserted =
+            children().flat_map(Children::tasks).chain(suspensions().flat_map(Suspension::inserted));
+        let keys = unique::lock_keys(inserted, clock::now());
         let codes = restartable(|| {
             if children().any(Children::needs_guard) {
                 // First in the global order.
@@ -197,7 +264,7 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
             returns.iter().map(|(id, token, _)| (id.clone(), *token)).collect();
         first_of_each(valid(&pairs))
     };
-    let (mut settling, mut with_children, mut giving) = (vec![], vec![], vec![]);
+    let (mut settling, mut with_children, mut giving, mut suspending) = (vec![], vec![], vec![], vec![]);
     for (at, token) in tokens.iter().copied() {
         match &returns[at].2 {
             Return::Settle(how) => settling.push(Returned { at, token, how }),
@@ -205,16 +272,20 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
                 with_children.push(Returned { at, token, how: (end, children.as_ref()) });
             }
             Return::GiveBack(how) => giving.push(Returned { at, token, how }),
+            Return::Suspend(how) => suspending.push(Returned { at, token, how: how.as_ref() }),
         }
     }
-    let of_each = [numbers_of(&settling), numbers_of(&with_children), numbers_of(&giving)];
+    let of_each =
+        [numbers_of(&settling), numbers_of(&with_children), numbers_of(&giving), numbers_of(&suspending)];
     let ways = of_each.iter().filter(|of_one| !of_one.is_empty()).count();
-    if ways > 1 || !with_children.is_empty() {
+    if ways > 1 || !with_children.is_empty() || !suspending.is_empty() {
         live::lock(&of_each.concat(), LockStrength::Update);
     }
     let mut codes = settling::settle_each(&settling, now);
     codes.extend(children::settle_with(&with_children, now)?);
     codes.extend(give_back::give_back(&giving, now));
+    // Last: what was returned beside them may be what they wait for.
+    codes.extend(suspend::suspend(&suspending, now)?);
     let codes: HashMap<usize, &'static str> = codes.into_iter().collect();
     // Asked of good tokens only, and so not before it is known which are good: one that somebody has made up says
     // nothing of its task. What was done by then goes with the refusal.

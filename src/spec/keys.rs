@@ -221,6 +221,31 @@ pub(crate) static DEPENDENCY: Object = Object {
     ],
 };
 
+/// What a suspended task waits for.
+pub(crate) static AWAITED: Object = Object {
+    name: "a dependency",
+    what: "an id, or an object with \"id\", \"condition\" and \"signal\"",
+    keys: &[
+        ("id", Shape::Text),
+        ("condition", CONDITION),
+        ("signal", Shape::Boolean),
+        ("action", Shape::Text),
+        ("group_id", Shape::Text),
+        ("expires_at", TIMESTAMP),
+        ("expires_in", INTERVAL),
+    ],
+    required: &["id"],
+    otherwise: &[
+        ("task_id", "id"),
+        ("task", "id"),
+        ("after", "id"),
+        ("on", "condition"),
+        ("when", "condition"),
+        ("group", "group_id"),
+        ("timeout", "expires_in"),
+    ],
+};
+
 /// A return.
 pub(crate) static RETURN: Object = Object {
     name: "a return",
@@ -237,6 +262,8 @@ pub(crate) static RETURN: Object = Object {
         ("delay_children", INTERVAL),
         ("delay_workgroup", INTERVAL),
         ("count_try", Shape::Boolean),
+        ("depends_on", Shape::Any),
+        ("wait_at_most", INTERVAL),
     ],
     required: &[],
     otherwise: &[
@@ -251,5 +278,8 @@ pub(crate) static RETURN: Object = Object {
         ("delay", "retry_after"),
         ("retry_in", "retry_after"),
         ("count", "count_try"),
+        ("wait_for", "depends_on"),
+        ("waits_for", "depends_on"),
+        ("timeout", "wait_at_most"),
     ],
 };

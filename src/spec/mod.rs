@@ -122,6 +122,8 @@ pub(crate) fn parse_task(json: &str, argument: &str) -> Result<TaskSpec> {
 /// What the elements of an array are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Element {
+    /// What a suspended task waits for.
+    Awaited,
     Dependency,
     Return,
     Task,
@@ -130,7 +132,7 @@ pub(crate) enum Element {
 impl Element {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Element::Dependency => "dependency",
+            Element::Awaited | Element::Dependency => "dependency",
             Element::Return => "return",
             Element::Task => "task",
         }
@@ -138,6 +140,7 @@ impl Element {
 
     pub(crate) fn keys(self) -> &'static shape::Object {
         match self {
+            Element::Awaited => &keys::AWAITED,
             Element::Dependency => &keys::DEPENDENCY,
             Element::Return => &keys::RETURN,
             Element::Task => &keys::TASK,
@@ -194,8 +197,19 @@ pub(crate) fn body_of(json: &str) -> Option<String> {
     element::body_of(json)
 }
 
-/// One element of an array of returns.
-pub(crate) use element::ReturnSpec;
+/// Reads the argument `depends_on` of a return: what the task waits for before it goes on.
+pub(crate) fn parse_awaited(json: &str) -> Result<Vec<AwaitedSpec>> {
+    let mut cache = element::Intervals::default();
+    let now = clock::now();
+    elements(json, "depends_on", Element::Awaited)?
+        .iter()
+        .enumerate()
+        .map(|(i, element)| element::parse_awaited(i + 1, element.get(), &mut cache, now))
+        .collect()
+}
+
+/// One element of an array of returns; and of what a task waits for that is suspended.
+pub(crate) use element::{AwaitedSpec, ReturnSpec};
 
 /// Reads a JSON array of returns.
 pub(crate) fn parse_returns(json: &str) -> Result<Vec<ReturnSpec>> {

@@ -196,6 +196,11 @@ pub(crate) fn insert(rows: impl Iterator<Item = New>) {
     });
 }
 
+/// What a task has to count that this transaction has put here.
+pub(crate) static SET: Statement<(TaskNo, i32, i32, i32)> = Statement::new(
+    c"UPDATE taskq.blocked b SET remaining = $2, failures = $3, dependencies = $4 WHERE b.task_no = $1",
+);
+
 /// Fewer dependencies.
 pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b

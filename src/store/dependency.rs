@@ -81,6 +81,13 @@ pub(crate) static RENUMBER: Statement<(&[TaskNo], &[TaskNo], &[WaitNo])> = State
        WHERE d.after_no = u.after_no AND d.run_no = u.run_no AND d.wait_no <> u.wait_no",
 );
 
+/// These edges are waited for again, in this wait, under these conditions. The caller holds both ends.
+pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> = Statement::new(
+    c"UPDATE taskq.dependency d SET wait_no = $4, condition = u.condition
+        FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
+       WHERE d.after_no = u.after_no AND d.run_no = u.run_no",
+);
+
 /// Removes the edges of tasks that go on without those that have not ended; whose they were. It waits for nobody: what another
 /// transaction has locked, it is about to remove as well.
 pub(crate) static DROP_OPEN: Statement<&[TaskNo], TaskNo> = Statement::new(

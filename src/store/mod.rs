@@ -17,6 +17,7 @@ pub(crate) mod costly;
 pub(crate) mod decided;
 pub(crate) mod dependency;
 pub(crate) mod ends;
+pub(crate) mod expiry;
 pub(crate) mod guard;
 pub(crate) mod known_actions;
 pub(crate) mod known_lanes;

@@ -152,6 +152,12 @@ pub(crate) fn with_num_required(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     task_nos.iter().zip(required).filter_map(|(task_no, required)| Some((*task_no, required??))).collect()
 }
 
+/// The groups of those of the tasks that have one.
+pub(crate) fn groups(task_nos: &[TaskNo]) -> HashMap<TaskNo, String> {
+    let groups = look(|look| each(look, task_nos.iter().copied(), |_, row| row.get(GROUP_ID)));
+    task_nos.iter().copied().zip(groups).filter_map(|(task_no, group)| Some((task_no, group??))).collect()
+}
+
 /// What a task waits for, beside its dependencies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wants {

@@ -28,6 +28,7 @@ mod schedule;
 mod set_action;
 mod set_group;
 mod shard;
+mod signal;
 pub(crate) mod update;
 mod wait_for_task;
 mod wait_for_tasks;

@@ -10,13 +10,13 @@ use crate::flow::workgroups::{self, Delayed};
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
-use crate::returns::{Children, Entry, Given, Return, return_all, tokens};
+use crate::returns::{Entry, Given, Return, Said, return_all, tokens};
 use crate::rights;
 use crate::spec::{self, ReturnSpec, check_interval};
 use crate::token::Token;
 use crate::verbs::insert::json;
 
-/// `taskq.return_task(task_id, token, status_code, status, result, retry_after, children, …) ->
+/// `taskq.return_task(task_id, token, status_code, status, result, retry_after, children, …, depends_on, wait_at_most) ->
 /// taskq.status_code`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
@@ -32,6 +32,8 @@ fn taskq_return_task(
     delay_children: Option<Interval>,
     delay_workgroup: Option<Interval>,
     count_try: Option<bool>,
+    depends_on: Option<AnyElement>,
+    wait_at_most: Option<Interval>,
 ) -> String {
     rights::for_caller(|| {
         let task_id = required("task_id", task_id)?;
@@ -40,8 +42,20 @@ fn taskq_return_task(
         let code = required("status_code", status_code)?;
         let result = result.and_then(JsonText::from_argument);
         let idle = Idle::of(code, result.is_some(), retry_after.is_some());
-        let children = parse_children(children, children_block, delay_children)?;
-        let ending = Return::parse(code, status, result, retry_after, children, count_try.unwrap_or(true))?;
+        let children = children.and_then(JsonText::from_argument);
+        let depends_on = depends_on.and_then(JsonText::from_argument);
+        let said = Said {
+            status,
+            result,
+            retry_after,
+            children: children.map(|text| spec::parse_children(&text.0)).transpose()?,
+            children_block: children_block.unwrap_or(false),
+            delay_children,
+            uncounted: !count_try.unwrap_or(true),
+            depends_on: depends_on.map(|text| spec::parse_awaited(&text.0)).transpose()?,
+            wait_at_most,
+        };
+        let ending = Return::parse(code, said)?;
         match return_all(vec![(Some(task_id.clone()), Some(token), ending)])?.pop() {
             Some(Given { code: Ok(code), .. }) => {
                 if let (Some(delay), Some(token)) = (delay_workgroup, Token::from_uuid(&token)) {
@@ -55,18 +69,6 @@ fn taskq_return_task(
             _ => Err(tokens::refusal(&task_id, &token)),
         }
     })
-}
-
-fn parse_children(
-    children: Option<AnyElement>,
-    block: Option<bool>,
-    delay: Option<Interval>,
-) -> Result<Option<Children>> {
-    let tasks = match children.and_then(JsonText::from_argument) {
-        Some(text) => spec::parse_children(&text.0)?,
-        None => Vec::new(),
-    };
-    Children::new(tasks, block.unwrap_or(false), delay)
 }
 
 /// What became of each return: id, status code, SQLSTATE.
@@ -91,7 +93,9 @@ fn taskq_return_tasks(
         let code = required("status_code", status_code)?;
         let result = result.and_then(JsonText::from_argument);
         let idle = Idle::of(code, result.is_some(), retry_after.is_some());
-        let ending = Return::parse(code, status, result, retry_after, None, count_try.unwrap_or(true))?;
+        let uncounted = !count_try.unwrap_or(true);
+        let said = Said { status, result, retry_after, uncounted, ..Said::default() };
+        let ending = Return::parse(code, said)?;
         check_interval("delay_workgroup", delay_workgroup)?;
         let delays = pairs.iter().map(|(_, token)| (*token, delay_workgroup)).collect();
         let returns = pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect();
@@ -125,10 +129,18 @@ impl Returning {
             .map(|(i, spec): (usize, ReturnSpec)| {
                 let code = spec.status_code.as_deref().unwrap_or("completed");
                 idle |= Idle::of(code, spec.result.is_some(), spec.retry_after.is_some());
-                let ending = Children::new(spec.children, spec.children_block, spec.delay_children)
-                    .and_then(|c| {
-                        Return::parse(code, spec.status, spec.result, spec.retry_after, c, spec.count_try)
-                    })
+                let said = Said {
+                    status: spec.status,
+                    result: spec.result,
+                    retry_after: spec.retry_after,
+                    children: spec.children,
+                    children_block: spec.children_block,
+                    delay_children: spec.delay_children,
+                    uncounted: !spec.count_try,
+                    depends_on: spec.depends_on,
+                    wait_at_most: spec.wait_at_most,
+                };
+                let ending = Return::parse(code, said)
                     .map_err(|refusal| refusal.of_return(i + 1, spec.task_id.as_deref()))?;
                 Ok((spec.task_id, spec.token, ending))
             })

@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for RawReference {
 }
 
 /// A condition, by the names that docs/reference.md has.
-struct RawCondition(Condition);
+pub(super) struct RawCondition(pub(super) Condition);
 
 impl<'de> Deserialize<'de> for RawCondition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {

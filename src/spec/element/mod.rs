@@ -1,5 +1,6 @@
 //! One element of a JSON array, read with serde straight from its text.
 
+mod awaited;
 mod link;
 mod returned;
 mod task;
@@ -13,6 +14,8 @@ use serde_json::value::RawValue;
 use super::Element;
 use crate::error::Result;
 use crate::pg::clock;
+pub(crate) use awaited::AwaitedSpec;
+pub(super) use awaited::parse_awaited;
 pub(super) use link::parse_dependency;
 pub(crate) use returned::ReturnSpec;
 pub(super) use returned::parse_return;
@@ -58,6 +61,7 @@ fn read<'a, T: Deserialize<'a>>(kind: Element, n: impl Into<Option<usize>>, json
 
 #[cfg(test)]
 mod tests {
+    use super::awaited::RawAwaited;
     use super::link::RawDependency;
     use super::returned::RawReturn;
     use super::task::RawTask;
@@ -87,6 +91,7 @@ mod tests {
     fn the_keys_that_are_read_are_those_that_are_told() {
         agree::<RawTask>(&crate::spec::keys::TASK);
         agree::<RawDependency>(&crate::spec::keys::DEPENDENCY);
+        agree::<RawAwaited>(&crate::spec::keys::AWAITED);
         agree::<RawReturn>(&crate::spec::keys::RETURN);
         agree::<crate::spec::unique::RawUnique>(&crate::spec::keys::UNIQUE);
         agree::<backoff::RawBackoff>(&BACKOFF);

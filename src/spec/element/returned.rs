@@ -6,6 +6,7 @@ use pgrx::datum::{Interval, Uuid};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::awaited::AwaitedSpec;
 use super::{Intervals, read};
 use crate::error::Result;
 use crate::pg::json::JsonText;
@@ -19,11 +20,14 @@ pub(crate) struct ReturnSpec {
     pub(crate) status: Option<String>,
     pub(crate) result: Option<JsonText>,
     pub(crate) retry_after: Option<Interval>,
-    pub(crate) children: Vec<TaskSpec>,
+    pub(crate) children: Option<Vec<TaskSpec>>,
     pub(crate) children_block: bool,
     pub(crate) delay_children: Option<Interval>,
     pub(crate) delay_workgroup: Option<Interval>,
     pub(crate) count_try: bool,
+    /// What the task is to wait for before it goes on.
+    pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
+    pub(crate) wait_at_most: Option<Interval>,
 }
 
 /// The keys of a return.
@@ -46,6 +50,10 @@ pub(super) struct RawReturn<'a> {
     #[serde(borrow)]
     delay_workgroup: Option<Cow<'a, str>>,
     count_try: Option<bool>,
+    #[serde(borrow)]
+    depends_on: Option<&'a RawValue>,
+    #[serde(borrow)]
+    wait_at_most: Option<Cow<'a, str>>,
 }
 
 /// Reads a return. A token that is no uuid is a bad token, not a malformed element.
@@ -64,9 +72,16 @@ pub(in crate::spec) fn parse_return(n: usize, json: &str, intervals: &mut Interv
     let retry_after = interval("retry_after", raw.retry_after)?;
     let delay_children = interval("delay_children", raw.delay_children)?;
     let delay_workgroup = interval("delay_workgroup", raw.delay_workgroup)?;
+    let wait_at_most = interval("wait_at_most", raw.wait_at_most)?;
+    let depends_on = raw
+        .depends_on
+        .map(|list| spec::parse_awaited(list.get()))
+        .transpose()
+        .map_err(|refusal| refusal.of_return(n, task_id.as_deref()))?;
     let children = raw
         .children
-        .map_or(Ok(Vec::new()), |tasks| spec::parse_children(tasks.get()))
+        .map(|tasks| spec::parse_children(tasks.get()))
+        .transpose()
         .map_err(|refusal| refusal.of_return(n, task_id.as_deref()))?;
     Ok(ReturnSpec {
         token: raw
@@ -83,5 +98,7 @@ pub(in crate::spec) fn parse_return(n: usize, json: &str, intervals: &mut Interv
         delay_children,
         delay_workgroup,
         count_try: raw.count_try.unwrap_or(true),
+        depends_on,
+        wait_at_most,
     })
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::link::RawReference;
 use super::{Intervals, read, text_of};
-use crate::error::Result;
+use crate::error::{Refusal, Result};
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 use crate::spec::keys::TASK;
@@ -73,21 +73,7 @@ pub(in crate::spec) fn parse_task(
     let raw: RawTask = read(Element::Task, n, json)?;
     let id = raw.id.map(Cow::into_owned);
     let refuse = |problem: Problem| Element::Task.malformed(n, id.as_deref(), &problem);
-    let mut interval = |key: &str, text: Option<Cow<str>>| match text {
-        None => Ok(None),
-        Some(text) => match intervals.get(&text) {
-            None => {
-                let what = format!("key \"{key}\" is not an interval: \"{text}\"");
-                Err(refuse(Problem::new(what, INTERVAL_HINT)))
-            }
-            Some(interval) => match interval_problem(interval) {
-                Some(problem) => {
-                    Err(refuse(Problem::new(format!("key \"{key}\" is {problem}"), INTERVAL_HINT)))
-                }
-                None => Ok(Some(interval)),
-            },
-        },
-    };
+    let mut interval = |key: &str, text: Option<Cow<str>>| interval_of(&refuse, intervals, key, text);
     let max_duration = interval("max_duration", raw.max_duration)?;
     let (completed, aborted) = match raw.retention {
         None => (None, None),
@@ -98,21 +84,8 @@ pub(in crate::spec) fn parse_task(
     let delay = interval("delay", raw.delay)?;
     let max_run_time = interval("max_run_time", raw.max_run_time)?;
     let expires_in = interval("expires_in", raw.expires_in)?;
-    let time = |(at, text): (&str, Option<Cow<str>>), (after, interval): (&str, Option<Interval>)| match (
-        text, interval,
-    ) {
-        (Some(_), Some(_)) => Err(refuse(Problem::new(
-            format!("both \"{at}\" and \"{after}\" are given"),
-            "Give one of the two.",
-        ))),
-        (Some(text), None) => clock::parse_timestamptz(&text).map(Some).ok_or_else(|| {
-            let what = format!("key \"{at}\" is not a timestamp: \"{text}\"");
-            refuse(Problem::new(what, "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."))
-        }),
-        (None, interval) => Ok(interval.map(|interval| now.plus(interval))),
-    };
-    let not_before = time(("not_before", raw.not_before), ("delay", delay))?;
-    let expires_at = time(("expires_at", raw.expires_at), ("expires_in", expires_in))?;
+    let not_before = time_of(&refuse, now, ("not_before", raw.not_before), ("delay", delay))?;
+    let expires_at = time_of(&refuse, now, ("expires_at", raw.expires_at), ("expires_in", expires_in))?;
     let metadata = match raw.metadata {
         Some(value) if !value.get().starts_with('{') => {
             let what = "key \"metadata\" is not a JSON object";
@@ -156,6 +129,44 @@ pub(in crate::spec) fn parse_task(
         unique: unique.map(Box::new),
     }
     .checked(n)
+}
+
+/// The interval under a key.
+pub(super) fn interval_of(
+    refuse: &impl Fn(Problem) -> Refusal,
+    intervals: &mut Intervals,
+    key: &str,
+    text: Option<Cow<str>>,
+) -> Result<Option<Interval>> {
+    let Some(text) = text else { return Ok(None) };
+    let problem = match intervals.get(&text) {
+        None => format!("key \"{key}\" is not an interval: \"{text}\""),
+        Some(interval) => match interval_problem(interval) {
+            Some(problem) => format!("key \"{key}\" is {problem}"),
+            None => return Ok(Some(interval)),
+        },
+    };
+    Err(refuse(Problem::new(problem, INTERVAL_HINT)))
+}
+
+/// A time that is given as such under one key, or as an interval from now on under another.
+pub(super) fn time_of(
+    refuse: &impl Fn(Problem) -> Refusal,
+    now: Time,
+    (at, text): (&str, Option<Cow<str>>),
+    (after, interval): (&str, Option<Interval>),
+) -> Result<Option<Time>> {
+    match (text, interval) {
+        (Some(_), Some(_)) => Err(refuse(Problem::new(
+            format!("both \"{at}\" and \"{after}\" are given"),
+            "Give one of the two.",
+        ))),
+        (Some(text), None) => clock::parse_timestamptz(&text).map(Some).ok_or_else(|| {
+            let what = format!("key \"{at}\" is not a timestamp: \"{text}\"");
+            refuse(Problem::new(what, "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."))
+        }),
+        (None, interval) => Ok(interval.map(|interval| now.plus(interval))),
+    }
 }
 
 /// How long a task is kept: an interval, or one for each outcome.

@@ -1,0 +1,299 @@
+//! Returns of tasks that go on later: each is given back until other tasks have ended.
+//!
+//! **Where the task is.** Its row moves from `run` to `blocked`, with a number of its own for this wait. From then on it is a task that
+//! waits, for whatever ends, cancels, deletes or explains such. It has given up all that its performance held.
+//!
+//! **Locks.** The call is restartable (`store::order`). It removes the rows of `run`, which decides whether the tokens are good. Then it
+//! holds all that the tasks are to wait for, as an insertion does: each of those has settled, and counts at once, or settles after this
+//! transaction's commit, and finds the edge.
+//!
+//! **Cycles.** A cycle needs a way out of the suspended task. The call has removed its row: no edge can begin there before this commit,
+//! and who adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on a suspended
+//! one already, children that the call inserts included.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pgrx::datum::Interval;
+
+use super::{Code, Returned, take};
+use crate::error::{Refusal, Result};
+use crate::insert::{EdgeSet, OnConflict, Options, Waits, acyclic, cycle_refusal, insert, stored_arcs};
+use crate::number::{TaskNo, WaitNo};
+use crate::pg::clock::Time;
+use crate::pg::session::{assign_transaction_id, transaction_number};
+use crate::pg::statement::Statement;
+use crate::rights::{self, Doing};
+use crate::settle::{Ending, Lost, settle};
+use crate::spec::{AwaitedSpec, TaskSpec, check_interval};
+use crate::state::{Condition, Outcome};
+use crate::store::dependency::{self, Edge};
+use crate::store::guard::guard;
+use crate::store::live::{self, Counter, Live, LockStrength, Place};
+use crate::store::ready::{self, Freed};
+use crate::store::{blocked, expiry, merge_key, numbers, progress, task};
+use crate::wake;
+
+/// What a task is to wait for before it goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspension {
+    pub(super) status: Option<String>,
+    /// Nor is it granted again before this is over.
+    pub(super) retry_after: Option<Interval>,
+    pub(super) awaited: Vec<AwaitedSpec>,
+    /// Tasks that are inserted, and waited for.
+    pub(super) children: Vec<TaskSpec>,
+    /// The children are not granted before this is over.
+    pub(super) delay_children: Option<Interval>,
+    /// It waits no longer than this.
+    pub(super) wait_at_most: Option<Interval>,
+}
+
+impl Suspension {
+    /// Checks what the types do not say.
+    pub(super) fn checked(self) -> Result<Self> {
+        check_interval("wait_at_most", self.wait_at_most)?;
+        Ok(self)
+    }
+
+    /// All that the call may insert for it.
+    pub(super) fn inserted(&self) -> impl Iterator<Item = &TaskSpec> {
+        self.children.iter().chain(self.awaited.iter().filter_map(|one| one.signal.as_deref()))
+    }
+}
+
+/// A task that is being suspended: where it stands in the call, the performance that has ended, and for what it waits.
+struct One<'a> {
+    at: usize,
+    live: Live,
+    how: &'a Suspension,
+    waits: Waits,
+    lost: Option<Lost>,
+}
+
+/// Suspends the tasks.
+pub(super) fn suspend(suspending: &[Returned<&Suspension>], now: Time) -> Result<Vec<Code>> {
+    if suspending.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Positions may be taken below: the transaction needs its id before.
+    assign_transaction_id();
+    let gone = take(suspending);
+    let good = suspending.iter().filter_map(|one| Some((one, gone.of(one)?)));
+    let mut tasks: Vec<One> = good
+        .map(|(one, live)| One {
+            at: one.at,
+            live: live.clone(),
+            how: one.how,
+            waits: Waits::default(),
+            lost: None,
+        })
+        .collect();
+    let wait_no = transaction_number();
+    block(&tasks, wait_no, now);
+    let children = insert_children(&tasks, now)?;
+    insert_signals(&tasks)?;
+    link(&mut tasks, &children, wait_no)?;
+    let codes = go_on_or_wait(&tasks, wait_no, now);
+    leave(&tasks);
+    Ok(codes)
+}
+
+/// Moves the tasks to `blocked`, where they are found while the call goes on. The one that they count until then stands for the call.
+fn block(tasks: &[One], wait_no: WaitNo, now: Time) {
+    blocked::insert(tasks.iter().map(|one| blocked::New {
+        failures: one.live.failures,
+        dependencies: one.live.dependencies,
+        // The try that has ended does not count.
+        tries: one.live.tries - 1,
+        until: one.until(now),
+        ..blocked::New::of(one.live.task_no, None, one.counter(1, wait_no, now))
+    }));
+    if let Some(first) = tasks.iter().filter_map(|one| one.until(now)).min() {
+        wake::due(first);
+    }
+}
+
+impl One<'_> {
+    fn until(&self, now: Time) -> Option<Time> {
+        self.how.wait_at_most.map(|most| now.plus(most))
+    }
+
+    fn not_before(&self, now: Time) -> Option<Time> {
+        self.how.retry_after.map(|after| now.plus(after))
+    }
+
+    fn counter(&self, remaining: i32, wait_no: WaitNo, now: Time) -> Counter {
+        Counter { remaining, spare: 0, not_before: self.not_before(now), wait_no, since: Some(now) }
+    }
+
+    /// Its row, which is in `blocked`.
+    fn row(&self, wait_no: WaitNo, now: Time) -> Live {
+        Live {
+            task_no: self.live.task_no,
+            place: Place::Blocked(self.counter(self.waits.unsettled, wait_no, now)),
+            tries: self.live.tries - 1,
+            failures: self.live.failures + self.waits.failed,
+            dependencies: self.live.dependencies + self.waits.all,
+            granted_at: None,
+            deadline: Time::INFINITY,
+            actor_id: None,
+            limited: false,
+            keyed: false,
+        }
+    }
+}
+
+/// Inserts the children of each, and returns their ids.
+fn insert_children(tasks: &[One], now: Time) -> Result<Vec<Vec<String>>> {
+    let mut specs = Vec::new();
+    for one in tasks {
+        let due = one.how.delay_children.map(|delay| now.plus(delay));
+        let delayed = |child: &TaskSpec| TaskSpec { not_before: child.not_before.max(due), ..child.clone() };
+        specs.extend(one.how.children.iter().map(delayed));
+    }
+    let mut ids =
+        insert(specs, Options { on_conflict: OnConflict::Error, ignore_missing: false })?.into_iter();
+    Ok(tasks.iter().map(|one| ids.by_ref().take(one.how.children.len()).collect()).collect())
+}
+
+/// Inserts the signals that are not there. Of two calls that insert the same one, the second finds that of the first.
+fn insert_signals(tasks: &[One]) -> Result<()> {
+    let wanted = || tasks.iter().flat_map(|one| one.how.awaited.iter().map(move |awaited| (one, awaited)));
+    let ids: Vec<&str> = wanted().filter(|(_, a)| a.signal.is_some()).map(|(_, a)| a.id.as_str()).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let there = numbers::by_id(&ids);
+    let groups = task::groups(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
+    let specs = wanted()
+        .filter(|(_, awaited)| !there.contains_key(&awaited.id))
+        .filter_map(|(one, awaited)| {
+            let mut spec = awaited.signal.as_deref()?.clone();
+            spec.group = spec.group.or_else(|| groups.get(&one.live.task_no).cloned());
+            Some(spec)
+        })
+        .collect();
+    insert(specs, Options { on_conflict: OnConflict::Skip, ignore_missing: false })?;
+    Ok(())
+}
+
+static STORED: Statement<&[TaskNo], (TaskNo, TaskNo)> =
+    Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+static DEPENDENTS: Statement<&[TaskNo]> =
+    Statement::new(c"SELECT FROM taskq.dependency d WHERE d.after_no = ANY ($1) LIMIT 1");
+
+/// Holds what the tasks are to wait for, and stores the edges.
+fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<()> {
+    let own: HashMap<TaskNo, String> =
+        numbers::ids(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
+    let awaited = |one: &One, children: &[String]| -> Vec<(String, Condition)> {
+        let named = one.how.awaited.iter().map(|awaited| (awaited.id.clone(), awaited.condition));
+        named.chain(children.iter().map(|id| (id.clone(), Condition::Settled))).collect()
+    };
+    let awaited: Vec<Vec<(String, Condition)>> =
+        tasks.iter().zip(children).map(|(one, children)| awaited(one, children)).collect();
+    let ids: Vec<&str> = awaited.iter().flatten().map(|(id, _)| id.as_str()).collect();
+    rights::check_named(Doing::Insert, ids.iter().copied())?;
+    let (numbers, rows, outcomes) =
+        live::lock_any(&ids, &[], LockStrength::KeyShare, LockStrength::KeyShare)?;
+    let find =
+        |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
+    let mut edges = EdgeSet::default();
+    for (one, awaited) in tasks.iter().zip(&awaited) {
+        let (run, name) = (one.live.task_no, own.get(&one.live.task_no).map_or("", String::as_str));
+        for (id, condition) in awaited {
+            let after = find(id).ok_or_else(|| Refusal::dependency_missing(id, name))?;
+            if after == run {
+                return Err(Refusal::cycle(&[id.clone(), id.clone()]));
+            }
+            edges
+                .add(Edge { after, run, condition: *condition })
+                .map_err(|has| Refusal::other_condition(id, name, has.name(), condition.name()))?;
+        }
+    }
+    count(tasks, &edges, &outcomes, wait_no);
+    check_cycles(tasks, &edges, &outcomes)
+}
+
+/// Counts what has ended, and stores the edges for this wait: new ones, and such as were there before.
+fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>, wait_no: WaitNo) {
+    let runs: Vec<TaskNo> = tasks.iter().map(|one| one.live.task_no).collect();
+    let stored: HashSet<(TaskNo, TaskNo)> = STORED.query(runs).into_iter().collect();
+    let (mut new, mut again) = (Vec::new(), Vec::new());
+    let mut of_each: BTreeMap<TaskNo, &mut One> =
+        tasks.iter_mut().map(|one| (one.live.task_no, one)).collect();
+    for edge in &edges.edges {
+        let Some(one) = of_each.get_mut(&edge.run) else { continue };
+        let outcome = outcomes.get(&edge.after).copied();
+        if stored.contains(&(edge.after, edge.run)) {
+            // What has ended was counted when it did, whatever the condition was.
+            if outcome.is_none() {
+                one.waits.unsettled += 1;
+                again.push(*edge);
+            }
+            continue;
+        }
+        one.waits.all += 1;
+        if let Some(lost) = one.waits.count(edge.after, edge.condition, outcome) {
+            one.lost = Some(Lost::decides(one.lost, lost));
+        }
+        new.push(*edge);
+    }
+    new.sort_unstable_by_key(|edge| (edge.after, edge.run));
+    dependency::insert(new.into_iter().map(|edge| (edge, wait_no)), true);
+    if !again.is_empty() {
+        let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = again.iter().map(|e| (e.after, e.run)).unzip();
+        let conditions: Vec<i8> = again.iter().map(|edge| edge.condition.stored()).collect();
+        dependency::WAIT_AGAIN.execute((after, run, conditions, wait_no));
+    }
+}
+
+fn check_cycles(tasks: &[One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>) -> Result<()> {
+    let runs: Vec<TaskNo> = tasks.iter().map(|one| one.live.task_no).collect();
+    if DEPENDENTS.execute(runs.as_slice()) == 0 {
+        return Ok(());
+    }
+    guard();
+    // What has ended blocks nothing any more.
+    let open = edges.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after));
+    let mut arcs: Vec<(TaskNo, TaskNo)> = open.map(|edge| (edge.after, edge.run)).collect();
+    arcs.extend(stored_arcs(&runs));
+    acyclic(&arcs).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))
+}
+
+/// Lets those wait that have to; those that have nothing to wait for go on at once, or abort.
+fn go_on_or_wait(tasks: &[One], wait_no: WaitNo, now: Time) -> Vec<Code> {
+    let (mut freed, mut endings, mut over, mut codes) = (vec![], vec![], vec![], vec![]);
+    for one in tasks {
+        codes.push((one.at, if one.lost.is_some() { Outcome::Aborted.name() } else { "pending" }));
+        let row = one.row(wait_no, now);
+        if let Some(lost) = one.lost {
+            let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
+            endings.push(Ending::abort(&row, lost.cause(), Some(status)));
+        } else if one.waits.unsettled == 0 {
+            freed.push(Freed { not_before: one.not_before(now), ..row.freed() });
+        } else {
+            blocked::SET.execute((row.task_no, one.waits.unsettled, row.failures, row.dependencies));
+            continue;
+        }
+        over.push(row);
+    }
+    live::remove(&over);
+    ready::release(freed, now);
+    settle(endings, now);
+    codes
+}
+
+/// What the performances leave: what was said of the tasks, and their merge keys, which come last in the order of locks. One that was
+/// granted does not expire any more.
+fn leave(tasks: &[One]) {
+    let (told, statuses): (Vec<TaskNo>, Vec<String>) =
+        tasks.iter().filter_map(|one| Some((one.live.task_no, one.how.status.clone()?))).unzip();
+    if !told.is_empty() {
+        progress::SET_STATUS.execute((told, statuses));
+    }
+    expiry::forget(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
+    let holders: Vec<TaskNo> =
+        tasks.iter().filter(|one| one.live.keyed).map(|one| one.live.task_no).collect();
+    merge_key::given_back(&holders);
+}

@@ -1,0 +1,49 @@
+//! Suspended tasks whose time is over go on without what is open of that for which they wait.
+
+use std::collections::HashMap;
+
+use super::fold;
+use super::signal::{release_or_complete, without_open};
+use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::pg::statement::Statement;
+use crate::store::contradiction;
+use crate::store::live::{self, Live, LockStrength};
+use crate::store::touched;
+
+static OVERDUE: Statement<(i32, Time), TaskNo> = Statement::new(
+    c"SELECT b.task_no FROM taskq.blocked b
+       WHERE b.since IS NOT NULL AND b.until <= $2 ORDER BY b.until LIMIT $1 FOR UPDATE SKIP LOCKED",
+);
+static PUT_OFF: Statement<(&[TaskNo], Time)> =
+    Statement::new(c"UPDATE taskq.blocked b SET until = $2 WHERE b.task_no = ANY ($1)");
+
+/// Frees up to so many suspended tasks that have waited long enough; how many. Waits for nobody.
+pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
+    touched::locking();
+    let overdue = OVERDUE.query((limit, now));
+    touched::locked(&overdue);
+    if overdue.is_empty() {
+        return 0;
+    }
+    let done = contradiction::leaving(&overdue, |n| *n, |part| free(part, now));
+    if !done.left.is_empty() {
+        PUT_OFF.execute((done.left, now + contradiction::LEAVE));
+    }
+    done.parts.into_iter().sum()
+}
+
+/// Frees tasks whose counters are locked by this transaction. Signals that were left for them count first: what is settled is no reason
+/// to go on without it. An end that comes from here on finds no counter with the number of this wait.
+fn free(task_nos: &[TaskNo], now: Time) -> usize {
+    fold::of(task_nos, now);
+    let rows: HashMap<TaskNo, Live> = live::lock(task_nos, LockStrength::Update);
+    let waits = |row: &Live| row.counter().is_some_and(|counter| counter.since.is_some());
+    let mut rows: Vec<Live> = rows.into_values().filter(waits).collect();
+    rows.sort_unstable_by_key(|row| row.task_no);
+    live::remove(&rows);
+    without_open(rows.iter_mut());
+    // No suspended task is spontaneous: none of them ends by this.
+    release_or_complete(rows, now);
+    task_nos.len()
+}
