@@ -421,6 +421,19 @@ CREATE FUNCTION taskq.health()
                   FROM (SELECT age(d.datfrozenxid) AS age FROM pg_database AS d WHERE d.datname = current_database()) AS x
                  WHERE x.age > 2 * current_setting('autovacuum_freeze_max_age')::bigint OR x.age > 1500000000
                 UNION ALL
+                -- Of those that wait without a limit, the first thousand by their place in the index: the oldest, as a rule.
+                SELECT 'notice',
+                       format('%s suspended without a limit for longer than a week, %s since %s',
+                              CASE b.number WHEN 1 THEN 'a task is' WHEN 1000 THEN '1000 tasks or more are' ELSE b.number || ' tasks are' END,
+                              CASE b.number WHEN 1 THEN 'that is' ELSE 'the first' END, b.since),
+                       'See taskq.waits for what they wait for; signal it, cancel them, or give wait_at_most the next time.',
+                       'suspended', NULL, b.since
+                  FROM (SELECT count(*) AS number, min(b.since) AS since
+                          FROM (SELECT b.since FROM taskq.blocked AS b
+                                 WHERE b.since IS NOT NULL AND b.until IS NULL ORDER BY b.until LIMIT 1000) AS b
+                         WHERE b.since < (SELECT n.at FROM now AS n) - interval '7 days') AS b
+                 WHERE b.number > 0
+                UNION ALL
                 SELECT 'warning', format('the server''s clock was put back by %s', taskq._age(e.mark_at - n.wall)),
                        'Mend the clock; if taskq.check() tells of wrong tallies after that, SELECT taskq.recount().', 'clock', NULL, NULL
                   FROM taskq.seal AS e CROSS JOIN now AS n WHERE e.mark_at > n.wall + interval '1 second'

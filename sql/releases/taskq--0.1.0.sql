@@ -2421,6 +2421,7 @@ DECLARE
     last_grant timestamptz;
     origin bigint;
     steps integer := 0;
+    is_signal boolean := false;
 BEGIN
     IF task_id IS NULL THEN
         RAISE EXCEPTION 'argument "task_id" must not be NULL'
@@ -2493,6 +2494,22 @@ BEGIN
     END IF;
 
     IF t.state = 'blocked' THEN
+        FOR d IN SELECT b.since, b.until, o.signal, b.remaining, o.num_required
+                   FROM taskq.blocked AS b
+                  CROSS JOIN LATERAL (SELECT o.signal, o.num_required FROM taskq.task AS o WHERE o.task_no = b.task_no OFFSET 0) AS o
+                  WHERE b.task_no = number
+        LOOP
+            is_signal := d.signal;
+            IF d.since IS NOT NULL THEN
+                RETURN NEXT format('it is suspended since %s%s', d.since, COALESCE(', and goes on at ' || d.until || ' at the latest', ''));
+            END IF;
+            IF d.signal THEN
+                RETURN NEXT format('it is a signal: it waits for taskq.signal(%L)', t.id);
+            END IF;
+            IF d.num_required IS NOT NULL THEN
+                RETURN NEXT format('it needs %s of its %s dependencies: %s more', d.num_required, t.total_dependencies, d.remaining);
+            END IF;
+        END LOOP;
         FOR d IN SELECT y.id AS after, y.state, y.actor_id, y.action_deadline, u.waits,
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
@@ -2513,7 +2530,7 @@ BEGIN
         IF n > 20 THEN
             RETURN NEXT format('it waits for %s more tasks; see taskq.dependencies', n - 20);
         END IF;
-        IF n IS NULL THEN
+        IF n IS NULL AND NOT is_signal THEN
             RETURN NEXT 'its last dependencies have settled just now; the next call of the queue frees it';
         END IF;
     END IF;
@@ -2524,8 +2541,9 @@ BEGIN
         RETURN NEXT format('its workgroup "%s" is held back until %s', d.name, d.not_before);
     END LOOP;
 
-    IF t.not_before > taskq.clock() AND NOT t.spontaneous THEN
-        RETURN NEXT format('it is not to be owned before %s', t.not_before);
+    IF t.not_before > taskq.clock() THEN
+        RETURN NEXT CASE WHEN t.spontaneous THEN format('it completes by itself at %s', t.not_before)
+                         ELSE format('it is not to be owned before %s', t.not_before) END;
     END IF;
 
     IF t.state = 'ready' THEN
@@ -3359,6 +3377,19 @@ CREATE FUNCTION taskq.health()
                        'VACUUM (FREEZE) what is oldest, and see what holds vacuum back.', 'transaction ids', NULL, NULL
                   FROM (SELECT age(d.datfrozenxid) AS age FROM pg_database AS d WHERE d.datname = current_database()) AS x
                  WHERE x.age > 2 * current_setting('autovacuum_freeze_max_age')::bigint OR x.age > 1500000000
+                UNION ALL
+                -- Of those that wait without a limit, the first thousand by their place in the index: the oldest, as a rule.
+                SELECT 'notice',
+                       format('%s suspended without a limit for longer than a week, %s since %s',
+                              CASE b.number WHEN 1 THEN 'a task is' WHEN 1000 THEN '1000 tasks or more are' ELSE b.number || ' tasks are' END,
+                              CASE b.number WHEN 1 THEN 'that is' ELSE 'the first' END, b.since),
+                       'See taskq.waits for what they wait for; signal it, cancel them, or give wait_at_most the next time.',
+                       'suspended', NULL, b.since
+                  FROM (SELECT count(*) AS number, min(b.since) AS since
+                          FROM (SELECT b.since FROM taskq.blocked AS b
+                                 WHERE b.since IS NOT NULL AND b.until IS NULL ORDER BY b.until LIMIT 1000) AS b
+                         WHERE b.since < (SELECT n.at FROM now AS n) - interval '7 days') AS b
+                 WHERE b.number > 0
                 UNION ALL
                 SELECT 'warning', format('the server''s clock was put back by %s', taskq._age(e.mark_at - n.wall)),
                        'Mend the clock; if taskq.check() tells of wrong tallies after that, SELECT taskq.recount().', 'clock', NULL, NULL

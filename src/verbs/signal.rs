@@ -34,7 +34,8 @@ fn taskq_signal(
         check_id(None, Some(id))?;
         let action = check_name("action", action)?;
         check_interval("retention", retention)?;
-        let signal = Signal { id, result: result.and_then(JsonText::from_argument), status, action, retention };
+        let signal =
+            Signal { id, result: result.and_then(JsonText::from_argument), status, action, retention };
         rights::check_named(Doing::Change, [id])?;
         restartable(|| signal.send())
     })
@@ -82,7 +83,8 @@ impl Signal<'_> {
 
     fn find(&self) -> Result<Found> {
         let no_signal = |id: &str| {
-            let hint = "A signal is a task with the key \"signal\": true; complete_task completes others by hand.";
+            let hint =
+                "A signal is a task with the key \"signal\": true; complete_task completes others by hand.";
             Refusal::state(id, "no signal", "cannot be signalled", hint)
         };
         // One in progress is refused without a lock.

@@ -135,7 +135,7 @@ impl Picture {
             let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
             let _ = writeln!(out, "    t{} {arrow} t{}", link.after, link.run);
         }
-        for state in ["blocked", "scheduled", "ready", "in-progress", "completed", "aborted", "skipped"] {
+        for state in STATES {
             let _ = writeln!(out, "    classDef {} fill:{}", class(state), colour(state));
         }
         out.push_str(&self.left_out_note("    %% "));
@@ -257,6 +257,19 @@ fn indent(depth: usize) -> String {
     format!("{}[{depth}] ", "  ".repeat(DEEPEST))
 }
 
+/// The states as pictures tell them.
+const STATES: [&str; 9] = [
+    "blocked",
+    "suspended",
+    "signal",
+    "scheduled",
+    "ready",
+    "in-progress",
+    "completed",
+    "aborted",
+    "skipped",
+];
+
 /// A name that Mermaid accepts as a class.
 fn class(state: &str) -> String {
     state.replace('-', "")
@@ -269,6 +282,8 @@ fn colour(state: &str) -> &'static str {
         "skipped" => "#d7ccc8",
         "in-progress" => "#bbdefb",
         "ready" => "#fff9c4",
+        "suspended" => "#e1bee7",
+        "signal" => "#ffe0b2",
         _ => "#eeeeee",
     }
 }

@@ -76,14 +76,15 @@ pub(super) struct Node {
     pub(super) id: String,
     pub(super) action: String,
     pub(super) state: String,
-    /// Of an aborted one: there was no need of it.
-    pub(super) skipped: bool,
+    /// What the state does not tell: "skipped" of one that is aborted since there was no need of it; "suspended" and "signal" of such as
+    /// are blocked.
+    pub(super) kind: Option<String>,
     /// Microseconds it has run, or its action's tasks run on average; 0 if nobody knows.
     pub(super) duration: i64,
 }
 
 // The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
-static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, bool)> = Statement::new(
+static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, Option<String>)> = Statement::new(
     c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
                   WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
@@ -92,14 +93,15 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, bool)> 
              (COALESCE(EXTRACT(epoch FROM COALESCE(s.settled_at - s.granted_at,
                                                    CASE WHEN r.nonce <> 0 THEN taskq.clock() - r.granted_at END)),
                        0) * 1000000)::bigint,
-             COALESCE(s.cause = 'k', false)
+             CASE WHEN s.cause = 'k' THEN 'skipped' WHEN b.since IS NOT NULL THEN 'suspended'
+                  WHEN b.spare < 0 THEN 'signal' END
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT t.id, t.action_no, t.workgroup FROM taskq.task t
                             WHERE t.task_no = u.task_no OFFSET 0) AS t
        CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
         LEFT JOIN LATERAL (SELECT s.* FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s ON true
         LEFT JOIN LATERAL (SELECT r.* FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0) AS r ON true
-        LEFT JOIN LATERAL (SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0) AS b ON true
+        LEFT JOIN LATERAL (SELECT b.task_no, b.since, b.spare FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0) AS b ON true
         LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true
         LEFT JOIN LATERAL (SELECT w.not_before FROM taskq.workgroup w
                             WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true",
@@ -108,8 +110,8 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, bool)> 
 /// What is to be shown of tasks.
 pub(super) fn nodes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Node> {
     NODES
-        .map(task_nos, |(task_no, id, action, state, duration, skipped)| {
-            let node = Node { id, action, state, skipped, duration };
+        .map(task_nos, |(task_no, id, action, state, duration, kind)| {
+            let node = Node { id, action, state, kind, duration };
             (task_no, node)
         })
         .into_iter()
@@ -119,7 +121,7 @@ pub(super) fn nodes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Node> {
 impl Node {
     /// The state as a picture tells it.
     pub(super) fn shown(&self) -> &str {
-        if self.skipped { "skipped" } else { &self.state }
+        self.kind.as_deref().unwrap_or(&self.state)
     }
 }
 

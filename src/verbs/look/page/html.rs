@@ -68,7 +68,7 @@ ul { list-style: none; margin: 0; padding: 0; display: grid; gap: .6rem } li { b
 li.critical { border-color: var(--aborted) } li.notice { border-color: var(--progress) }
 svg { display: block; max-width: 100% } svg text { fill: var(--soft); font: 11px system-ui, sans-serif } svg .id { fill: var(--text); font-size: 12px }
 .completed { fill: var(--completed) } .aborted { fill: var(--aborted) } .in-progress { fill: var(--progress) } .ready { fill: var(--ready) }
-.blocked { fill: var(--blocked) } .scheduled { fill: var(--scheduled) } .skipped { fill: var(--skipped) } .grid, .edge { stroke: var(--line); fill: none } .edge { stroke: var(--blocked) }
+.blocked, .suspended, .signal { fill: var(--blocked) } .scheduled { fill: var(--scheduled) } .skipped { fill: var(--skipped) } .grid, .edge { stroke: var(--line); fill: none } .edge { stroke: var(--blocked) }
 .p50, .p99 { fill: none; stroke: var(--progress); stroke-width: 1.8; stroke-linejoin: round } .p99 { stroke: var(--ready) }
 .box { fill: var(--card); stroke: var(--line) } .key { font-weight: 400; font-size: .85em } .key span { white-space: nowrap } .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: .15rem; margin: 0 .3rem 0 .8rem }
 ";
