@@ -1,0 +1,168 @@
+//! What suspended tasks meet: limits, merge keys, and whatever else changes tasks that wait.
+
+use serde_json::json;
+use taskq_tests::{Db, Session};
+
+use super::{signal, suspend, suspended, waits_for};
+
+const FOR_S: &str = "depends_on => '[{\"id\": \"s\", \"signal\": true}]'";
+
+#[test]
+fn it_gives_its_places_up() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT taskq.set_action('work', max_concurrency => 1), taskq.set_group('g', max_concurrency => 1)",
+    );
+    session.run("SELECT taskq.insert_task(id, 'work', group_id => 'g') FROM unnest('{a,b}'::text[]) AS id");
+    let a = session.own_one("work");
+    assert!(session.own("w", 1, &["work"]).unwrap().is_empty());
+    suspend(&mut session, &a, FOR_S).unwrap();
+    let b = session.own_one("work");
+    assert!(signal(&mut session, "s"));
+    assert!(session.own("w", 1, &["work"]).unwrap().is_empty(), "it goes on under the limits");
+    session.complete(&b);
+    assert_eq!(session.own_one("work").task_id, "a");
+}
+
+#[test]
+fn a_leader_gives_its_merge_key_up() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT taskq.insert_task(id, 'work', merge_key => 'k') FROM unnest('{lead,rider}'::text[]) AS id",
+    );
+    let lead = session.own_one("work");
+    assert!(session.own("w", 1, &["work"]).unwrap().is_empty());
+    suspend(&mut session, &lead, FOR_S).unwrap();
+    let rider = session.own_one("work");
+    assert_eq!(rider.task_id, "rider");
+    assert!(signal(&mut session, "s"));
+    assert!(session.own("w", 1, &["work"]).unwrap().is_empty(), "the key is busy");
+    session.complete(&rider);
+    // It was not ready when the other was granted: it has an end of its own.
+    let again = session.own_one("work");
+    assert_eq!((again.task_id.as_str(), again.num_tries), ("lead", 1));
+    session.complete(&again);
+}
+
+#[test]
+fn it_is_cancelled_replaced_and_changed_as_others_that_wait() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for id in ["cancelled", "replaced", "changed", "longer"] {
+        suspended(&mut session, id, "[{\"id\": \"s\", \"signal\": true}]");
+    }
+    session.run("SELECT taskq.insert_task('more', 'x')");
+    assert_eq!(session.cancel(&["cancelled"]).unwrap(), 1);
+    session.replace(json!([{"id": "replaced", "action": "work"}])).unwrap();
+    session.run("SELECT taskq.update_tasks('{changed}', priority => 7, body => 'new')");
+    session.depend_on("more", "longer").unwrap();
+    assert_eq!(waits_for(&mut session, "longer").unwrap(), ["more", "s"]);
+    assert_eq!(session.own_one("work").task_id, "replaced", "the new one waits for nothing");
+    assert!(signal(&mut session, "s"));
+    let changed = session.own_one("work");
+    assert_eq!((changed.task_id.as_str(), changed.body.as_deref()), ("changed", Some("new")));
+    assert_eq!(session.state("longer"), "blocked");
+    session.perform("x", "completed");
+    assert_eq!(session.own_one("work").task_id, "longer");
+}
+
+#[test]
+fn deleting_what_it_waits_for_frees_it() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task(id, 'x') FROM unnest('{a,b}'::text[]) AS id");
+    suspended(&mut session, "t", "[\"a\", \"b\"]");
+    assert_eq!(session.delete(&["a"]).unwrap(), 1);
+    assert_eq!(waits_for(&mut session, "t").unwrap(), ["b"]);
+    assert_eq!(session.delete(&["b"]).unwrap(), 1, "it does not go with it");
+    let task = session.task("t").unwrap();
+    assert_eq!((task.state.as_str(), task.total_dependencies, task.num_tries), ("ready", 0, 0));
+}
+
+#[test]
+fn retention_of_what_it_waited_for_takes_nothing_away() {
+    let db = Db::new();
+    let mut session = db.connect();
+    suspended(&mut session, "t", "[{\"id\": \"a\", \"signal\": true}, {\"id\": \"b\", \"signal\": true}]");
+    assert!(signal(&mut session, "a"));
+    session.run("SET taskq.now = '2090-01-01'; SELECT taskq.maintain(); RESET taskq.now");
+    assert_eq!(session.state("a"), "gone");
+    assert_eq!(waits_for(&mut session, "t").unwrap(), ["b"]);
+    assert!(signal(&mut session, "b"));
+    assert_eq!(session.state("t"), "ready");
+}
+
+#[test]
+fn a_paused_action_and_group_hold_it_when_it_goes_on() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('t', 'work', group_id => 'g')");
+    let grant = session.own_one("work");
+    suspend(&mut session, &grant, FOR_S).unwrap();
+    session.run("SELECT taskq.pause_group('g')");
+    assert!(signal(&mut session, "s"));
+    assert!(session.own("w", 1, &["work"]).unwrap().is_empty());
+    session.run("SELECT taskq.resume_group('g'), taskq.pause_action('work')");
+    assert!(session.own("w", 1, &["work"]).unwrap().is_empty());
+    session.run("SELECT taskq.resume_action('work')");
+    assert_eq!(session.own_one("work").num_tries, 1);
+}
+
+#[test]
+fn what_was_rolled_back_to_a_savepoint_is_held_as_before() {
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('t', 'work')");
+    let grant = session.own_one("work");
+    session.run("BEGIN; SAVEPOINT a");
+    suspend(&mut session, &grant, FOR_S).unwrap();
+    session.run("ROLLBACK TO a");
+    suspend(&mut session, &grant, "depends_on => '[{\"id\": \"z\", \"signal\": true}]'").unwrap();
+    session.run("COMMIT");
+    assert_eq!(other.state("s"), "gone");
+    assert!(signal(&mut other, "z"));
+    assert_eq!(other.own_one("work").num_tries, 1);
+}
+
+/// In one transaction a task may be suspended, signalled and granted again, several times.
+#[test]
+fn it_goes_round_within_a_transaction() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('t', 'work')");
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        session.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+        for n in 1..4 {
+            let grant = session.own_one("work");
+            suspend(
+                &mut session,
+                &grant,
+                &format!("depends_on => '[{{\"id\": \"{level} {n}\", \"signal\": true}}]'"),
+            )
+            .unwrap();
+            assert!(signal(&mut session, &format!("{level} {n}")));
+        }
+        session.run("COMMIT");
+        assert_eq!(session.state("t"), "ready", "{level}");
+    }
+}
+
+fn prepared(session: &mut Session, end: &str) {
+    suspended(session, "t", "[{\"id\": \"s\", \"signal\": true}]");
+    session.run("BEGIN; SELECT taskq.signal('s'); PREPARE TRANSACTION 'p'");
+    assert_eq!(session.state("t"), "blocked");
+    session.run(&format!("{end} PREPARED 'p'"));
+}
+
+#[test]
+fn a_signal_that_is_prepared_counts_when_it_is_committed() {
+    for (end, state) in [("COMMIT", "ready"), ("ROLLBACK", "blocked")] {
+        let db = Db::new();
+        let mut session = db.connect();
+        prepared(&mut session, end);
+        session.run("SELECT taskq.maintain()");
+        assert_eq!(session.state("t"), state);
+    }
+}

@@ -1,0 +1,134 @@
+//! Signals: tasks that are completed from outside, once, and by a call that may come first.
+
+use serde_json::{Value, json};
+use taskq_tests::{Db, Progress, refused};
+
+use super::{signal, suspended};
+
+#[test]
+fn the_first_one_wins() {
+    let db = Db::new();
+    let mut session = db.connect();
+    suspended(&mut session, "t", "[{\"id\": \"s\", \"signal\": true}]");
+    assert_eq!(session.own("w", 1, &["signal"]).unwrap().len(), 0, "no worker gets it");
+    assert!(session.one::<bool>("SELECT taskq.signal('s', '{\"by\": \"ann\"}', 'fine')"));
+    assert!(!session.one::<bool>("SELECT taskq.signal('s', '{\"by\": \"bob\"}')"));
+    let task = session.task("s").unwrap();
+    assert_eq!(
+        (task.status_code.as_str(), task.status.as_deref(), task.result),
+        ("completed", Some("fine"), Some(json!({"by": "ann"})))
+    );
+    assert_eq!(session.state("t"), "ready");
+}
+
+#[test]
+fn one_that_comes_early_is_kept_and_found() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SET taskq.retention = '1h'; SELECT taskq.set_action('kept', retention => '2 days')");
+    for call in ["'s', '1'", "'k', '1', action => 'kept'", "'r', '1', retention => '10 minutes'"] {
+        assert!(session.one::<bool>(&format!("SELECT taskq.signal({call})")), "{call}");
+    }
+    let kept: Vec<String> = session.all(
+        "SELECT t.id || ' ' || date_trunc('minute', s.expires_at - s.settled_at)::text
+           FROM taskq.settled AS s JOIN taskq.task AS t USING (task_no) ORDER BY 1",
+    );
+    assert_eq!(kept, ["k 2 days", "r 00:10:00", "s 1 day"]);
+    suspended(&mut session, "t", "[{\"id\": \"s\", \"signal\": true}]");
+    assert_eq!(session.state("t"), "ready");
+    assert!(!signal(&mut session, "s"), "it is there, and has ended");
+}
+
+#[test]
+fn its_dependencies_do_not_matter_any_more() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "s", "action": "signal", "signal": true, "depends_on": ["a"]},
+                       {"id": "u", "action": "signal", "signal": true, "depends_on": [{"id": "a", "condition": "settled"}]},
+                       {"id": "after", "action": "y", "depends_on": ["s"]}]))
+        .unwrap();
+    assert!(signal(&mut session, "s"));
+    assert_eq!(session.state("after"), "ready");
+    session.perform("x", "aborted");
+    assert_eq!((session.state("s"), session.state("u")), ("completed".to_owned(), "blocked".to_owned()));
+    let task = session.task("u").unwrap();
+    assert_eq!((task.num_signals, task.total_dependencies, task.num_failures), (1, 1, 1));
+    assert!(signal(&mut session, "u"));
+}
+
+#[test]
+fn it_aborts_with_a_lost_dependency_and_by_hand_and_can_be_retried() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "lost", "action": "signal", "signal": true, "depends_on": ["a"]},
+                       {"id": "cancelled", "action": "signal", "signal": true}, {"id": "by hand", "action": "signal", "signal": true}]))
+        .unwrap();
+    session.perform("x", "aborted");
+    session.run("SELECT taskq.cancel_tasks('{cancelled}'), taskq.complete_task('by hand', '7')");
+    let ends: Vec<String> = session
+        .all("SELECT concat_ws(' ', id, state, cause) FROM taskq.tasks WHERE action = 'signal' ORDER BY id");
+    assert_eq!(ends, ["by hand completed", "cancelled aborted cancelled", "lost aborted dependency"]);
+    assert!(!signal(&mut session, "cancelled"));
+    session.run("SELECT taskq.retry_tasks('{cancelled}')");
+    assert_eq!(session.state("cancelled"), "blocked");
+    assert!(signal(&mut session, "cancelled"));
+}
+
+#[test]
+fn what_is_no_signal_is_refused() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('ready', 'x'), taskq.insert_task('held', 'h'), taskq.insert_task('done', 'd')");
+    session.own_one("h");
+    session.perform("d", "completed");
+    for id in ["ready", "held", "done"] {
+        refused(&mut session, "TQ005", id, &format!("SELECT taskq.signal('{id}')"), &[]);
+    }
+    refused(&mut session, "22004", "task_id", "SELECT taskq.signal(NULL)", &[]);
+    refused(&mut session, "22004|22023", "action", "SELECT taskq.signal('s', action => NULL)", &[]);
+    refused(&mut session, "TQ006|22023", "id", "SELECT taskq.signal('')", &[]);
+    refused(&mut session, "22023", "retention", "SELECT taskq.signal('s', retention => '-1 day')", &[]);
+    for both in ["spontaneous => true", "num_required => 1"] {
+        let call = format!("SELECT taskq.insert_task('s', 'signal', signal => true, {both})");
+        refused(&mut session, "TQ006", "signal", &call, &[]);
+    }
+}
+
+#[test]
+fn of_two_calls_at_once_one_completes_it() {
+    for there in [true, false] {
+        for commit in [true, false] {
+            let db = Db::new();
+            let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+            if there {
+                watcher.run("SELECT taskq.insert_task('s', 'signal', signal => true)");
+            }
+            first.run("BEGIN");
+            assert!(first.one::<bool>("SELECT taskq.signal('s', '1')"));
+            let second = second.background(|s| s.one::<bool>("SELECT taskq.signal('s', '2')"));
+            assert_eq!(second.settle_down(&mut watcher), Progress::Blocked, "it does not guess");
+            first.run(if commit { "COMMIT" } else { "ROLLBACK" });
+            assert_eq!(second.join().1, !commit);
+            let result: Option<Value> = watcher.task("s").unwrap().result;
+            assert_eq!(result, Some(json!(if commit { 1 } else { 2 })));
+        }
+    }
+}
+
+#[test]
+fn it_counts_as_blocked_and_never_as_ready() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .run("SELECT taskq.insert_task('s' || n, 'signal', signal => true) FROM generate_series(1, 3) AS n");
+    let counts: Vec<String> =
+        session.all("SELECT action || ' ' || state || ' ' || count FROM taskq.count_tasks()");
+    assert_eq!(counts, ["signal blocked 3"]);
+    assert_eq!(session.one::<i64>("SELECT ready FROM taskq.stats WHERE action = 'signal'"), 0);
+    let why: String = session.one("SELECT taskq.why('s1')");
+    assert_eq!(why, "it is a signal: it waits for taskq.signal('s1')");
+    session.run("SELECT taskq.replace_tasks('[{\"id\": \"s2\", \"action\": \"signal\", \"signal\": true}]'); SELECT taskq.delete_tasks('{s3}')");
+    assert!(signal(&mut session, "s2"));
+}

@@ -1,0 +1,61 @@
+//! Very many suspended tasks, and very many suspensions of one.
+
+use taskq_tests::Db;
+
+use super::{signal, suspend};
+
+/// Suspends that many tasks for one signal, in steps.
+const SUSPEND: &str = "DO $$ BEGIN
+    FOR i IN 1..10 LOOP
+        PERFORM taskq.return_tasks((SELECT jsonb_agg(jsonb_build_object('task_id', o.task_id, 'token', o.token, 'status_code', 'pending',
+                                           'depends_on', jsonb_build_array(jsonb_build_object('id', 's', 'signal', true))))
+                                      FROM taskq.own_tasks('w', 10000, '{work}') AS o));
+    END LOOP; END $$";
+
+#[test]
+#[ignore = "long"]
+fn a_hundred_thousand_wait_for_one_signal() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT count(*) FROM taskq.insert_many('work', array_fill('b'::text, ARRAY[100000]))");
+    session.run(SUSPEND);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.waits"), 100_000);
+    session.run("VACUUM");
+    session.run("SELECT taskq.insert_task('one', 'work')");
+    let pages = session.pages_of_a_claim("work");
+    assert!(pages < 200, "a claim reads {pages} pages");
+    assert!(signal(&mut session, "s"));
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.waits"), 0);
+    assert_eq!(session.own("w", 1000, &["work"]).unwrap().len(), 1000);
+}
+
+#[test]
+fn many_suspensions_of_a_task_leave_no_row_each() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('t', 'work'), taskq.insert_task('s', 'x')");
+    session.perform("x", "completed");
+    let rows = "SELECT sum(n) FROM (SELECT (xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM ' || c.oid::regclass, true, true, '')))[1]::text::bigint AS n
+                  FROM pg_class AS c WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r') AS x";
+    let mut before = None;
+    for n in 0..300 {
+        let grant = session.own_one("work");
+        suspend(
+            &mut session,
+            &grant,
+            if n % 2 == 0 {
+                "depends_on => '[\"s\"]'"
+            } else {
+                "depends_on => '[]', wait_at_most => '1 day'"
+            },
+        )
+        .unwrap();
+        if n == 10 {
+            before = Some(session.one::<String>(&format!("SELECT ({rows})::text")));
+        }
+    }
+    let after: String = session.one(&format!("SELECT ({rows})::text"));
+    // Leases that nobody needs any more are removed now and then.
+    let (before, after): (i64, i64) = (before.unwrap().parse().unwrap(), after.parse().unwrap());
+    assert!(after - before < 50, "{before} rows have become {after}");
+}
