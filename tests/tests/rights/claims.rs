@@ -14,7 +14,8 @@ use super::{PARTS, Role, assert_denied, with_part, without_part};
 
 /// What each part may call, as the table of that page has it; `narrowed` are those rows of which a narrowed part has nothing.
 fn table(session: &mut Session) -> (BTreeMap<String, Vec<bool>>, BTreeSet<String>) {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/rights.md")).unwrap();
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/rights.md")).unwrap();
     let views: Vec<String> = session.all(
         "SELECT relname::text FROM pg_class WHERE relnamespace = 'taskq'::regnamespace AND relkind = 'v' AND relname NOT LIKE '\\_%'",
     );
