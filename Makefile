@@ -108,7 +108,8 @@ test: ## all of the following four, but for what is long by nature; installs wha
 test-all: ## the same, with storms and faults at random, lost servers, and the clients in seven languages
 	@.ci/test.sh everything
 
-lint: setup ## format, clippy, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
+lint: setup ## format, clippy, the words of the pages, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
+	@.ci/words.py
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml

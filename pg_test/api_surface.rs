@@ -229,7 +229,7 @@ mod tests {
         assert!(
             new.is_empty() && gone.is_empty(),
             "the extension's surface differs from SURFACE in pg_test/api_surface.rs.\n\
-             If that is what you want, change the list (sorted by bytes), docs/reference.md and CHANGELOG.md.\n\
+             If that is what you want, change the list (sorted by bytes), docs/reference and CHANGELOG.md.\n\
              Lines to add:\n{}\nLines to remove:\n{}\n",
             new.join("\n"),
             gone.join("\n"),

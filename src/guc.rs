@@ -16,7 +16,7 @@ use crate::state::Outcome;
 
 /// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Superusers only: the
 /// session that settles a task decides, and a call settles tasks of others, too: dependents, and those whose deadlines have
-/// passed. docs/reference.md gives the same number.
+/// passed. docs/reference gives the same number.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 
 /// `taskq.retention_aborted`: the same for tasks that have aborted; -2, the default, means `taskq.retention`.
@@ -24,18 +24,18 @@ static RETENTION_ABORTED: GucSetting<i32> = GucSetting::<i32>::new(-2);
 
 /// `taskq.max_tries`: how often a task is tried, unless the task or its action says otherwise; -1 for no limit. Superusers
 /// only, as with retention: the session that ends a try decides, and a call ends tries of others whose deadlines have passed.
-/// docs/reference.md gives the same number.
+/// docs/reference gives the same number.
 static MAX_TRIES: GucSetting<i32> = GucSetting::<i32>::new(25);
 
 /// `taskq.backoff`: how long a task that is given back waits for its next try, unless the task or its action says
 /// otherwise, as the key `backoff` in JSON; empty for not at all. Any user may set it: it is for tasks that the session itself
-/// gives back, which could name the delay. docs/reference.md gives the same value.
+/// gives back, which could name the delay. docs/reference gives the same value.
 static BACKOFF: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(
     c"{\"kind\": \"exponential\", \"initial\": \"1 second\", \"max\": \"10 minutes\", \"jitter\": 0.1}",
 ));
 
 /// `taskq.max_duration`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever. An hour
-/// by default: what a worker that died had is another's then, and what takes longer is extended. docs/reference.md gives the same
+/// by default: what a worker that died had is another's then, and what takes longer is extended. docs/reference gives the same
 /// value. Any user may set it: it is for what the session itself is granted, and the call could say it.
 static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"1 hour"));
 

@@ -3,7 +3,7 @@
 //! # Bird's-eye view
 //!
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. Each SQL
-//! function (docs/reference.md, `sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
+//! function (docs/reference, `sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
 //! and runs kept, generic plans. There is no polling, and nothing depends on a
 //! process of its own or on shared memory.
 //!

@@ -10,7 +10,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// As docs/reference.md spells it.
+    /// As docs/reference spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Outcome::Aborted | Outcome::Skipped => "aborted",
@@ -150,7 +150,7 @@ pub(crate) enum Signal {
 impl Condition {
     const ALL: [Condition; 3] = [Condition::Completed, Condition::Settled, Condition::Aborted];
 
-    /// From the spelling of docs/reference.md.
+    /// From the spelling of docs/reference.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Condition::ALL.into_iter().find(|condition| condition.name() == name)
     }
@@ -160,7 +160,7 @@ impl Condition {
         Condition::ALL.map(Condition::name)
     }
 
-    /// As docs/reference.md spells it.
+    /// As docs/reference spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Condition::Aborted => "aborted",

@@ -12,7 +12,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 
-/// How many tries of a task are kept. docs/reference.md gives the same number.
+/// How many tries of a task are kept. docs/reference gives the same number.
 const MOST: i32 = 100;
 
 /// The outcome of a try that does not count. Any number of them may have the same number.

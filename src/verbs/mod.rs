@@ -1,4 +1,4 @@
-//! The verbs that docs/reference.md describes. In every file a thin `taskq_…` function takes what SQL
+//! The verbs that docs/reference describes. In every file a thin `taskq_…` function takes what SQL
 //! passes (its SQL declaration is in `sql/functions.sql`), and a plain function below does the work.
 
 mod args;

@@ -1,7 +1,7 @@
-//! docs/reference.md describes everything that the extension has. (That its examples run is the business of `pages`.)
+//! docs/reference describes everything that the extension has. (That its examples run is the business of `pages`.)
 //!
-//! In docs/reference.md each function, view, type and setting has a heading of its own (`### taskq.name`); the section
-//! below it must name every argument, every result column and every column of a view in backticks.
+//! On one of the pages of that folder each function, view, type and setting has a heading of its own (`## taskq.name`); the
+//! section below it must name every argument, every result column and every column of a view in backticks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,14 +68,14 @@ fn the_reference_describes_nothing_that_does_not_exist() {
         .into_iter()
         .collect();
     let described: Vec<String> = sections().into_keys().filter(|name| !there.contains(name)).collect();
-    assert!(described.is_empty(), "docs/reference.md describes what does not exist: {described:?}");
+    assert!(described.is_empty(), "docs/reference describes what does not exist: {described:?}");
 }
 
 #[test]
 fn the_reference_lists_every_key_of_a_task_a_dependency_and_a_return() {
     let db = Db::new();
     let mut session = db.connect();
-    let keys = section("A task as JSON");
+    let keys = page("task");
     for (call, least) in [
         ("taskq.insert_tasks('[{\"no such key\": 1}]'::jsonb)", 10),
         ("taskq.add_dependencies('[{\"no such key\": 1}]'::jsonb)", 3),
@@ -87,44 +87,51 @@ fn the_reference_lists_every_key_of_a_task_a_dependency_and_a_return() {
         let known: Vec<&str> = hint.split('"').skip(1).step_by(2).collect();
         assert!(known.len() >= least, "the refusal of {call} lists the keys: {hint}");
         let missing: Vec<_> = known.iter().filter(|key| !keys.contains(&format!("`{key}`"))).collect();
-        assert!(missing.is_empty(), "section 3 of docs/reference.md lacks the keys {missing:?} of {call}");
+        assert!(missing.is_empty(), "docs/reference/task.md lacks the keys {missing:?} of {call}");
     }
 }
 
 #[test]
-fn the_reference_and_the_readme_list_every_sqlstate() {
+fn the_reference_lists_every_sqlstate() {
     let code = fs::read_to_string(format!("{ROOT}/src/error.rs")).unwrap();
     let states: BTreeSet<&str> = code
         .split('"')
         .filter(|text| text.len() == 5 && (text.starts_with("TQ0") || text.starts_with("220")))
         .collect();
     assert!(states.len() >= 8, "{states:?}");
-    let readme = fs::read_to_string(format!("{ROOT}/README.md")).unwrap();
-    let reference = section("Errors");
+    let reference = page("errors");
     for state in states {
-        for (page, text) in [("docs/reference.md", &reference), ("README.md", &readme)] {
-            assert!(text.contains(&format!("`{state}`")), "{page} lacks {state}");
-        }
+        assert!(reference.contains(&format!("`{state}`")), "docs/reference/errors.md lacks {state}");
     }
 }
 
-/// The text of the reference below each heading `### taskq.name`, up to the next heading. Headings that follow each other
+/// The text of the reference below each heading `## taskq.name`, up to the next heading. Headings that follow each other
 /// without text between them share what comes then.
 fn sections() -> BTreeMap<String, String> {
-    let reference = fs::read_to_string(format!("{ROOT}/docs/reference.md")).unwrap();
     let mut sections: BTreeMap<String, String> = BTreeMap::new();
+    let mut pages = 0;
+    for entry in fs::read_dir(format!("{ROOT}/docs/reference")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages += 1;
+            sections_of_page(&fs::read_to_string(path).unwrap(), &mut sections);
+        }
+    }
+    assert!(pages >= 18, "docs/reference has only {pages} pages");
+    sections
+}
+
+fn sections_of_page(page: &str, sections: &mut BTreeMap<String, String>) {
     let mut current: Vec<String> = Vec::new();
     let mut text = false;
-    for line in reference.lines() {
-        if let Some(name) = line.strip_prefix("### taskq.") {
+    for line in page.lines() {
+        if let Some(name) = line.strip_prefix("## taskq.") {
             if text {
                 current.clear();
             }
             text = false;
             current.push(name.to_owned());
             sections.entry(name.to_owned()).or_default();
-        } else if line.starts_with("## ") {
-            current.clear();
         } else {
             text |= !line.trim().is_empty();
             for name in &current {
@@ -134,15 +141,11 @@ fn sections() -> BTreeMap<String, String> {
             }
         }
     }
-    sections
 }
 
-/// The text of the reference below the numbered heading with this name.
-fn section(name: &str) -> String {
-    let reference = fs::read_to_string(format!("{ROOT}/docs/reference.md")).unwrap();
-    let heading = |line: &&str| line.starts_with("## ") && line.ends_with(&format!(". {name}"));
-    let lines = reference.lines().skip_while(|line| !heading(line)).skip(1);
-    lines.take_while(|line| !line.starts_with("## ")).collect::<Vec<_>>().join("\n")
+/// A page of the reference.
+fn page(name: &str) -> String {
+    fs::read_to_string(format!("{ROOT}/docs/reference/{name}.md")).unwrap()
 }
 
 /// Checks that each name of the query (first column) has a section, and that this names each part (second column).
@@ -163,7 +166,7 @@ fn complete(query: &str, least: usize) {
     }
     missing.dedup();
     assert!(names.len() >= least, "the query finds what there is: {names:?}");
-    assert!(missing.is_empty(), "docs/reference.md lacks {missing:#?}");
+    assert!(missing.is_empty(), "docs/reference lacks {missing:#?}");
 }
 
 /// Whether a section has the name in backticks, alone or among others.

@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for RawReference {
     }
 }
 
-/// A condition, by the names that docs/reference.md has.
+/// A condition, by the names that docs/reference has.
 pub(super) struct RawCondition(pub(super) Condition);
 
 impl<'de> Deserialize<'de> for RawCondition {

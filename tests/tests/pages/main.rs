@@ -21,9 +21,9 @@
 
 mod links;
 mod page;
-mod readme;
 mod run;
 mod terminal;
+mod worker;
 
 use std::fs;
 use std::path::{Path, PathBuf};

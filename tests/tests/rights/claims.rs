@@ -1,4 +1,4 @@
-//! Sentences of SECURITY.md, and the table of rights in docs/reference.md, of which no other test is.
+//! Sentences of SECURITY.md, and the table of rights in docs/reference/rights.md, of which no other test is.
 //!
 //! Why: whoever sets a queue up goes by these pages. The end of SECURITY.md says which test holds which sentence.
 
@@ -12,9 +12,10 @@ use uuid::Uuid;
 
 use super::{PARTS, Role, assert_denied, with_part, without_part};
 
-/// What each part may call, as the table of section 14 has it; `narrowed` are those rows of which a narrowed part has nothing.
+/// What each part may call, as the table of that page has it; `narrowed` are those rows of which a narrowed part has nothing.
 fn table(session: &mut Session) -> (BTreeMap<String, Vec<bool>>, BTreeSet<String>) {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference.md")).unwrap();
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/rights.md")).unwrap();
     let views: Vec<String> = session.all(
         "SELECT relname::text FROM pg_class WHERE relnamespace = 'taskq'::regnamespace AND relkind = 'v' AND relname NOT LIKE '\\_%'",
     );

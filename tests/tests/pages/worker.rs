@@ -1,4 +1,4 @@
-//! The worker in Python that README.md shows is a worker: whoever pastes it has one.
+//! The worker in Python that docs/worker.md shows is a worker: it performs what is there.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +19,8 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_worker_of_the_readme_performs_tasks() {
-    let program = blocks(&read("README.md")).into_iter().find(|block| block.kind == "python");
+fn the_first_worker_performs_tasks() {
+    let program = blocks(&read("docs/worker.md")).into_iter().find(|block| block.kind == "python");
     let db = Db::new();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.py", db.name()));
     fs::write(&file, program.expect("a worker in Python").text).unwrap();

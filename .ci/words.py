@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The words of the pages: the subject of a sentence is a named thing, and a sentence has one idea.
+
+    words.py            README.md and docs/: no word of REFUSED, and no sentence of more than LONGEST words
+    words.py PAGE...    these pages only
+
+    TASKQ_WORDS=source  the comments of src/ and sql/ as well, for the words only (off by default)
+
+What stands in blocks of code and between backticks is not read. Each finding is a line `page:line: what`.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REFUSED = re.compile(r"\b(whoever|somebody|nobody|he|him|his)\b", re.IGNORECASE)
+LONGEST = 40
+
+
+def without_code(line):
+    """The line with what stands between backticks, and where a link leads, as one word each."""
+    return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`+[^`]*`+", "X", line))
+
+
+def paragraphs(text):
+    """Each paragraph, element of a list and cell of a table, as its lines: (number, text)."""
+    fenced, lines = False, []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if line.startswith("```"):
+            fenced = not fenced
+        begins = re.match(r"([*-]|\d+\.) ", line)
+        if lines and (fenced or not line or begins or line[0] in "#|<`" and not lines[-1][1]):
+            yield lines
+            lines = []
+        if fenced or not line or line.startswith(("```", "<!--", "<")):
+            if lines:
+                yield lines
+                lines = []
+        elif line.startswith(("|", "#")):
+            if lines:
+                yield lines
+                lines = []
+            yield from ([(number, cell.strip())] for cell in re.split(r"(?<!\\)\|", line.strip("|#")))
+        else:
+            lines.append((number, line[begins.end():] if begins else line))
+    if lines:
+        yield lines
+
+
+def sentences(lines):
+    """Each sentence of a paragraph: the number of the line where it begins, and its text."""
+    starts, text = [], ""
+    for number, line in lines:
+        starts.append((len(text), number))
+        text += line + " "
+    begin = 0
+    for end in [m.end() for m in re.finditer(r"[.?!:][)*_\"”]*\s+(?=[A-Z0-9`\[*(\"“])", text)] + [len(text)]:
+        yield max(number for at, number in starts if at <= begin), text[begin:end]
+        begin = end
+
+
+def page(path):
+    """What is wrong with a page."""
+    for lines in paragraphs(path.read_text(encoding="utf-8")):
+        for number, line in lines:
+            for word in REFUSED.findall(without_code(line)):
+                yield number, f"“{word}”: name the worker, the call, the session"
+        for number, sentence in sentences(lines):
+            count = len(re.findall(r"\w[\w'’.,–-]*", without_code(sentence)))
+            if count > LONGEST:
+                yield number, f"a sentence of {count} words: {sentence[:60].strip()}…"
+
+
+def comments(path):
+    """The words that the comments of a file of source should not have."""
+    mark = "--" if path.suffix == ".sql" else "//"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        comment = line.partition(mark)[2]
+        for word in REFUSED.findall(without_code(comment)):
+            yield number, f"“{word}”: name the worker, the call, the session"
+
+
+def main():
+    pages = [Path(name).resolve() for name in sys.argv[1:]]
+    pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [(path, *finding) for path in pages for finding in page(path)]
+    if os.environ.get("TASKQ_WORDS") == "source":
+        source = [*sorted((ROOT / "src").rglob("*.rs")), *sorted((ROOT / "sql").glob("*.sql"))]
+        found += [(path, *finding) for path in source for finding in comments(path)]
+    for path, number, what in found:
+        print(f"{path.relative_to(ROOT)}:{number}: {what}")
+    sys.exit(f"words: {len(found)} findings in {len({path for path, *_ in found})} files" if found else 0)
+
+
+if __name__ == "__main__":
+    main()
