@@ -21,6 +21,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::{check_for_interrupts, transaction_number};
 use crate::pg::statement::{Statement, sql};
 use crate::settle::{Ending, Lost, fold, release_or_complete, settle, without_open};
+use crate::spec::Wants;
 use crate::state::{Condition, Outcome};
 use crate::store::attempts;
 use crate::store::blocked;
@@ -30,7 +31,7 @@ use crate::store::live::{self, Counter, Live, LockStrength, Place};
 use crate::store::numbers;
 use crate::store::settled;
 use crate::store::tally;
-use crate::store::task::{self, Wants};
+use crate::store::task;
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

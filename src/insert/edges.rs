@@ -9,6 +9,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
 use crate::rights;
 use crate::settle::{Delta, Deltas, Lost, fold, propagate_deltas};
+use crate::spec::Wants;
 use crate::state::{Condition, Outcome};
 use crate::store::blocked;
 use crate::store::dependency::{self, Edge};
@@ -18,7 +19,7 @@ use crate::store::numbers;
 use crate::store::parked;
 use crate::store::run::changes;
 use crate::store::scheduled;
-use crate::store::task::{self, Wants};
+use crate::store::task;
 
 /// Edges without duplicates.
 #[derive(Default)]

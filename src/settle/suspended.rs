@@ -7,6 +7,7 @@ use super::signal::{release_or_complete, without_open};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
+use crate::store::blocked;
 use crate::store::contradiction;
 use crate::store::live::{self, Live, LockStrength};
 use crate::store::touched;
@@ -15,8 +16,6 @@ static OVERDUE: Statement<(i32, Time), TaskNo> = Statement::new(
     c"SELECT b.task_no FROM taskq.blocked b
        WHERE b.since IS NOT NULL AND b.until <= $2 ORDER BY b.until LIMIT $1 FOR UPDATE SKIP LOCKED",
 );
-static PUT_OFF: Statement<(&[TaskNo], Time)> =
-    Statement::new(c"UPDATE taskq.blocked b SET until = $2 WHERE b.task_no = ANY ($1)");
 
 /// Frees up to so many suspended tasks that have waited long enough; how many. Waits for nobody.
 pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
@@ -28,7 +27,7 @@ pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
     }
     let done = contradiction::leaving(&overdue, |n| *n, |part| free(part, now));
     if !done.left.is_empty() {
-        PUT_OFF.execute((done.left, now + contradiction::LEAVE));
+        blocked::PUT_OFF.execute((done.left, now + contradiction::LEAVE));
     }
     done.parts.into_iter().sum()
 }

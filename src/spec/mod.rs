@@ -21,7 +21,6 @@ use crate::error::{Refusal, Result, required};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::state::Condition;
-use crate::store::task::Wants;
 use backoff::Backoff;
 
 /// The longest id and the longest name of an action, in bytes. The limit keeps both well inside what an
@@ -67,6 +66,15 @@ pub(crate) struct TaskSpec {
     pub(crate) merge_key: Option<String>,
     pub(crate) seed: bool,
     pub(crate) unique: Option<Box<Unique>>,
+}
+
+/// What a task waits for, beside its dependencies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wants {
+    /// So many of its dependencies; `None`: all.
+    pub(crate) num_required: Option<i32>,
+    /// It waits for somebody outside.
+    pub(crate) signal: bool,
 }
 
 /// A task at the other end of a dependency.

@@ -201,6 +201,10 @@ pub(crate) static SET: Statement<(TaskNo, i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b SET remaining = $2, failures = $3, dependencies = $4 WHERE b.task_no = $1",
 );
 
+/// Suspended tasks wait until another time.
+pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time)> =
+    Statement::new(c"UPDATE taskq.blocked b SET until = $2 WHERE b.task_no = ANY ($1)");
+
 /// Fewer dependencies.
 pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement::new(
     c"UPDATE taskq.blocked b

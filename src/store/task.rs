@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::spec::{TaskSpec, Unique};
+use crate::spec::{TaskSpec, Unique, Wants};
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::tally::{self, Losses};
@@ -156,15 +156,6 @@ pub(crate) fn with_num_required(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 pub(crate) fn groups(task_nos: &[TaskNo]) -> HashMap<TaskNo, String> {
     let groups = look(|look| each(look, task_nos.iter().copied(), |_, row| row.get(GROUP_ID)));
     task_nos.iter().copied().zip(groups).filter_map(|(task_no, group)| Some((task_no, group??))).collect()
-}
-
-/// What a task waits for, beside its dependencies.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wants {
-    /// So many of its dependencies; `None`: all.
-    pub(crate) num_required: Option<i32>,
-    /// It waits for somebody outside.
-    pub(crate) signal: bool,
 }
 
 /// The same of each of the tasks that are there.
