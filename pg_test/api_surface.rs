@@ -98,7 +98,7 @@ function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
 function metrics_rows(kept boolean DEFAULT true) -> TABLE(name text, labels jsonb, value double precision)
-function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb)
+function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb)
 function page(graph_of text DEFAULT NULL::text, title text DEFAULT NULL::text) -> text
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
@@ -108,14 +108,15 @@ function recount() -> void
 function release_tasks(task_ids text[] DEFAULT NULL::text[], actors text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], status text DEFAULT NULL::text) -> bigint
 function replace_tasks(tasks jsonb, if_missing text DEFAULT 'error'::text) -> SETOF text
 function report_status(task_id text, token uuid, status text DEFAULT NULL::text, progress double precision DEFAULT NULL::double precision, checkpoint jsonb DEFAULT NULL::jsonb) -> void
+function rerun_tasks(task_ids text[], downstream boolean DEFAULT true) -> bigint
 function reset_group(group_id text) -> bigint
 function resume_action(action text) -> boolean
 function resume_group(group_id text) -> bigint
 function resume_schedule(name text) -> boolean
 function retry_group(group_id text) -> bigint
 function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
-function return_and_own_tasks(actor_id text, returns jsonb, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)
-function return_and_own_tasks(actor_id text, task_ids text[], tokens uuid[], max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, with_results boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)
+function return_and_own_tasks(actor_id text, returns jsonb, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, sqlstate text)
+function return_and_own_tasks(actor_id text, task_ids text[], tokens uuid[], max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, sqlstate text)
 function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval, count_try boolean DEFAULT true) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval, count_try boolean DEFAULT true) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
@@ -124,7 +125,9 @@ function revoke_monitor(role text) -> void
 function revoke_operator(role text) -> void
 function revoke_producer(role text) -> void
 function revoke_worker(role text) -> void
+function rewind_task(task_id text, step text) -> bigint
 function run_schedule(name text) -> text
+function save_step(task_id text, token uuid, step text, result jsonb DEFAULT NULL::jsonb, max_duration interval DEFAULT NULL::interval) -> jsonb
 function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
 function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer) -> void
 function set_group(group_id text, max_concurrency integer DEFAULT NULL::integer, weight integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
@@ -162,6 +165,7 @@ table seal
 table settled
 table signal
 table slot
+table step
 table task
 table task_group
 table unique_key
@@ -182,6 +186,7 @@ view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight, skipped)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
+view steps(task_id, position, step, num_try, result, saved_at)
 view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases)
 view top(action, ready, busy, blocked, later, oldest, in/out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until)

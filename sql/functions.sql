@@ -164,7 +164,8 @@ CREATE FUNCTION taskq.own_tasks(
         actions text[],
         max_duration interval = NULL,
         wait interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text,
         token uuid,
@@ -177,7 +178,8 @@ CREATE FUNCTION taskq.own_tasks(
         results jsonb,
         priority integer,
         metadata jsonb,
-        body_json jsonb)
+        body_json jsonb,
+        steps jsonb)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
@@ -242,7 +244,8 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         max_tasks integer,
         actions text[],
         max_duration interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text,
         token uuid,
@@ -256,10 +259,11 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         priority integer,
         metadata jsonb,
         body_json jsonb,
+        steps jsonb,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_json_wrapper';
-COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean) IS
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean, boolean) IS
     'return_tasks, then own_tasks without a wait, in one call; a row for each return that was refused comes first';
 
 CREATE FUNCTION taskq.return_and_own_tasks(
@@ -269,7 +273,8 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         max_tasks integer,
         actions text[],
         max_duration interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text,
         token uuid,
@@ -283,10 +288,11 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         priority integer,
         metadata jsonb,
         body_json jsonb,
+        steps jsonb,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_wrapper';
-COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean) IS
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean, boolean) IS
     'the same for tasks that have all completed';
 
 CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds')
@@ -425,6 +431,18 @@ CREATE FUNCTION taskq.report_status(
 COMMENT ON FUNCTION taskq.report_status IS
     'say how a performance is getting on, and save a checkpoint for a next try; NULL keeps what was said before';
 
+CREATE FUNCTION taskq.save_step(
+        task_id text,
+        token uuid,
+        step text,
+        result jsonb = NULL,
+        max_duration interval = NULL)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_save_step_wrapper';
+COMMENT ON FUNCTION taskq.save_step IS
+    'keep the result of a step of a task in progress; returns what is kept: an earlier result, if the step was saved before';
+
 CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status text = NULL)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
@@ -501,6 +519,20 @@ CREATE FUNCTION taskq.retry_tasks(
     AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
 COMMENT ON FUNCTION taskq.retry_tasks IS
     'give aborted tasks that meet all the filters new tries, and bring back what aborted because of them; returns how many came back';
+
+CREATE FUNCTION taskq.rerun_tasks(task_ids text[], downstream boolean = true)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'taskq_rerun_tasks_wrapper';
+COMMENT ON FUNCTION taskq.rerun_tasks IS
+    'start settled tasks over, completed ones too, and what depends on them; returns how many start over';
+
+CREATE FUNCTION taskq.rewind_task(task_id text, step text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_rewind_task_wrapper';
+COMMENT ON FUNCTION taskq.rewind_task IS
+    'forget a step of a task and all that were saved after it; a settled task starts over; returns how many are forgotten';
 
 CREATE FUNCTION taskq.ancestors(task_id text, max_tasks integer = NULL)
     RETURNS TABLE (task_id text, action text, state text, depth integer)

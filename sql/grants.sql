@@ -21,12 +21,12 @@ CREATE FUNCTION taskq._rights(part text)
                 -- Changing what is there.
                 OR (part IN ('producer', 'worker', 'operator', 'narrowed_producer', 'narrowed_worker')
                     AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task', 'signal',
-                                      'retry_tasks', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
+                                      'retry_tasks', 'rerun_tasks', 'rewind_task', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
                                       'retry_group', 'reset_group'))
                 -- Performing.
                 OR (part IN ('worker', 'narrowed_worker')
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
-                                      'return_and_own_tasks', 'report_status', 'wait_for_work', '_action_channels',
+                                      'return_and_own_tasks', 'report_status', 'save_step', 'wait_for_work', '_action_channels',
                                       '_look_for_work', '_left_behind'))
                 -- Waiting for others.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')

@@ -510,7 +510,7 @@ CREATE TABLE taskq.step (
     result jsonb,
     CONSTRAINT step_pkey PRIMARY KEY (task_no, name)                              -- what was saved before
 );
-CREATE INDEX step_position_idx ON taskq.step (task_no, position);                 -- in their order
+CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);          -- in their order
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after

@@ -361,6 +361,13 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
  WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
 
+CREATE VIEW taskq.steps AS
+SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
+  FROM taskq.step AS s
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+ WHERE t.seed IN (true, false);
+COMMENT ON VIEW taskq.steps IS 'results that durable tasks have saved, step by step';
+
 CREATE VIEW taskq.dead_ends AS
 SELECT t.id AS task_id,
        a.name AS action,
@@ -573,7 +580,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number
+                          WHERE e.run_no = number AND e.wait_no <> -1
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -802,7 +809,8 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT 'scheduled', d.task_no FROM taskq.scheduled AS d
                 UNION ALL SELECT 'parked', k.task_no FROM taskq.parked AS k
                 UNION ALL SELECT 'dependency', e.after_no FROM taskq.dependency AS e
-                UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e) AS x
+                UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e
+                UNION ALL SELECT 'step', s.task_no FROM taskq.step AS s) AS x
          WHERE NOT EXISTS (SELECT FROM taskq.task AS t WHERE t.task_no = x.task_no)
         UNION ALL
         -- A blocked task waits for exactly the dependencies that have not settled.
@@ -831,6 +839,8 @@ CREATE FUNCTION taskq.check()
          WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
            -- What it was suspended for may start over when it has long gone on.
            AND NOT e.suspending
+           -- It keeps what it has counted of one that started over without it.
+           AND e.wait_no <> -1
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -840,6 +850,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
            AND t.num_required IS NULL
+           AND e.wait_no <> -1
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL

@@ -258,6 +258,17 @@ impl Refusal {
         )
     }
 
+    /// `TQ007`: the task has saved no such step.
+    pub(crate) fn no_such_step(id: &str, step: &str) -> Self {
+        let (id, step) = (shortened(id), shortened(step));
+        Refusal::new(
+            "TQ007",
+            format!("step \"{step}\" of task \"{id}\" does not exist"),
+            format!("Task \"{id}\" has saved no step \"{step}\", or has forgotten it."),
+            "Check the name; taskq.steps shows what the task has saved. To start it over from the beginning, use taskq.rerun_tasks().",
+        )
+    }
+
     /// `42501`: the role may do this with tasks of other actions only than one that the call names.
     pub(crate) fn not_his_action(action: &str, allowed: &BTreeSet<String>) -> Self {
         let what = format!("tasks of action \"{}\"", shortened(action));

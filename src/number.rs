@@ -31,6 +31,10 @@ pub(crate) type WaitNo = i32;
 /// The wait that comes with the insertion of a task.
 pub(crate) const FIRST_WAIT: WaitNo = 0;
 
+/// No wait of any task: the task keeps what it has counted of the other one, which has started over without it. `taskq.check()`
+/// knows the number as well.
+pub(crate) const NO_WAIT: WaitNo = -1;
+
 impl fmt::Display for TaskNo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.fmt(f)

@@ -11,7 +11,7 @@ use crate::settle::{Ending, fold, release_or_complete, settle, without_open};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Counter, Live, Place};
 use crate::store::task::{self, Traces};
-use crate::store::{attempts, blocked, dependency, merge_key, progress, settled};
+use crate::store::{attempts, blocked, dependency, merge_key, progress, settled, step};
 use crate::wake;
 
 /// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how
@@ -136,6 +136,7 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
         .collect();
     progress::forget(wave);
     attempts::forget(wave);
+    step::forget(wave);
     live::lock_edges_of(wave);
     dependency::REMOVE_RUN.execute(wave);
     for task_no in wave {

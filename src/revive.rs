@@ -10,13 +10,21 @@
 //! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
 //! that wait for them. That is not the global order, nor one wave: callers are restartable (see `store::order`).
 
+mod rerun;
+mod rewind;
+mod suspending;
+
+pub(crate) use rerun::{Dependents, Keeps, start_over};
+pub(crate) use rewind::{lock_to_rewind, without_suspension};
+pub(crate) use suspending::drop_suspending;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
 use crate::insert::{
     Standing, Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs,
 };
-use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
+use crate::number::{FIRST_WAIT, NO_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{check_for_interrupts, transaction_number};
 use crate::pg::statement::{Statement, sql};
@@ -26,6 +34,7 @@ use crate::state::{Condition, Outcome};
 use crate::store::attempts;
 use crate::store::blocked;
 use crate::store::dependency;
+use crate::store::expiry;
 use crate::store::guard::guard;
 use crate::store::live::{self, Counter, Live, LockStrength, Place};
 use crate::store::numbers;
@@ -91,7 +100,7 @@ pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> R
     };
     lock_neighbours(&task_nos);
     uncount(&task_nos, &revived, now);
-    place(&task_nos, &HashMap::new(), now);
+    place(&task_nos, &HashMap::new(), &HashMap::new(), now);
     // While they were settled, edges may have been added that only now close a cycle.
     acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(task_nos.len() as i64)
@@ -203,13 +212,11 @@ static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
 /// seen to have, or it finds the revived tasks waiting when it does. There are no other neighbours by then: who links one of these
 /// tasks to another locks it, live or settled, and each of them is the call's.
-pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) {
+pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let own: HashSet<TaskNo> = task_nos.iter().copied().collect();
     let mut neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
     neighbours.retain(|task_no| !own.contains(task_no));
-    if !neighbours.is_empty() {
-        lock_for_change(&neighbours);
-    }
+    if neighbours.is_empty() { HashMap::new() } else { lock_for_change(&neighbours) }
 }
 
 static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8, WaitNo, bool)> = Statement::new(
@@ -241,7 +248,10 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
         .map(task_nos, |(after, run, condition, wait_no, suspending)| {
             let outcome = *outcomes.get(&after)?;
             let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
-            Some(Counted { after, run, wait_no, suspending, failed: outcome.is_abort(), lost })
+            // What it has counted is another end than this one; as a rule that was no failure.
+            let counted = wait_no != NO_WAIT;
+            let failed = outcome.is_abort() && counted;
+            Some(Counted { after, run, wait_no, suspending, failed, lost: lost && counted })
         })
         .into_iter()
         .flatten()
@@ -298,16 +308,23 @@ static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo)> 
 /// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
 /// dependency which stays as it is aborts at once. The caller holds their neighbours.
 ///
-/// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone.
-pub(crate) fn place(task_nos: &[TaskNo], live_totals: &HashMap<TaskNo, i32>, now: Time) {
+/// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone. `dropped`: so many
+/// dependencies those that were settled have lost since.
+pub(crate) fn place(
+    task_nos: &[TaskNo],
+    live_totals: &HashMap<TaskNo, i32>,
+    dropped: &HashMap<TaskNo, i32>,
+    now: Time,
+) {
     attempts::keep_last(task_nos);
+    expiry::forget(task_nos);
     fold::forget(task_nos);
     let mut totals = live_totals.clone();
     let mut grouped = Vec::new();
     for (task_no, dependencies, outcome, has_group) in settled::REMOVE
         .map(task_nos, |(task_no, dependencies, outcome, grouped)| (task_no, dependencies, outcome, grouped))
     {
-        totals.insert(task_no, dependencies);
+        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
         if has_group {
             grouped.push((task_no, Outcome::from_stored(outcome)));
         }

@@ -511,7 +511,7 @@ CREATE TABLE taskq.step (
     result jsonb,
     CONSTRAINT step_pkey PRIMARY KEY (task_no, name)                              -- what was saved before
 );
-CREATE INDEX step_position_idx ON taskq.step (task_no, position);                 -- in their order
+CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);          -- in their order
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
@@ -720,7 +720,8 @@ CREATE FUNCTION taskq.own_tasks(
         actions text[],
         max_duration interval = NULL,
         wait interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text,
         token uuid,
@@ -733,7 +734,8 @@ CREATE FUNCTION taskq.own_tasks(
         results jsonb,
         priority integer,
         metadata jsonb,
-        body_json jsonb)
+        body_json jsonb,
+        steps jsonb)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
@@ -798,7 +800,8 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         max_tasks integer,
         actions text[],
         max_duration interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text,
         token uuid,
@@ -812,10 +815,11 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         priority integer,
         metadata jsonb,
         body_json jsonb,
+        steps jsonb,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_json_wrapper';
-COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean) IS
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, jsonb, integer, text[], interval, boolean, boolean) IS
     'return_tasks, then own_tasks without a wait, in one call; a row for each return that was refused comes first';
 
 CREATE FUNCTION taskq.return_and_own_tasks(
@@ -825,7 +829,8 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         max_tasks integer,
         actions text[],
         max_duration interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text,
         token uuid,
@@ -839,10 +844,11 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         priority integer,
         metadata jsonb,
         body_json jsonb,
+        steps jsonb,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_wrapper';
-COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean) IS
+COMMENT ON FUNCTION taskq.return_and_own_tasks(text, text[], uuid[], integer, text[], interval, boolean, boolean) IS
     'the same for tasks that have all completed';
 
 CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds')
@@ -981,6 +987,18 @@ CREATE FUNCTION taskq.report_status(
 COMMENT ON FUNCTION taskq.report_status IS
     'say how a performance is getting on, and save a checkpoint for a next try; NULL keeps what was said before';
 
+CREATE FUNCTION taskq.save_step(
+        task_id text,
+        token uuid,
+        step text,
+        result jsonb = NULL,
+        max_duration interval = NULL)
+    RETURNS jsonb
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_save_step_wrapper';
+COMMENT ON FUNCTION taskq.save_step IS
+    'keep the result of a step of a task in progress; returns what is kept: an earlier result, if the step was saved before';
+
 CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status text = NULL)
     RETURNS taskq.status_code
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
@@ -1057,6 +1075,20 @@ CREATE FUNCTION taskq.retry_tasks(
     AS 'MODULE_PATHNAME', 'taskq_retry_tasks_wrapper';
 COMMENT ON FUNCTION taskq.retry_tasks IS
     'give aborted tasks that meet all the filters new tries, and bring back what aborted because of them; returns how many came back';
+
+CREATE FUNCTION taskq.rerun_tasks(task_ids text[], downstream boolean = true)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'taskq_rerun_tasks_wrapper';
+COMMENT ON FUNCTION taskq.rerun_tasks IS
+    'start settled tasks over, completed ones too, and what depends on them; returns how many start over';
+
+CREATE FUNCTION taskq.rewind_task(task_id text, step text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_rewind_task_wrapper';
+COMMENT ON FUNCTION taskq.rewind_task IS
+    'forget a step of a task and all that were saved after it; a settled task starts over; returns how many are forgotten';
 
 CREATE FUNCTION taskq.ancestors(task_id text, max_tasks integer = NULL)
     RETURNS TABLE (task_id text, action text, state text, depth integer)
@@ -2302,6 +2334,13 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
  WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
 
+CREATE VIEW taskq.steps AS
+SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
+  FROM taskq.step AS s
+  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
+ WHERE t.seed IN (true, false);
+COMMENT ON VIEW taskq.steps IS 'results that durable tasks have saved, step by step';
+
 CREATE VIEW taskq.dead_ends AS
 SELECT t.id AS task_id,
        a.name AS action,
@@ -2514,7 +2553,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number
+                          WHERE e.run_no = number AND e.wait_no <> -1
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -2743,7 +2782,8 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT 'scheduled', d.task_no FROM taskq.scheduled AS d
                 UNION ALL SELECT 'parked', k.task_no FROM taskq.parked AS k
                 UNION ALL SELECT 'dependency', e.after_no FROM taskq.dependency AS e
-                UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e) AS x
+                UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e
+                UNION ALL SELECT 'step', s.task_no FROM taskq.step AS s) AS x
          WHERE NOT EXISTS (SELECT FROM taskq.task AS t WHERE t.task_no = x.task_no)
         UNION ALL
         -- A blocked task waits for exactly the dependencies that have not settled.
@@ -2772,6 +2812,8 @@ CREATE FUNCTION taskq.check()
          WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
            -- What it was suspended for may start over when it has long gone on.
            AND NOT e.suspending
+           -- It keeps what it has counted of one that started over without it.
+           AND e.wait_no <> -1
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -2781,6 +2823,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
            AND t.num_required IS NULL
+           AND e.wait_no <> -1
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL
@@ -3471,12 +3514,12 @@ CREATE FUNCTION taskq._rights(part text)
                 -- Changing what is there.
                 OR (part IN ('producer', 'worker', 'operator', 'narrowed_producer', 'narrowed_worker')
                     AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task', 'signal',
-                                      'retry_tasks', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
+                                      'retry_tasks', 'rerun_tasks', 'rewind_task', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
                                       'retry_group', 'reset_group'))
                 -- Performing.
                 OR (part IN ('worker', 'narrowed_worker')
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
-                                      'return_and_own_tasks', 'report_status', 'wait_for_work', '_action_channels',
+                                      'return_and_own_tasks', 'report_status', 'save_step', 'wait_for_work', '_action_channels',
                                       '_look_for_work', '_left_behind'))
                 -- Waiting for others.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')

@@ -51,6 +51,7 @@ pub(crate) struct Grant {
     pub(crate) metadata: Option<JsonText>,
     pub(crate) checkpoint: Option<JsonText>,
     pub(crate) results: Option<JsonText>,
+    pub(crate) steps: Option<JsonText>,
     pub(crate) tries: i32,
     pub(crate) failures: i32,
     pub(crate) deadline: Time,

@@ -308,6 +308,7 @@ fn granted(call: &Call, h: &Held, task: &Row) -> Grant {
         metadata: task.get(task::METADATA),
         checkpoint: None,
         results: None,
+        steps: None,
         dependencies: h.dependencies,
         gated: h.gated,
         group_id: task.get(task::GROUP_ID),

@@ -14,7 +14,7 @@ use crate::store::dependency;
 use crate::store::live::{self, Idle, Live, LockStrength};
 use crate::store::settled;
 use crate::store::task;
-use crate::store::{attempts, progress};
+use crate::store::{attempts, progress, step};
 
 /// What is said of a task in progress that is to be replaced.
 pub(crate) fn refusal(id: &str) -> Refusal {
@@ -63,6 +63,7 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
     dependency::REMOVE_RUN.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
+    step::forget(&task_nos);
     let mut traces = task::Traces::default();
     traces.by_removing(&task_nos, &ends);
     traces.count_out(now);

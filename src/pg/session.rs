@@ -46,11 +46,15 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
-/// A number that no other transaction has that may run at the same time, or did so within the last four billion; not 0.
+/// A number that no other transaction has that may run at the same time, or did so within the last four billion; neither 0 nor -1.
 pub(crate) fn transaction_number() -> i32 {
     assign_transaction_id();
     // SAFETY: there is an id by now.
-    unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() }
+    match unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() } {
+        // No transaction has the id 1.
+        -1 => 1,
+        id => id,
+    }
 }
 
 /// Whether this transaction has an id: it has changed something, or is about to.

@@ -40,6 +40,7 @@ pub(crate) mod seal;
 pub(crate) mod settled;
 pub(crate) mod signal;
 pub(crate) mod slot;
+pub(crate) mod step;
 pub(crate) mod tables;
 pub(crate) mod tally;
 pub(crate) mod task;

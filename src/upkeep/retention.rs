@@ -17,7 +17,7 @@ use crate::state::Outcome;
 use crate::store::dependency;
 use crate::store::low_ends;
 use crate::store::settled;
-use crate::store::{attempts, before_commit, live, progress, task};
+use crate::store::{attempts, before_commit, live, progress, step, task};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!(
@@ -110,6 +110,7 @@ fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     settled::REMOVE.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
+    step::forget(&task_nos);
     let mut traces = task::Traces::default();
     traces.by_removing(&task_nos, &ends);
     traces.tidy(now);

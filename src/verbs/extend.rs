@@ -32,7 +32,7 @@ fn taskq_extend_tasks_ownership(
     Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration)))
 }
 
-fn extend(
+pub(super) fn extend(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,

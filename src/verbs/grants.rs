@@ -12,6 +12,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::{Json, JsonText};
 use crate::pg::rows::Columns;
 use crate::pg::statement::Statement;
+use crate::store::step;
 use crate::token::Token;
 
 impl Columns for Grant {
@@ -31,6 +32,7 @@ impl Columns for Grant {
             Arg::new(self.priority),
             Arg::new(self.metadata),
             body_json,
+            Arg::new(self.steps),
         ]
     }
 }
@@ -73,8 +75,43 @@ static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::ne
               WHERE d.run_no = u.task_no AND z.size <= 200000000 OFFSET 0) AS r ON true",
 );
 
-/// Adds them to each of the grants.
-pub(super) fn fetch_results(grants: &mut [Grant]) {
+/// What comes with grants if it is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct With {
+    pub(super) results: bool,
+    pub(super) steps: bool,
+}
+
+impl With {
+    /// As SQL passes it; NULL is as false.
+    pub(super) fn of(results: Option<bool>, steps: Option<bool>) -> Self {
+        With { results: results.unwrap_or(false), steps: steps.unwrap_or(false) }
+    }
+
+    /// Adds it to each of the grants.
+    pub(super) fn fetch(self, grants: &mut [Grant]) {
+        if self.results {
+            fetch_results(grants);
+        }
+        if self.steps {
+            fetch_steps(grants);
+        }
+    }
+}
+
+/// The look is newer than the grants: whoever had one of the tasks before, and has saved a step, has committed or lost it.
+fn fetch_steps(grants: &mut [Grant]) {
+    let task_nos: Vec<TaskNo> = grants.iter().map(|g| g.task_no).collect();
+    let mut steps: HashMap<TaskNo, Option<JsonText>> = match task_nos.is_empty() || !step::may_be_there() {
+        true => HashMap::new(),
+        false => step::OBJECTS.query(task_nos).into_iter().collect(),
+    };
+    for grant in grants {
+        grant.steps = steps.remove(&grant.task_no).unwrap_or_else(|| Some(JsonText("{}".to_owned())));
+    }
+}
+
+fn fetch_results(grants: &mut [Grant]) {
     if grants.is_empty() {
         return;
     }

@@ -12,7 +12,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::remove::{delete_beside, delete_locked};
-use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
+use crate::revive::{Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
@@ -21,7 +21,7 @@ use crate::store::live::{self, Live, LockStrength};
 use crate::store::order::restartable;
 use crate::store::progress;
 use crate::store::ready_now;
-use crate::store::{aside, attempts, merge_key, numbers, parked, ready};
+use crate::store::{aside, attempts, merge_key, numbers, parked, ready, step};
 use crate::store::{task, task_group, turnstile};
 
 /// `taskq.pause_group(group_id) -> bigint`
@@ -243,6 +243,7 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     fold::of(&all, now);
     let mut rows = lock_for_change(&all);
     let leaving: HashMap<TaskNo, Live> = go.iter().filter_map(|n| Some((*n, rows.remove(n)?))).collect();
+    let dropped = drop_suspending(&stay);
     let before = dependencies_of(&stay);
     if !go.is_empty() {
         delete_beside(&staying, go, leaving, now);
@@ -256,8 +257,10 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     live::remove(rows.values());
     merge_key::given_back(&holders);
     progress::forget(&stay);
-    let totals = rows.values().map(|r| (r.task_no, r.dependencies - gone(&r.task_no)));
-    place(&stay, &totals.collect(), now);
+    step::forget(&stay);
+    let less = |n: &TaskNo| gone(n) + dropped.get(n).unwrap_or(&0);
+    let totals = rows.values().map(|r| (r.task_no, r.dependencies - less(&r.task_no)));
+    place(&stay, &totals.collect(), &dropped, now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(all.len() as i64)

@@ -49,18 +49,23 @@ fn report(
             "Give the part that is done, from 0 to 1.",
         ));
     }
+    let its = performance(id, &token)?;
+    if HELD.first((its.task_no, its.nonce)).is_none() {
+        return Err(tokens::refusal(id, &token));
+    }
+    progress::REPORT.execute((its.task_no, status, progress, checkpoint));
+    Ok(())
+}
+
+/// The performance that a call is about. Whether it is the last one granted is for the task's row to say.
+pub(super) fn performance(id: &str, token: &Uuid) -> Result<Token> {
     let Some(number) = numbers::by_id(&[id]).get(id).copied() else {
-        return Err(match tokens::is_foreign(Some(&token), numbers::shard()) {
-            true => tokens::refusal(id, &token),
+        return Err(match tokens::is_foreign(Some(token), numbers::shard()) {
+            true => tokens::refusal(id, token),
             false => Refusal::no_such_task(id),
         });
     };
     rights::check_tasks(Doing::Work, [number])?;
-    let its = Token::from_uuid(&token).filter(|t| t.task_no == number && t.nonce != Nonce::NONE);
-    let held = its.and_then(|its| HELD.first((its.task_no, its.nonce)));
-    if held.is_none() {
-        return Err(tokens::refusal(id, &token));
-    }
-    progress::REPORT.execute((number, status, progress, checkpoint));
-    Ok(())
+    let its = Token::from_uuid(token).filter(|t| t.task_no == number && t.nonce != Nonce::NONE);
+    its.ok_or_else(|| tokens::refusal(id, token))
 }

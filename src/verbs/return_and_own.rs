@@ -9,6 +9,7 @@ use pgrx::datum::{AnyElement, Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::args::pairs;
+use super::grants::With;
 use super::own::{self, own_after};
 use super::return_::Returning;
 use crate::claim::{Grant, Request};
@@ -22,8 +23,10 @@ use crate::returns::Given;
 use crate::rights;
 use crate::verbs::insert::json;
 
-/// `taskq.return_and_own_tasks(actor_id, returns jsonb, max_tasks, actions, max_duration, with_results) -> TABLE (…)`
+/// `taskq.return_and_own_tasks(actor_id, returns jsonb, max_tasks, actions, max_duration, with_results, with_steps) ->
+/// TABLE (…)`
 #[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
 fn taskq_return_and_own_tasks_json(
     actor_id: Option<String>,
     returns: Option<AnyElement>,
@@ -31,17 +34,19 @@ fn taskq_return_and_own_tasks_json(
     actions: Option<Vec<Option<String>>>,
     max_duration: Option<Interval>,
     with_results: Option<bool>,
+    with_steps: Option<bool>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<Row> {
     let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let returning = Returning::parse(&json("returns", returns)?)?;
         let request = own::request(actor_id, max_tasks, actions, max_duration)?;
-        return_and_own(returning, &request, with_results.unwrap_or(false))
+        return_and_own(returning, &request, With::of(with_results, with_steps))
     }))
 }
 
-/// `taskq.return_and_own_tasks(actor_id, task_ids, tokens, max_tasks, actions, max_duration, with_results) -> TABLE (…)`
+/// `taskq.return_and_own_tasks(actor_id, task_ids, tokens, max_tasks, actions, max_duration, with_results, with_steps) ->
+/// TABLE (…)`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_return_and_own_tasks(
@@ -52,18 +57,19 @@ fn taskq_return_and_own_tasks(
     actions: Option<Vec<Option<String>>>,
     max_duration: Option<Interval>,
     with_results: Option<bool>,
+    with_steps: Option<bool>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<Row> {
     let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
         let request = own::request(actor_id, max_tasks, actions, max_duration)?;
-        return_and_own(Returning::completed(pairs), &request, with_results.unwrap_or(false))
+        return_and_own(Returning::completed(pairs), &request, With::of(with_results, with_steps))
     }))
 }
 
-fn return_and_own(returning: Returning, request: &Request, with_results: bool) -> Result<Vec<Row>> {
-    let (given, grants) = own_after(request, with_results, || returning.carry_out())?;
+fn return_and_own(returning: Returning, request: &Request, with: With) -> Result<Vec<Row>> {
+    let (given, grants) = own_after(request, with, || returning.carry_out())?;
     let refused = given.into_iter().filter_map(|Given { task_id, code }| {
         let sqlstate = code.err()?;
         Some(Row::Refused { task_id, sqlstate })
@@ -100,6 +106,7 @@ impl Columns for Row {
                 Arg::new(None::<i32>),
                 Arg::new(None::<JsonText>),
                 Arg::new(None::<Json>),
+                Arg::new(None::<JsonText>),
                 Arg::new(sqlstate),
             ],
         }

@@ -11,7 +11,7 @@ use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
 use super::args::check_actions;
-use super::grants::fetch_results;
+use super::grants::With;
 use super::waiter::Waiter;
 use crate::claim::may_run::Taking;
 use crate::claim::{Grant, Request};
@@ -30,8 +30,9 @@ use leave::leave;
 use look::{Look, look};
 pub(crate) use wait::look_for_work;
 
-/// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results) -> TABLE (…)`
+/// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results, with_steps) -> TABLE (…)`
 #[pg_extern(sql = "")]
+#[allow(clippy::too_many_arguments)]
 fn taskq_own_tasks(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
@@ -39,15 +40,14 @@ fn taskq_own_tasks(
     max_duration: Option<Interval>,
     wait: Option<Interval>,
     with_results: Option<bool>,
+    with_steps: Option<bool>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<Grant> {
     let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let request = request(actor_id, max_tasks, actions, max_duration)?;
         let mut grants = own_tasks(&request, wait)?;
-        if with_results.unwrap_or(false) {
-            fetch_results(&mut grants);
-        }
+        With::of(with_results, with_steps).fetch(&mut grants);
         Ok(grants)
     }))
 }
@@ -119,7 +119,7 @@ fn tidied(found: Look, took: Duration) -> Vec<Grant> {
 /// that look is looked after by the claim, which finds the signals that came since by itself.
 pub(super) fn own_after<T>(
     request: &Request,
-    with_results: bool,
+    with: With,
     first: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Grant>)> {
     session::refuse_if_read_only();
@@ -139,8 +139,6 @@ pub(super) fn own_after<T>(
     look(request, &mut found, looked, None);
     leave(&found, &mut None, request.max_tasks);
     let mut grants = tidied(found, Duration::ZERO);
-    if with_results {
-        fetch_results(&mut grants);
-    }
+    with.fetch(&mut grants);
     Ok((done, grants))
 }

@@ -1,0 +1,90 @@
+//! `rerun_tasks` and `rewind_task`: settled tasks start over, from the beginning or from a step.
+
+use std::collections::HashSet;
+
+use pgrx::prelude::*;
+
+use crate::clock;
+use crate::error::{Refusal, Result, required};
+use crate::number::TaskNo;
+use crate::pg::clock::Time;
+use crate::pg::session::check_for_interrupts;
+use crate::revive::{Dependents, Keeps, lock_to_rewind, start_over, without_suspension};
+use crate::rights::{self, Doing};
+use crate::spec::check_name;
+use crate::store::live::{self, Idle, Live, LockStrength};
+use crate::store::numbers;
+use crate::store::order::restartable;
+use crate::store::step;
+
+/// `taskq.rerun_tasks(task_ids, downstream) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_rerun_tasks(task_ids: Option<Vec<Option<String>>>, downstream: Option<bool>) -> i64 {
+    rights::for_caller(|| {
+        let ids = required("task_ids", task_ids)?;
+        let ids: Vec<&str> = ids.iter().flatten().map(String::as_str).collect();
+        let dependents = if downstream.unwrap_or(true) { Dependents::StartOver } else { Dependents::Stay };
+        restartable(|| rerun(&ids, dependents, clock::now()))
+    })
+}
+
+/// A task may be replaced while its row is waited for: then the id is another's, and that one is looked at as well.
+fn rerun(ids: &[&str], dependents: Dependents, now: Time) -> Result<i64> {
+    let (mut done, mut count): (HashSet<TaskNo>, i64) = Default::default();
+    loop {
+        check_for_interrupts();
+        let mut task_nos: Vec<TaskNo> = numbers::by_id(ids).into_values().collect();
+        task_nos.retain(|task_no| done.insert(*task_no));
+        if task_nos.is_empty() {
+            return Ok(count);
+        }
+        rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
+        count += start_over(&task_nos, dependents, Keeps::Nothing, now)?;
+    }
+}
+
+/// `taskq.rewind_task(task_id, step) -> bigint`
+#[pg_extern(sql = "")]
+fn taskq_rewind_task(task_id: Option<&str>, step: Option<&str>) -> i64 {
+    rights::for_caller(|| {
+        let id = required("task_id", task_id)?;
+        let step = check_name("step", step)?;
+        rights::check_named(Doing::Change, [id])?;
+        restartable(|| rewind(id, step, clock::now()))
+    })
+}
+
+/// How many steps are forgotten. The row of the task, live or settled, is the call's: nobody saves a step meanwhile.
+fn rewind(id: &str, step: &str, now: Time) -> Result<i64> {
+    let (number, row) = lock(id, now)?;
+    let Some((position, _)) = step::FIND.first((number, step)) else {
+        return Err(Refusal::no_such_step(id, step));
+    };
+    let forgotten = step::REMOVE_FROM.execute((number, position));
+    match row {
+        Some(row) => without_suspension(&row, now),
+        None => drop(start_over(&[number], Dependents::StartOver, Keeps::StepsOfAsked, now)?),
+    }
+    Ok(forgotten.cast_signed())
+}
+
+/// The task, and its row if it is pending.
+fn lock(id: &str, now: Time) -> Result<(TaskNo, Option<Live>)> {
+    let idle = Idle { ids: vec![id], refusal };
+    idle.look()?;
+    loop {
+        check_for_interrupts();
+        let (numbers, mut rows, _) =
+            live::lock_any(&[id], std::slice::from_ref(&idle), LockStrength::Update, LockStrength::Update)?;
+        let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
+        rights::check_tasks(Doing::Change, [number])?;
+        let row = rows.remove(&number);
+        if row.as_ref().is_none_or(|row| lock_to_rewind(row, now)) {
+            return Ok((number, row));
+        }
+    }
+}
+
+fn refusal(id: &str) -> Refusal {
+    live::held(id, "cannot be rewound", "Wait until it is returned, or cancel it first.")
+}

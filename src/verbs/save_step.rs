@@ -1,0 +1,85 @@
+//! `save_step`: the result of a step of a durable task, kept once.
+
+use pgrx::datum::{AnyElement, Interval, Uuid};
+use pgrx::prelude::*;
+
+use super::extend::extend;
+use super::report::performance;
+use crate::clock;
+use crate::error::{Result, required};
+use crate::number::TaskNo;
+use crate::pg::json::JsonText;
+use crate::pg::statement::{Statement, record};
+use crate::returns::tokens;
+use crate::rights;
+use crate::spec::{check_interval, check_name};
+use crate::store::step;
+use crate::token::Nonce;
+use crate::wake;
+
+/// `taskq.save_step(task_id, token, step, result, max_duration) -> jsonb`
+#[pg_extern(sql = "")]
+fn taskq_save_step(
+    task_id: Option<&str>,
+    token: Option<Uuid>,
+    step: Option<&str>,
+    result: Option<AnyElement>,
+    max_duration: Option<Interval>,
+) -> Option<AnyElement> {
+    rights::for_caller(|| save(task_id, token, step, result.and_then(JsonText::from_argument), max_duration))
+        .and_then(JsonText::into_result)
+}
+
+record! {
+    /// A row of [`HELD`].
+    struct Held {
+        tries: i32,
+        actor_id: Option<String>,
+        action_no: i32,
+        grantable: bool,
+    }
+}
+
+/// FOR NO KEY UPDATE, until the transaction ends: of several processes with one token the second saves when the first has
+/// committed or has been rolled back, with a look that is newer. So it finds the step if that was saved, and the next position if it
+/// was another one. Nor is the task returned, taken over or cancelled before: whoever is granted it then is given the
+/// step. Readers are in nobody's way, nor is who only refers to the row (FOR KEY SHARE): reports, and calls that have others depend
+/// on the task.
+static HELD: Statement<(TaskNo, Nonce), Held> = Statement::new(
+    c"SELECT r.tries, r.actor_id, r.action_no, r.grantable FROM taskq.run r
+       WHERE r.task_no = $1 AND r.nonce = $2 FOR NO KEY UPDATE",
+);
+
+/// What is stored of the step from now on.
+fn save(
+    task_id: Option<&str>,
+    token: Option<Uuid>,
+    step: Option<&str>,
+    result: Option<JsonText>,
+    max_duration: Option<Interval>,
+) -> Result<Option<JsonText>> {
+    let id = required("task_id", task_id)?;
+    let token = required("token", token)?;
+    let name = check_name("step", step)?;
+    check_interval("max_duration", max_duration)?;
+    let its = performance(id, &token)?;
+    let Some(held) = HELD.first((its.task_no, its.nonce)) else {
+        return Err(tokens::refusal(id, &token));
+    };
+    if held.grantable {
+        // Its deadline has passed. Claims pass over it as long as it is locked.
+        wake::held(its.task_no, held.action_no);
+    }
+    let stored = match step::FIND.first((its.task_no, name)) {
+        Some((_, stored)) => stored,
+        None => {
+            step::APPEND.execute((its.task_no, name, held.tries, clock::now(), result.clone()));
+            result
+        }
+    };
+    if max_duration.is_some() {
+        let (ids, tokens) = (vec![Some(id.to_owned())], vec![Some(token)]);
+        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), max_duration)?;
+    }
+    Ok(stored)
+}
