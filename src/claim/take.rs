@@ -227,6 +227,9 @@ fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> boo
     ) {
         return false;
     }
+    if call.has_expired(entry.get(run::TASK_NO), entry.get(run::TRIES)) {
+        return false;
+    }
     sleeper::take(call, entry, || attempt(call, entry, with_slots, held)) == Change::Newer
 }
 

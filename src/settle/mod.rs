@@ -11,6 +11,7 @@ mod lost;
 pub(crate) mod riders;
 mod signal;
 mod store;
+pub(crate) mod suspended;
 mod unsent;
 
 pub(crate) use crate::store::settled::Ending;

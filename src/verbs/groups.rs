@@ -16,6 +16,7 @@ use crate::revive::{Unrevivable, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
+use crate::store::expiry;
 use crate::store::guard::guard;
 use crate::store::live::{self, Live, LockStrength};
 use crate::store::order::restartable;
@@ -256,6 +257,7 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     live::remove(rows.values());
     merge_key::given_back(&holders);
     progress::forget(&stay);
+    expiry::forget(&stay);
     let totals = rows.values().map(|r| (r.task_no, r.dependencies - gone(&r.task_no)));
     place(&stay, &totals.collect(), now);
     attempts::forget(&stay);

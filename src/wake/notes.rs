@@ -68,6 +68,14 @@ pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
 }
 
+/// Something is due then that no worker asks for.
+pub(crate) fn by_time(due: Time) {
+    if due != Time::INFINITY {
+        timer(due);
+        self::due(due);
+    }
+}
+
 /// This transaction leaves signals that somebody has to count.
 pub(crate) fn signals_left() {
     note(TIMER_CHANNEL, HowMany::UpTo(1));
