@@ -97,7 +97,7 @@ impl<'a> Call<'a> {
             base: Base(random_62_bits()),
             now,
             asked: Asked::new(request.taking, now),
-            expiring: expiry::may_be_due(),
+            expiring: expiry::may_be_due(now),
             granted_at: Cell::default(),
             max_duration: OnceCell::new(),
         }

@@ -4,6 +4,7 @@
 //! if there is one. A grant leaves it, since it must not cost a task anything that has none; upkeep removes it when its time comes.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
@@ -23,22 +24,24 @@ static BY_TIME: Index = Index::of_mostly_empty(&TABLE, c"expiry_due_idx");
 static BY_NUMBER: Index = Index::of_mostly_empty(&TABLE, c"expiry_pkey");
 
 thread_local! {
-    /// Whether the latest look of this backend has found a row whose time has come.
-    static MAY_BE_DUE: Cell<bool> = const { Cell::new(true) };
+    /// Until when nothing has expired, as the latest look of this backend has found.
+    static CLEAR: Cell<Time> = const { Cell::new(Time::BEGINNING) };
 }
+
+/// A claim that follows so soon on a look goes by that.
+const LATELY: Duration = Duration::from_millis(20);
 
 /// The first time from a time on that has passed.
 pub(super) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
     let first =
         look.first(&BY_TIME, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE));
-    MAY_BE_DUE.set(first.is_some());
+    CLEAR.set(if first.is_some() { Time::BEGINNING } else { now });
     first
 }
 
-/// Whether there may be tasks that have expired, as the latest look of this backend has found. Where there are none, a claim asks
-/// nothing.
-pub(crate) fn may_be_due() -> bool {
-    MAY_BE_DUE.get()
+/// Whether tasks may have expired by now, as the latest look of this backend tells. Where none have, a claim asks nothing.
+pub(crate) fn may_be_due(now: Time) -> bool {
+    CLEAR.get() + LATELY < now
 }
 
 /// Whether this task, of which no grant counts, has expired.
