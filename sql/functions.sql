@@ -189,7 +189,8 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
         actor_id text,
         task_ids text[],
         tokens uuid[],
-        max_duration interval)
+        max_duration interval,
+        wait interval = NULL)
     RETURNS TABLE (task_id text, owned boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
@@ -600,7 +601,9 @@ CREATE FUNCTION taskq.set_action(
         clear text[] = NULL,
         retention_aborted interval = NULL,
         fair boolean = NULL,
-        max_per_group integer = NULL)
+        max_per_group integer = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000
     SET search_path = pg_catalog, pg_temp

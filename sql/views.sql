@@ -108,7 +108,9 @@ SELECT t.id,
        taskq._body_json(t.body) AS body_json,
        taskq._cause(p.cause) AS cause,
        (SELECT COALESCE(sum(h.releases), 0)::integer FROM taskq.attempt AS h
-         WHERE h.task_no = t.task_no AND NOT h.past) AS num_releases
+         WHERE h.task_no = t.task_no AND NOT h.past) AS num_releases,
+       NULLIF(t.expires_at, 'infinity') AS expires_at,
+       t.max_run_time
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -119,6 +121,7 @@ SELECT t.id,
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
 COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false, since it was inserted or retried';
+COMMENT ON COLUMN taskq.tasks.expires_at IS 'it was or is to be aborted then, if no worker was granted it before';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
 COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; skipped: there was no need of it';
 
@@ -236,6 +239,39 @@ SELECT r.actor_id,
  WHERE r.nonce <> 0;
 COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
 
+-- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
+-- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). What the
+-- server shows of the sessions of others it shows to members of pg_read_all_stats. Which actor a session sleeps for, and which
+-- session an actor has, is stored nowhere: so the two are rows of their own.
+CREATE VIEW taskq.workers AS
+SELECT l.pid,
+       s.usename::text AS role,
+       s.application_name,
+       NULL::text AS actor_id,
+       l.actions,
+       -- Between two looks of one call the sleep goes on.
+       s.query_start AS asleep_since,
+       NULL::bigint AS tasks_held
+  FROM (SELECT k.pid,
+               CASE WHEN bool_or(k.classid::bigint >> 24 = 6) THEN NULL
+                    ELSE array_agg(DISTINCT a.name ORDER BY a.name) FILTER (WHERE a.name IS NOT NULL) END AS actions
+          FROM pg_locks AS k
+          LEFT JOIN taskq.action AS a ON k.classid::bigint = 1 << 24 AND a.action_no = k.objid::bigint
+         WHERE k.locktype = 'advisory' AND k.objsubid = 29809
+           AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+         GROUP BY k.pid
+        -- It waits for work, or for the ends of tasks.
+        HAVING bool_or(k.classid::bigint >> 24 IN (4, 7))) AS l
+  LEFT JOIN pg_stat_activity AS s ON s.pid = l.pid
+UNION ALL
+SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name), NULL, count(*)
+  FROM taskq.run AS r
+  JOIN taskq.action AS a ON a.action_no = r.action_no
+ WHERE r.nonce <> 0
+ GROUP BY r.actor_id;
+COMMENT ON VIEW taskq.workers IS
+    'sessions that sleep in a call of this queue, and actors that hold tasks; NULL where it cannot be known or may not be seen';
+
 -- What has settled is read from the tally, whatever the size of the group; what is alive is counted, and only
 -- if its columns are asked for. Ready is what is left.
 CREATE VIEW taskq.groups AS
@@ -305,7 +341,9 @@ SELECT n.name AS action,
        s.max_timeouts,
        s.retention_aborted,
        COALESCE(s.fair, false) AS fair,
-       s.max_per_group
+       s.max_per_group,
+       s.expires_in,
+       s.max_run_time
   FROM (SELECT a.name FROM taskq.action AS a WHERE NOT a.forgotten UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
 COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
@@ -599,6 +637,16 @@ BEGIN
         IF n IS NULL AND NOT is_signal THEN
             RETURN NEXT 'its last dependencies have settled just now; the next call of the queue frees it';
         END IF;
+    END IF;
+
+    -- Of one that has been granted the row may still be there.
+    IF t.num_tries = 0 AND t.num_releases = 0 THEN
+        FOR d IN SELECT x.due, CASE WHEN y.signal THEN 'signalled' ELSE 'granted' END AS done
+                   FROM taskq.expiry AS x JOIN taskq.task AS y ON y.task_no = x.task_no WHERE x.task_no = number
+        LOOP
+            RETURN NEXT CASE WHEN d.due > taskq.clock() THEN format('it expires at %s, unless it is %s before', d.due, d.done)
+                             ELSE format('it expired at %s; the next call of the queue aborts it', d.due) END;
+        END LOOP;
     END IF;
 
     FOR d IN SELECT w.name, w.not_before FROM taskq.workgroup AS w

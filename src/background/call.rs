@@ -68,7 +68,7 @@ fn is_there() -> bool {
 }
 
 /// A worker goes by the server's clock: a session that has set another one ([`guc::fake_now`]) calls none.
-fn is_wanted() -> bool {
+pub(super) fn is_wanted() -> bool {
     guc::background_worker() && guc::fake_now().is_none()
 }
 

@@ -17,6 +17,7 @@
 //! **It has the rights of the extension's owner**, and runs nothing of anybody else's: see [`trust`].
 
 mod call;
+pub(crate) mod errand;
 mod launcher;
 mod station;
 mod trust;

@@ -102,7 +102,7 @@ fn pause(station: &Station, since: Time) {
 ///
 /// It calls the library's own functions: one that is looked up in the catalog by its name is whatever its owner has made
 /// of it.
-fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Failure> {
+pub(super) fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Failure> {
     process::transaction(c"taskq upkeep", || {
         let held = extension::hold()?;
         held.be_owner();

@@ -12,6 +12,7 @@ use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::random_62_bits;
+use crate::store::expiry;
 use crate::token::{Base, Nonce};
 
 /// What a call asks for.
@@ -78,6 +79,8 @@ pub(super) struct Call<'a> {
     pub(super) now: Time,
     /// What it has asked about entries before it takes them.
     pub(super) asked: Asked,
+    /// Some tasks may have expired that upkeep has not come to.
+    expiring: bool,
     /// From when its grants count, and when the last one was.
     granted_at: Cell<Option<(Time, Time)>>,
     /// What the setting says of how long a grant lasts, once it is asked.
@@ -95,6 +98,7 @@ impl<'a> Call<'a> {
             base: Base(random_62_bits()),
             now,
             asked: Asked::new(request.taking, now),
+            expiring: expiry::may_be_due(now),
             granted_at: Cell::default(),
             max_duration: OnceCell::new(),
         }
@@ -109,6 +113,11 @@ impl<'a> Call<'a> {
         };
         self.granted_at.set(Some((from, now)));
         from
+    }
+
+    /// Whether this entry has expired: upkeep comes before the claim, and may have left some. A grant is what keeps a task from that.
+    pub(super) fn has_expired(&self, task_no: TaskNo, tries: i32) -> bool {
+        self.expiring && tries == 0 && expiry::is_over(task_no, self.now)
     }
 
     /// Whether it takes this entry. `gated`: it has a group, a workgroup or a merge key.

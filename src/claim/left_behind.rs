@@ -9,8 +9,13 @@ use crate::store::low_ends::{self, Starts};
 use crate::wake;
 
 /// Actions with grantable tasks in no lane, if asked for; then what a waiting call has to look after in time that would not
-/// look before by itself: actions with scheduled tasks, and 0 for deadlines and schedules.
-static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[Position], &[Time], Time), i32> =
+/// look before by itself: actions with scheduled tasks, and 0 for deadlines, schedules and
+/// what else is due by time.
+#[rustfmt::skip]
+type Asked = (&'static [i32], bool, Time, &'static [i32], &'static [i32], &'static [i32], &'static [Position], &'static [Time],
+    Time, &'static [Time]);
+
+static LEFT_BEHIND: Statement<Asked, i32> =
     Statement::new(
         c"SELECT a.action_no
         FROM unnest($4, $5, $6, $7) AS a(action_no, highest, lowest, start)
@@ -29,7 +34,14 @@ static LEFT_BEHIND: Statement<(&[i32], bool, Time, &[i32], &[i32], &[i32], &[Pos
        UNION ALL
       (SELECT 0 FROM taskq.lease l WHERE l.deadline >= $9 AND l.deadline < $3 ORDER BY l.deadline LIMIT 1)
        UNION ALL
-      (SELECT 0 FROM taskq.schedule s WHERE s.next_at < $3 ORDER BY s.next_at LIMIT 1)",
+      (SELECT 0 FROM taskq.schedule s WHERE s.next_at < $3 ORDER BY s.next_at LIMIT 1)
+       UNION ALL
+      (SELECT 0 FROM taskq.expiry e WHERE e.due >= ($10)[1] AND e.due < $3 ORDER BY e.due LIMIT 1)
+       UNION ALL
+      (SELECT 0 FROM taskq.blocked b
+        WHERE b.since IS NOT NULL AND b.until >= ($10)[2] AND b.until < $3 ORDER BY b.until LIMIT 1)
+       UNION ALL
+      (SELECT 0 FROM taskq.scheduled s WHERE s.timer AND s.due >= ($10)[3] AND s.due < $3 ORDER BY s.due LIMIT 1)",
     );
 
 /// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
@@ -47,8 +59,9 @@ pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) 
         Some(now) => low_ends::starts(action_nos, now),
         None => Starts::beginning(action_nos.len()),
     };
-    let (due, lease) = (starts.scheduled, starts.lease);
-    LEFT_BEHIND.query((action_nos, ready, horizon, of, highest, lowest, from, due, lease))
+    let Starts { scheduled: due, lease, by_time, .. } = starts;
+    let by_time = by_time.as_slice();
+    LEFT_BEHIND.query((action_nos, ready, horizon, of, highest, lowest, from, due, lease, by_time))
 }
 
 /// Notes whether a look that has found nothing leaves out tasks that are ready as far as a snapshot can tell: others hold

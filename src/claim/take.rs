@@ -227,6 +227,9 @@ fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> boo
     ) {
         return false;
     }
+    if call.has_expired(entry.get(run::TASK_NO), entry.get(run::TRIES)) {
+        return false;
+    }
     sleeper::take(call, entry, || attempt(call, entry, with_slots, held)) == Change::Newer
 }
 
@@ -267,14 +270,18 @@ fn attempt(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> 
     changed
 }
 
-/// As the call says, else the task, else its action, else the setting.
+/// As the call says, else the task, else its action, else the setting; and no later than a try lasts at most.
 fn deadline(call: &Call, entry: &Row, granted_at: Time) -> Time {
-    call.request
+    let action = call.action(entry.get(run::ACTION_NO));
+    let longest = entry.get(run::MAX_RUN_TIME).or_else(|| action?.max_run_time);
+    let deadline = call
+        .request
         .max_duration
         .or_else(|| entry.get(run::MAX_DURATION))
-        .or_else(|| call.action(entry.get(run::ACTION_NO)).and_then(|action| action.max_duration))
+        .or_else(|| action?.max_duration)
         .or_else(|| *call.max_duration.get_or_init(guc::max_duration))
-        .map_or(Time::INFINITY, |duration| granted_at.plus(duration))
+        .map_or(Time::INFINITY, |duration| granted_at.plus(duration));
+    longest.map_or(deadline, |longest| deadline.min(granted_at.plus(longest)))
 }
 
 /// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry

@@ -26,6 +26,8 @@ pub(crate) struct Action {
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it.
     pub(crate) max_duration: Option<Interval>,
+    /// The longest that a try of tasks lasts that say nothing about it.
+    pub(crate) max_run_time: Option<Interval>,
     pub(crate) max_concurrency: Option<i32>,
     pub(crate) rate: Option<(i32, Interval)>,
     /// How many tasks of one group may be in progress.
@@ -44,6 +46,7 @@ impl Action {
             name: named.name.clone(),
             paused: set.paused,
             max_duration: set.max_duration,
+            max_run_time: set.max_run_time,
             max_concurrency: set.max_concurrency,
             rate: set.rate,
             max_per_group: set.max_per_group,

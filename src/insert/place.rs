@@ -11,7 +11,7 @@ use crate::state::{Cause, Outcome};
 use crate::store::live::Counter;
 use crate::store::notify::notify_ready;
 use crate::store::ready::{self, Freed};
-use crate::store::{blocked, dependency, numbers};
+use crate::store::{blocked, dependency, expiry, numbers};
 use crate::wake;
 
 /// What the dependencies of a new task amount to.
@@ -66,6 +66,11 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
     }
     if !not_needed.is_empty() {
         dependency::DROP_OPEN.execute(not_needed);
+    }
+    let expires = |task: &NewTask| Some((task.task_no, task.spec.expires_at?));
+    if tasks.iter().any(|task| task.spec.expires_at.is_some()) {
+        // Of those that settle below as well: that removes it.
+        expiry::insert(tasks.iter().filter_map(expires));
     }
     blocked::insert(blocked.into_iter());
     insert_ready(&ready);

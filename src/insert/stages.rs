@@ -178,7 +178,11 @@ impl Tasks {
                 }
                 return Err(Refusal::repeated(&id));
             }
-            let Interned { action_no, notify, gives_lanes } = actions[&spec.action];
+            let Interned { action_no, notify, gives_lanes, expires_in } = actions[&spec.action];
+            if !spec.spontaneous {
+                // What completes by itself is granted to no worker: it expires if it says so, and not as its action does.
+                spec.expires_at = spec.expires_at.or_else(|| Some(self.now.plus(expires_in?)));
+            }
             self.new.push(NewTask { task_no, action_no, notify, gives_lanes, id, id_is_new, element, spec });
         }
         Ok(())

@@ -68,6 +68,17 @@ pub(crate) fn start_worker(
     database: pg_sys::Oid,
     tells: bool,
 ) -> Option<Started> {
+    start_with(kind, function, database, "", tells)
+}
+
+/// The same with a word that the process can [ask for](extra).
+pub(crate) fn start_with(
+    kind: &str,
+    function: &str,
+    database: pg_sys::Oid,
+    extra: &str,
+    tells: bool,
+) -> Option<Started> {
     // SAFETY: reads a variable.
     let me = if tells { unsafe { pg_sys::MyProcPid } } else { 0 };
     let start = || {
@@ -80,6 +91,7 @@ pub(crate) fn start_worker(
             .set_start_time(BgWorkerStartTime::RecoveryFinished)
             .set_restart_time(None)
             .set_argument(database.into_datum())
+            .set_extra(extra)
             .set_notify_pid(me)
             .load_dynamic()
             .ok()
@@ -88,6 +100,11 @@ pub(crate) fn start_worker(
     // has some bytes, and is never given back.
     let start = || unsafe { PgMemoryContexts::TopMemoryContext.switch_to(|_| start()) };
     caller::as_session_user(start).map(Started)
+}
+
+/// The word that came with this process.
+pub(crate) fn extra() -> &'static str {
+    BackgroundWorker::get_extra()
 }
 
 impl Started {

@@ -34,6 +34,7 @@ use crate::store::guard::guard;
 use crate::store::live::{self, Live, LockStrength, Place};
 use crate::store::order::restartable;
 use crate::store::{lease, numbers, run, slot};
+use crate::wake;
 use crate::token::Token;
 use crate::words::word;
 
@@ -338,6 +339,7 @@ struct Taken(HashMap<TaskNo, Live>);
 fn take<T>(returned: &[Returned<T>]) -> Taken {
     let rows = run::remove(returned.iter().map(|one| one.token.pair()).collect());
     lease::leave_removed(&rows);
+    rows.iter().for_each(|live| wake::let_go(live.task_no));
     slot::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
     Taken(rows.into_iter().map(|live| (live.task_no, live)).collect())
 }

@@ -14,6 +14,7 @@ use crate::store::aside;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::parked::{self, Parked, Reason};
 use crate::store::run::changes;
+use crate::wake;
 
 /// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted; the token of a late actor is
 /// void from then on. What somebody is changing just now is not waited for, and runs later.
@@ -54,6 +55,7 @@ pub(crate) fn park(riders: Vec<Rider>, now: Time) {
     let tried: Vec<TaskNo> = riders.iter().filter(|r| tries(r) > 0).map(|r| r.parked.freed.task_no).collect();
     let limits = if tried.is_empty() { HashMap::new() } else { try_limits(&tried) };
     let most = |rider: &Rider| limits.get(&rider.parked.freed.task_no).and_then(|limit| limit.max_tries);
+    riders.iter().filter(|r| r.timed_out).for_each(|r| wake::let_go(r.parked.freed.task_no));
     let (mut riding, mut exhausted) = (Vec::new(), Vec::new());
     for rider in riders {
         match most(&rider).filter(|most| tries(&rider) >= *most) {

@@ -7,7 +7,7 @@ use crate::pg::table::look;
 use crate::state::{Cause, Outcome};
 use crate::store::settled::Ending;
 use crate::store::task::{self, AtTheEnd};
-use crate::store::{ends, known_actions, progress, settled, tally};
+use crate::store::{ends, expiry, known_actions, progress, settled, tally};
 use crate::{guc, wake};
 
 /// When a task settled now is to be removed, unless its own retention or its action's says otherwise.
@@ -57,6 +57,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
     let each = || endings.iter().zip(&tasks);
     let grouped: Vec<(TaskNo, Outcome)> =
         each().filter(|(_, task)| task.grouped).map(|(e, _)| (e.task_no, e.outcome)).collect();
+    expiry::forget(&each().filter(|(_, task)| task.expires).map(|(e, _)| e.task_no).collect::<Vec<_>>());
     ends::out_of_time(|| endings.iter().map(|e| e.task_no).collect());
     tally::settled(&grouped, now);
     let done: Vec<TaskNo> = endings

@@ -136,11 +136,11 @@ pub(crate) fn ensure(name: &str) {
 }
 
 /// name, max_tries, max_duration, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
-/// max_timeouts, clear; retention_aborted, fair, max_per_group.
+/// max_timeouts, clear; retention_aborted, fair, max_per_group, expires_in, max_run_time.
 #[rustfmt::skip]
 pub(crate) type Settings = (
     &'static str, i32, Interval, JsonText, i32, i32, Interval, Interval, bool, &'static str, i32, &'static [&'static str],
-    Interval, bool, i32,
+    Interval, bool, i32, Interval, Interval,
 );
 
 static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
@@ -161,7 +161,9 @@ static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = State
                                                     ELSE s.retention_aborted END),
              fair = COALESCE($14, s.fair AND NOT 'fair' = ANY ($12)),
              max_per_group = COALESCE($15, CASE WHEN 'max_per_group' = ANY ($12) THEN NULL
-                                                ELSE s.max_per_group END)
+                                                ELSE s.max_per_group END),
+             expires_in = COALESCE($16, CASE WHEN 'expires_in' = ANY ($12) THEN NULL ELSE s.expires_in END),
+             max_run_time = COALESCE($17, CASE WHEN 'max_run_time' = ANY ($12) THEN NULL ELSE s.max_run_time END)
        WHERE s.name = $1
       RETURNING s.max_concurrency, s.rate_limit, s.max_per_group",
 );

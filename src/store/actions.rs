@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use pgrx::datum::Interval;
+
 use crate::pg::changes::will_change;
 use crate::pg::statement::Statement;
 use crate::store::action_setting::{Setting, action};
@@ -34,6 +36,8 @@ pub(crate) struct Interned {
     pub(crate) notify: bool,
     /// Whether every task of it that has a group belongs into the lane of that.
     pub(crate) gives_lanes: bool,
+    /// After how long a task expires that has not been granted.
+    pub(crate) expires_in: Option<Interval>,
 }
 
 /// A number for each of the names, made where there is none that this transaction can see.
@@ -52,9 +56,9 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
             INTERN.first(known.name.as_str())
         });
         if let Some(action_no) = found {
-            let Setting { notify, .. } = known.setting;
+            let Setting { notify, expires_in, .. } = known.setting;
             let gives_lanes = known.setting.gives_lanes();
-            numbers.insert(known.name.clone(), Interned { action_no, notify, gives_lanes });
+            numbers.insert(known.name.clone(), Interned { action_no, notify, gives_lanes, expires_in });
         }
     }
     numbers

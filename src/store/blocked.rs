@@ -5,9 +5,10 @@ use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::table::{self, Change, Index, Key, Row, Scan, Wait, look, table};
+use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Wait, look, table};
 use crate::store::task;
 use crate::store::touched::{self, Touch};
+use crate::wake;
 
 table!(c"blocked":
     TASK_NO: TaskNo,
@@ -25,6 +26,15 @@ table!(c"blocked":
 );
 
 static BY_NUMBER: Index = Index::new(&TABLE, c"blocked_pkey");
+
+/// By until: suspended tasks.
+static SUSPENDED: Index = Index::of_mostly_empty(&TABLE, c"blocked_until_idx");
+
+/// The first time from a time on that has passed, and until which a task was to be suspended at most.
+pub(super) fn first_until(look: &Look, from: Time, now: Time) -> Option<Time> {
+    let keys = [Key::at_least(1, from), Key::at_most(1, now)];
+    look.first(&SUSPENDED, &keys, |row| row.get(UNTIL)).flatten()
+}
 
 /// Nobody locks the table for himself from here on, until this transaction ends.
 pub(crate) fn hold() {
@@ -190,6 +200,9 @@ pub(crate) fn insert(rows: impl Iterator<Item = New>) {
                             UNTIL.to(row.until),
                         ]
                     });
+                    if let Some(until) = row.until {
+                        wake::by_time(until);
+                    }
                 }
             });
         });

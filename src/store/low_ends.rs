@@ -21,6 +21,7 @@ use std::time::Duration;
 use super::costly;
 use crate::pg::clock::{Time, wall};
 use crate::pg::session;
+use crate::store::by_time;
 
 /// Of how many actions something is remembered.
 const MOST_ACTIONS: usize = 1_024;
@@ -36,6 +37,8 @@ enum End {
     Signal,
     /// Of the tasks of an action.
     Scheduled(i32),
+    /// Of what is due by time, of this kind.
+    ByTime(usize),
 }
 
 /// Below `from` there is nothing, until this time.
@@ -63,6 +66,8 @@ pub(crate) struct Starts {
     pub(crate) settled: Time,
     /// Of each of the actions.
     pub(crate) scheduled: Vec<Time>,
+    /// Of each kind of what is due by time.
+    pub(crate) by_time: by_time::Each<Time>,
     /// Whether there may be signals.
     pub(crate) signals: bool,
 }
@@ -74,6 +79,7 @@ impl Starts {
             lease: Time::BEGINNING,
             settled: Time::BEGINNING,
             scheduled: vec![Time::BEGINNING; actions],
+            by_time: [Time::BEGINNING; by_time::KINDS],
             signals: true,
         }
     }
@@ -100,6 +106,7 @@ pub(crate) fn starts(action_nos: &[i32], now: Time) -> Starts {
             lease: from(End::Lease),
             settled: from(End::Settled),
             scheduled: action_nos.iter().map(|action_no| from(End::Scheduled(*action_no))).collect(),
+            by_time: std::array::from_fn(|kind| from(End::ByTime(kind))),
             signals: from(End::Signal) == Time::BEGINNING,
         }
     })
@@ -110,6 +117,7 @@ pub(crate) struct Found {
     pub(crate) lease: Option<Time>,
     pub(crate) settled: Option<Time>,
     pub(crate) scheduled: Vec<Option<Time>>,
+    pub(crate) by_time: by_time::Each<Option<Time>>,
     pub(crate) signals: bool,
 }
 
@@ -137,6 +145,9 @@ pub(crate) fn remember(
         let scheduled = action_nos.iter().zip(starts.scheduled.iter().zip(&found.scheduled));
         for (action_no, (start, first)) in scheduled.take(MOST_ACTIONS) {
             known.note(End::Scheduled(*action_no), *start, first.unwrap_or(now), until);
+        }
+        for (kind, (start, first)) in starts.by_time.iter().zip(found.by_time).enumerate() {
+            known.note(End::ByTime(kind), *start, first.unwrap_or(now), until);
         }
         if starts.signals {
             let soon = wall() + SIGNALS;

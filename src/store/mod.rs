@@ -12,6 +12,7 @@ pub(crate) mod before_commit;
 pub(crate) mod behind;
 pub(crate) mod blocked;
 pub(crate) mod bucket;
+pub(crate) mod by_time;
 pub(crate) mod contradiction;
 pub(crate) mod costly;
 pub(crate) mod decided;

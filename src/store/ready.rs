@@ -181,13 +181,17 @@ fn set_aside(tasks: &[Later], held_back: bool) {
     if tasks.is_empty() {
         return;
     }
-    let action_nos = scheduled::insert(tasks, held_back);
+    let kinds = scheduled::insert(tasks, held_back);
     if let Some(first) = tasks.iter().map(|task| task.due).min() {
         wake::due(first);
     }
-    for (task, action_no) in tasks.iter().zip(action_nos) {
-        // One waiter for this action has to learn of the new due time.
-        wake::ready_later(action_no, task.due);
+    for (task, (action_no, timer)) in tasks.iter().zip(kinds) {
+        // One waiter has to learn of the new due time: for this action, or of any for what no worker is granted.
+        if timer {
+            wake::by_time(task.due);
+        } else {
+            wake::ready_later(action_no, task.due);
+        }
     }
 }
 

@@ -35,6 +35,14 @@ pub(crate) fn first_due(look: &Look, of: impl Iterator<Item = (i32, Time)>, now:
     })
 }
 
+/// By due: timers, whatever their action.
+static TIMERS: Index = Index::of_mostly_empty(&TABLE, c"scheduled_timer_idx");
+
+/// The first timer from a time on whose time has come.
+pub(super) fn first_timer(look: &Look, from: Time, now: Time) -> Option<Time> {
+    look.first(&TIMERS, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE))
+}
+
 /// A task that is to be set aside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Later {
@@ -51,8 +59,9 @@ impl Later {
     }
 }
 
-/// Sets tasks aside until they are due; returns the action of each. `held_back`: because of their workgroups.
-pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<i32> {
+/// Sets tasks aside until they are due; returns the action of each, and whether it is a timer. `held_back`: because of their
+/// workgroups.
+pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<(i32, bool)> {
     look(|look| {
         let kinds: Vec<(i32, bool)> = look.scan(&task::BY_NUMBER, |rows| {
             tasks.iter().map(|task| task::action_no_and_kind(rows, task.freed.task_no)).collect()
@@ -75,7 +84,7 @@ pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<i32> {
                 });
             }
         });
-        kinds.into_iter().map(|(action_no, _)| action_no).collect()
+        kinds
     })
 }
 

@@ -9,7 +9,7 @@ use crate::spec::{TaskSpec, Unique, Wants};
 use crate::state::Outcome;
 use crate::store::merge_key::{self, MergeKey};
 use crate::store::tally::{self, Losses};
-use crate::store::{slot, unique_key};
+use crate::store::{expiry, slot, unique_key};
 use pgrx::datum::Interval;
 
 use crate::pg::clock::Time;
@@ -118,6 +118,8 @@ pub(crate) struct AtTheEnd {
     pub(crate) retention: Option<Interval>,
     pub(crate) retention_aborted: Option<Interval>,
     pub(crate) unique_until: Option<Time>,
+    /// It was to expire, if it was not granted in time.
+    pub(crate) expires: bool,
 }
 
 impl AtTheEnd {
@@ -129,6 +131,7 @@ impl AtTheEnd {
             retention: row.get(RETENTION),
             retention_aborted: row.get(RETENTION_ABORTED),
             unique_until: row.get(UNIQUE_UNTIL),
+            expires: row.get(EXPIRES_AT).is_some(),
         }
     }
 }
@@ -282,10 +285,10 @@ pub(crate) static UPDATE: Statement<(&[TaskNo], i32, Time, i32, Interval, &str, 
 /// The action is looked up only for those that have a key.
 static REMOVE: Statement<
     &[TaskNo],
-    (TaskNo, Option<String>, Option<String>, Option<String>, Option<String>),
+    (TaskNo, bool, Option<String>, Option<String>, Option<String>, Option<String>),
 > = Statement::new(
     c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)
-      RETURNING t.task_no, t.group_id, t.merge_key, t.unique_key,
+      RETURNING t.task_no, t.expires_at IS NOT NULL, t.group_id, t.merge_key, t.unique_key,
                 CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
 );
@@ -304,8 +307,11 @@ impl Traces {
     /// Removes `task` rows, and the rows of unique keys that point to them. `ends` are those of the tasks that had
     /// settled.
     pub(crate) fn by_removing(&mut self, task_nos: &[TaskNo], ends: &HashMap<TaskNo, Outcome>) {
-        let mut unique_keys = Vec::new();
-        REMOVE.map(task_nos, |(task_no, group, merge_key, unique_key, action)| {
+        let (mut unique_keys, mut expiring) = (Vec::new(), Vec::new());
+        REMOVE.map(task_nos, |(task_no, expires, group, merge_key, unique_key, action)| {
+            if expires {
+                expiring.push(task_no);
+            }
             let (group, merge_key): (Option<String>, Option<String>) = (group, merge_key);
             self.count += 1;
             self.merge_keys.extend(
@@ -321,6 +327,7 @@ impl Traces {
             }
         });
         unique_key::forget(&unique_keys);
+        expiry::forget(&expiring);
         if let Some((key, _)) = unique_keys.pop() {
             self.unique_key = Some(key);
         }

@@ -30,6 +30,19 @@ pub(crate) fn release_these(task_nos: &[TaskNo], now: Time) {
     contradiction::leaving(task_nos, |n| *n, |part| in_order(scheduled::TAKE.query((part, now)), now));
 }
 
+/// Completes up to `bound` timers whose time has come, of whatever action.
+pub(crate) fn complete_timers(bound: i32, now: Time) -> Step {
+    let taken: RefCell<Vec<TaskNo>> = RefCell::default();
+    let all_at_once = unless_rows_are_wrong(|| {
+        let due = scheduled::TAKE_TIMERS.query((bound, now));
+        taken.replace(due.iter().map(|(.., freed)| freed.task_no).collect());
+        in_order(due, now)
+    });
+    let taken = taken.into_inner();
+    let done = all_at_once.unwrap_or_else(|_| leaving_some(&taken, now));
+    Step { done: done > 0, more: done > 0 && taken.len() as i32 >= bound }
+}
+
 /// A task that was taken out: since when it was due, where it stands among those, and whether it is a timer.
 type Taken = (Time, Position, bool, Freed);
 

@@ -5,6 +5,7 @@
 //! block, function or larger statement the steps are as small as the claim itself, since what they touch is hostage to
 //! that transaction. A waiting call does none of it: it has what is due done by a process that commits (`background::call_if`).
 
+pub(crate) mod by_time;
 pub(crate) mod due;
 pub(crate) mod elapsed;
 mod held_back;
@@ -26,6 +27,7 @@ use crate::pg::{session, table};
 use crate::schedules;
 use crate::settle::fold;
 use crate::store::low_ends::Found;
+use crate::store::by_time as due_by_time;
 use crate::store::{before_commit, lease, low_ends, numbers, run, schedule, scheduled, settled, signal};
 use crate::wake::lately;
 
@@ -57,9 +59,15 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>,
     let due = looked.unwrap_or_else(|| look(action_nos, now));
     let hostage = in_transaction_block();
     let mut upkeep =
-        Upkeep { expired: due.expired, left: hostage && (due.schedule || due.signal), ..Upkeep::default() };
+        Upkeep { expired: due.expired, left: hostage && (due.schedule || due.signal || due.by_time), ..Upkeep::default() };
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let starts = low_ends::starts(action_nos, now);
+    // Before anything is claimed: what has expired must not be granted.
+    if due.by_time {
+        let step = by_time::step(bound, &starts.by_time, hostage, now);
+        upkeep.changed |= step.done;
+        upkeep.more |= step.more;
+    }
     if due.lease {
         let (own, others) = if hostage { (bound as usize, 0) } else { (MOST_ENDED, ENDED_FOR_OTHERS) };
         let looked = elapsed::look_after(&elapsed::Caller { action_nos, own, others }, starts.lease, now);
@@ -92,12 +100,14 @@ pub(crate) struct Due {
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,
     schedule: bool,
+    /// Timers, suspended tasks and such as expire.
+    by_time: bool,
 }
 
 impl Due {
     /// Something that changes what there is to claim.
     pub(crate) fn any(&self) -> bool {
-        self.lease || self.tasks || self.signal || self.schedule
+        self.lease || self.tasks || self.signal || self.schedule || self.by_time
     }
 }
 
@@ -116,6 +126,7 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
                 action_nos.iter().copied().zip(starts.scheduled.iter().copied()),
                 now,
             ),
+            by_time: due_by_time::first_due(look, &starts.by_time, now),
             signals: starts.signals && signal::any(look),
             settled: settled::first_expired(look, starts.settled, now),
         };
@@ -146,6 +157,7 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
         signal: found.signals,
         expired: found.settled.is_some(),
         schedule,
+        by_time: found.by_time.iter().any(Option::is_some),
     };
     lately::note(action_nos, due.any() || due.expired);
     due
@@ -187,12 +199,13 @@ static NEXT_TASK: Statement<(&[i32], Time, &[Time]), Option<Time>> = Statement::
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// When the next deadline passes after this time, or the next run of a schedule is due.
+/// When the next deadline passes after this time, or the next run of a schedule or something else is due that no worker asks for.
 pub(crate) fn next_shared(after: Time) -> Option<Time> {
     let now = clock::now();
-    let start = low_ends::starts(&[], now).lease;
-    let lease = NEXT_LEASE.first((after, now + AHEAD, start));
-    lease.into_iter().chain(schedules::next_after(after)).min()
+    let starts = low_ends::starts(&[], now);
+    let lease = NEXT_LEASE.first((after, now + AHEAD, starts.lease));
+    let by_time = due_by_time::next_after(after, &starts.by_time);
+    lease.into_iter().chain(schedules::next_after(after)).chain(by_time).min()
 }
 
 /// When the next task of these actions is due after this time.

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use super::{STEP, due, elapsed, held_back, retention};
+use super::{STEP, by_time, due, elapsed, held_back, retention};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
+use crate::store::by_time::{KINDS as KINDS_BY_TIME, next_after};
 use crate::store::seal;
 use crate::store::tally;
 use crate::words::word;
 
 /// The kinds of upkeep, in the order in which they are done.
-pub(crate) const KINDS: [&str; 7] =
-    ["schedules", "leases", "due tasks", "signals", "entries held back", "retention", "tallies"];
+pub(crate) const KINDS: [&str; 8] =
+    ["schedules", "leases", "timers", "due tasks", "signals", "entries held back", "retention", "tallies"];
 
 /// What one step did.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
             let looked = elapsed::look_after_all(STEP as usize, now);
             Step { done: looked.ended || looked.removed, more: looked.goes_on() }
         }
+        "timers" => by_time::step(STEP, &[Time::BEGINNING; KINDS_BY_TIME], false, now),
         "due tasks" => {
             let action_nos: Vec<i32> = DUE_ACTIONS.query(now);
             if action_nos.is_empty() {
@@ -88,5 +90,6 @@ static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = now + guc::maintenance_interval();
     let due: Option<Time> = NEXT.first((now, latest)).flatten();
-    due.into_iter().chain(schedules::next_at()).min()
+    let by_time = next_after(Time::BEGINNING, &[Time::BEGINNING; KINDS_BY_TIME]);
+    due.into_iter().chain(schedules::next_at()).chain(by_time).min()
 }

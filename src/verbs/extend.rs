@@ -6,9 +6,11 @@ use pgrx::datum::{Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::args::pairs;
+use super::heartbeat;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::number::TaskNo;
+use crate::pg::block;
 use crate::pg::clock::Time;
 use crate::pg::rows::Rows;
 use crate::pg::statement::{Statement, record};
@@ -21,15 +23,18 @@ use crate::store::run::{self, changes};
 use crate::store::slot::{self, Ask, Assignment, Limit};
 use crate::token::{Base, Nonce, Token, in_pieces};
 
-/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration) -> TABLE (task_id, owned)`
+/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration, wait) -> TABLE (task_id, owned)`
 #[pg_extern(sql = "")]
 fn taskq_extend_tasks_ownership(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
     max_duration: Option<Interval>,
+    wait: Option<Interval>,
+    info: pg_sys::FunctionCallInfo,
 ) -> Rows<(Option<String>, bool)> {
-    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration)))
+    let _called = block::called(info);
+    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration, wait)))
 }
 
 pub(super) fn extend(
@@ -37,6 +42,7 @@ pub(super) fn extend(
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
     max_duration: Option<Interval>,
+    wait: Option<Interval>,
 ) -> Result<Vec<(Option<String>, bool)>> {
     let actor_id = required("actor_id", actor_id)?;
     let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
@@ -45,28 +51,15 @@ pub(super) fn extend(
     if actor_id.is_empty() {
         return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
     }
-    let held = valid(&pairs);
-    let deadline = clock::now().plus(max_duration);
-    let mut extended: HashMap<TaskNo, Nonce> = if held.is_empty() {
-        HashMap::new()
-    } else {
-        let left = run::extend(held.values().map(|token| token.pair()).collect(), deadline, actor_id);
-        lease::leave(&left);
-        left.into_iter().map(|l| (l.task_no, l.nonce)).collect()
-    };
-    let late: Vec<&Token> = held.values().filter(|t| !extended.contains_key(&t.task_no)).collect();
-    if !late.is_empty() {
-        extended.extend(hold_again(&late, deadline, actor_id));
+    if let Some(wait) = wait {
+        heartbeat::wait(&pairs, max_duration, actor_id, wait)?;
     }
+    let held = valid(&pairs);
+    let tokens: Vec<Token> = held.values().copied().collect();
+    let now = clock::now();
+    let extended = more_time(&tokens, now.plus(max_duration), actor_id, now);
     // As for returns: a token that somebody has made up says nothing of its task.
     rights::check_tasks(Doing::Work, extended.keys().copied())?;
-    let mut by_base: HashMap<Base, Vec<_>> = HashMap::new();
-    for (task_no, its_nonce) in &extended {
-        by_base.entry(its_nonce.base(*task_no)).or_default().push((deadline, *task_no));
-    }
-    for (base, tasks) in by_base {
-        lease::record(&tasks, base);
-    }
     Ok(pairs
         .into_iter()
         .enumerate()
@@ -77,11 +70,42 @@ pub(super) fn extend(
         .collect())
 }
 
+/// Gives performances that are still held time until then, or for as long as a try may last; which these are.
+pub(crate) fn more_time(
+    tokens: &[Token],
+    deadline: Time,
+    actor_id: &str,
+    now: Time,
+) -> HashMap<TaskNo, Nonce> {
+    if tokens.is_empty() {
+        return HashMap::new();
+    }
+    let in_time = run::extend(tokens.iter().map(|token| token.pair()).collect(), deadline, actor_id, now);
+    lease::leave(&in_time.iter().map(|extended| extended.left).collect::<Vec<_>>());
+    let mut extended: HashMap<TaskNo, (Nonce, Time)> =
+        in_time.iter().map(|one| (one.left.task_no, (one.left.nonce, one.deadline))).collect();
+    let late: Vec<&Token> = tokens.iter().filter(|t| !extended.contains_key(&t.task_no)).collect();
+    if !late.is_empty() {
+        extended.extend(hold_again(&late, deadline, actor_id, now));
+    }
+    let mut by_base: HashMap<Base, Vec<_>> = HashMap::new();
+    for (task_no, (its_nonce, deadline)) in &extended {
+        by_base.entry(its_nonce.base(*task_no)).or_default().push((*deadline, *task_no));
+    }
+    for (base, tasks) in by_base {
+        lease::record(&tasks, base);
+    }
+    extended.into_iter().map(|(task_no, (nonce, _))| (task_no, nonce)).collect()
+}
+
 record! {
     /// A row of [`LATE`].
     struct InQueue {
         task_no: TaskNo,
         nonce: Nonce,
+        action_no: i32,
+        granted_at: Option<Time>,
+        max_run_time: Option<Interval>,
         action: String,
         /// Limits: of the action, of each group of it, of the group.
         of_action: Option<i32>,
@@ -95,7 +119,7 @@ record! {
 
 /// Tasks back in the queue because their deadline passed, and granted to nobody since.
 static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
-    c"SELECT r.task_no, r.nonce, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
+    c"SELECT r.task_no, r.nonce, r.action_no, r.granted_at, r.max_run_time, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
         FROM taskq.run r
        CROSS JOIN LATERAL (SELECT t.merge_key, t.group_id FROM taskq.task t WHERE t.task_no = r.task_no OFFSET 0) AS t
@@ -108,10 +132,15 @@ static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
 
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
-fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(TaskNo, Nonce)> {
+fn hold_again(
+    late: &[&Token],
+    deadline: Time,
+    actor_id: &str,
+    now: Time,
+) -> Vec<(TaskNo, (Nonce, Time))> {
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
-    let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), Late::from);
-    let rows: Vec<Late> = pieces.into_iter().flat_map(look).collect();
+    let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), |row| Late::of(row, deadline, now));
+    let rows: Vec<Late> = pieces.into_iter().flat_map(look).flatten().collect();
     // Others may have found a slot locked that is not used in the end, or could not make one meanwhile.
     rows.iter().flat_map(|late| &late.asks).for_each(|ask| slot::wake(&ask.limit));
     rows.into_iter()
@@ -123,10 +152,10 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(TaskNo, N
                 return false;
             }
             slot::occupy(&slots);
-            changes::HOLD_AGAIN.execute((late.task_no, deadline, actor_id, !slots.is_empty()));
+            changes::HOLD_AGAIN.execute((late.task_no, late.until, actor_id, !slots.is_empty()));
             true
         })
-        .map(|late| (late.task_no, late.nonce))
+        .map(|late| (late.task_no, (late.nonce, late.until)))
         .collect()
 }
 
@@ -134,12 +163,17 @@ fn hold_again(late: &[&Token], deadline: Time, actor_id: &str) -> Vec<(TaskNo, N
 struct Late {
     task_no: TaskNo,
     nonce: Nonce,
+    /// Its new deadline.
+    until: Time,
     key: Option<MergeKey>,
     asks: Vec<Ask>,
 }
 
-impl From<InQueue> for Late {
-    fn from(row: InQueue) -> Late {
+impl Late {
+    /// `None` if its try has lasted as long as it may.
+    fn of(row: InQueue, deadline: Time, now: Time) -> Option<Late> {
+        let granted = (row.granted_at, deadline);
+        let until = run::within_run_time(granted, row.max_run_time, row.action_no, now)?;
         let InQueue { action, group, .. } = &row;
         let of_group = |limit: fn(&str, &str) -> Limit| (!group.is_empty()).then(|| limit(action, group));
         let limits = [
@@ -147,19 +181,18 @@ impl From<InQueue> for Late {
             (of_group(Limit::per_group), row.per_group),
             (of_group(|_, group| Limit::of_group(group)), row.of_group),
         ];
-        Late {
+        Some(Late {
             task_no: row.task_no,
             nonce: row.nonce,
+            until,
             key: MergeKey::of(action, Some(group), row.merge_key.as_deref()),
             asks: limits
                 .into_iter()
                 .filter_map(|(limit, most)| Some(Ask { limit: limit?, most: most?, wanted: 1 }))
                 .collect(),
-        }
+        })
     }
-}
 
-impl Late {
     /// A slot of each of its limits; `None` if one of them is full. Waits for nobody.
     fn slots(&self) -> Option<Vec<Assignment<'_>>> {
         let free = slot::lock_free(&self.asks).slots;

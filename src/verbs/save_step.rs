@@ -79,7 +79,7 @@ fn save(
     };
     if max_duration.is_some() {
         let (ids, tokens) = (vec![Some(id.to_owned())], vec![Some(token)]);
-        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), max_duration)?;
+        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), max_duration, None)?;
     }
     Ok(stored)
 }

@@ -24,7 +24,7 @@ use crate::words::{given_words, word};
 const MOST_RATE: i32 = 1_000_000_000;
 
 /// `taskq.set_action(action, max_tries, max_duration, backoff, max_concurrency, rate_limit, rate_period,
-/// retention, notify, on_timeout, max_timeouts, clear, retention_aborted, fair, max_per_group) -> void`
+/// retention, notify, on_timeout, max_timeouts, clear, retention_aborted, fair, max_per_group, expires_in, max_run_time) -> void`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_set_action(
@@ -43,6 +43,8 @@ fn taskq_set_action(
     retention_aborted: Option<Interval>,
     fair: Option<bool>,
     max_per_group: Option<i32>,
+    expires_in: Option<Interval>,
+    max_run_time: Option<Interval>,
 ) {
     or_throw((|| {
         let name = check_name("action", action)?;
@@ -66,6 +68,8 @@ fn taskq_set_action(
             ("retention", retention),
             ("retention_aborted", retention_aborted),
             ("rate_period", rate_period),
+            ("expires_in", expires_in),
+            ("max_run_time", max_run_time),
         ] {
             check_interval(argument, value)?;
         }
@@ -90,7 +94,7 @@ fn taskq_set_action(
                 )
             })?;
         }
-        const CLEARABLE: [&str; 11] = [
+        const CLEARABLE: [&str; 13] = [
             "max_tries",
             "max_duration",
             "backoff",
@@ -102,6 +106,8 @@ fn taskq_set_action(
             "on_timeout",
             "fair",
             "max_per_group",
+            "expires_in",
+            "max_run_time",
         ];
         let clear = given_words("clear", clear.unwrap_or_default(), &CLEARABLE)?;
         set_action(&Settings {
@@ -119,6 +125,8 @@ fn taskq_set_action(
             max_timeouts,
             fair,
             max_per_group,
+            expires_in,
+            max_run_time,
             clear,
         })
     })());
@@ -140,6 +148,8 @@ struct Settings<'a> {
     max_timeouts: Option<i32>,
     fair: Option<bool>,
     max_per_group: Option<i32>,
+    expires_in: Option<Interval>,
+    max_run_time: Option<Interval>,
     clear: Vec<&'static str>,
 }
 
@@ -173,6 +183,8 @@ fn set_action(settings: &Settings) -> Result<()> {
         settings.retention_aborted,
         settings.fair,
         settings.max_per_group,
+        settings.expires_in,
+        settings.max_run_time,
     ));
     if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
         resize_slots(name, max_concurrency);

@@ -21,8 +21,9 @@ use crate::pg::json::JsonText;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
-use crate::settle::{fold, riders};
+use crate::settle::{Ending, fold, riders, settle};
 use crate::spec::check_interval;
+use crate::state::{Cause, Outcome};
 use crate::store::blocked;
 use crate::store::live::{self, Live, LockStrength, Place};
 use crate::store::numbers;
@@ -325,11 +326,20 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
     stand_behind(&parked);
     keep_place(&staying, change);
     live::remove(leaving.iter().copied());
-    let freed = leaving.iter().map(|row| row.freed());
     match ahead {
-        Some(due) => ready::schedule(freed.map(|freed| (freed, due))),
-        None => ready::make_ready(&freed.collect::<Vec<_>>()),
+        Some(due) => ready::schedule(leaving.iter().map(|row| (row.freed(), due))),
+        None => free(&leaving, now),
     }
+}
+
+/// Makes tasks ready whose time is now, and completes timers.
+fn free(rows: &[&Live], now: Time) {
+    let timers = task::spontaneous_by(now, rows.iter().map(|row| row.task_no));
+    let (timers, others): (Vec<&Live>, Vec<&Live>) =
+        rows.iter().copied().partition(|row| timers.contains(&row.task_no));
+    ready::make_ready(&others.iter().map(|row| row.freed()).collect::<Vec<_>>());
+    let complete = |row: &&Live| Ending::of(row, Outcome::Completed, Cause::Spontaneous, None);
+    settle(timers.iter().map(complete).collect(), now);
 }
 
 fn forget_delay(task_nos: &[TaskNo]) {

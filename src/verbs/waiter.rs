@@ -123,7 +123,7 @@ impl Waiter {
         if self.time_is_up() {
             return false;
         }
-        let next = if self.names.is_some() { next } else { upkeep::owed() };
+        let next = if self.names.is_some() { next } else { Next { due: next.due, ..upkeep::owed() } };
         let _starting = background::call_if(next.owed);
         // The process may end before it comes to it, of whatever.
         let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));

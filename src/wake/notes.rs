@@ -58,6 +58,11 @@ pub(crate) fn settled(task_no: TaskNo) {
     note(settled_channel(task_no), HowMany::All);
 }
 
+/// The last token of this task is good for nothing any more: who sleeps while it is held is woken.
+pub(crate) fn let_go(task_no: TaskNo) {
+    note(settled_channel(task_no), HowMany::All);
+}
+
 /// A new number stands for an action's name.
 pub(crate) fn new_number(name: &str) {
     note(name_channel(name), HowMany::All);
@@ -66,6 +71,14 @@ pub(crate) fn new_number(name: &str) {
 /// A deadline was added, or a schedule. One waiting call is enough: it looks in time, and has done what there is to do.
 pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
+}
+
+/// Something is due then that no worker asks for.
+pub(crate) fn by_time(due: Time) {
+    if due != Time::INFINITY {
+        timer(due);
+        self::due(due);
+    }
 }
 
 /// This transaction leaves signals that somebody has to count.

@@ -1,6 +1,7 @@
 //! Locking live rows of tasks that the caller has named.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 
 use super::courtesy::give_way;
 use super::forms::{Lock, LockStrength, locking};
@@ -105,6 +106,36 @@ fn lock_if(
     let blocked = found.values().filter(|l| matches!(l.place, Place::Blocked(_))).map(|l| l.task_no);
     touched::locked(&blocked.collect::<Vec<_>>());
     Ok(found)
+}
+
+/// Locks those of the live rows that are in nobody else's hands, for a change. Waits for nobody.
+pub(crate) fn try_lock(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
+    let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
+    let mut missing: Vec<TaskNo> = task_nos.to_vec();
+    missing.sort_unstable();
+    let how = (LockStrength::Update, false);
+    let see = |locked: run::Locked| {
+        if locked.grantable {
+            wake::held(locked.live.task_no, locked.action_no);
+        }
+        found.insert(locked.live.task_no, locked.live);
+        Ok::<(), Infallible>(())
+    };
+    match run::lock(&missing, LockStrength::Update, Wait::No, see) {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+    missing.retain(|task_no| !found.contains_key(task_no));
+    if !missing.is_empty() {
+        // As in `lock_if`.
+        touched::locking();
+    }
+    from(&BLOCKED, how, &mut missing, &mut found, Live::from);
+    from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
+    from(&PARKED, how, &mut missing, &mut found, Live::from);
+    let blocked = found.values().filter(|live| live.counter().is_some()).map(|live| live.task_no);
+    touched::locked(&blocked.collect::<Vec<_>>());
+    found
 }
 
 /// Locks what there is in one table.

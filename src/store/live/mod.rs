@@ -16,7 +16,7 @@ mod settled;
 pub(crate) use edges::{lock_edges, lock_edges_of, try_lock_edges_of};
 pub(crate) use forms::LockStrength;
 pub(crate) use in_progress::{Idle, held, in_progress};
-pub(crate) use lock::{lock, lock_any, lock_by_id};
+pub(crate) use lock::{lock, lock_any, lock_by_id, try_lock};
 pub(crate) use remove::remove;
 pub(crate) use row::{Counter, InRun, Live, Place, in_run};
 pub(crate) use settled::{hold_outcomes, outcomes};

@@ -25,6 +25,9 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
                 run.push(row.task_no);
                 performed.push(row);
                 wake::gone(row.task_no);
+                if row.in_progress() {
+                    wake::let_go(row.task_no);
+                }
             }
             Place::Blocked(_) => blocked.push(row.task_no),
             Place::Parked => parked.push(row.task_no),

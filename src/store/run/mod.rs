@@ -11,6 +11,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Places, Row, Set, Wait, look, table};
 use crate::pg::throw;
+use crate::store::known_actions;
 use crate::store::lease::Left;
 use crate::store::live::Live;
 use crate::token::Nonce;
@@ -271,28 +272,68 @@ fn remove_one(nonce: Nonce, row: &Row) -> Option<Live> {
     }
 }
 
-/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`;
-/// returns them with the deadlines that they had. Locks those whose deadlines have passed as well. Waits for whoever
+/// A performance that was given more time: the deadline that it had, and the one that it has.
+pub(crate) struct Extended {
+    pub(crate) left: Left,
+    pub(crate) deadline: Time,
+}
+
+/// Until when a try may go on that lasts no longer than its task says, or else its action: up to `deadline`; `None` if that time
+/// is over.
+pub(crate) fn within_run_time(
+    (granted_at, deadline): (Option<Time>, Time),
+    longest: Option<Interval>,
+    action_no: i32,
+    now: Time,
+) -> Option<Time> {
+    let end = end_of_run_time(granted_at, longest, action_no);
+    (end > now).then(|| deadline.min(end))
+}
+
+/// When a try ends that lasts as long as its task says, or else its action; infinity if neither does.
+pub(crate) fn end_of_run_time(granted_at: Option<Time>, longest: Option<Interval>, action_no: i32) -> Time {
+    let of_action = || known_actions::of_number(action_no)?.setting.max_run_time;
+    granted_at.zip(longest.or_else(of_action)).map_or(Time::INFINITY, |(from, longest)| from.plus(longest))
+}
+
+/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`, or for as long
+/// as a try may last; returns them with the deadlines that they had. Locks those whose deadlines have passed as well. Waits for whoever
 /// holds one of them, in the order of the numbers.
 ///
 /// A token is trusted as in [`remove`].
-pub(crate) fn extend(mut performances: Vec<(TaskNo, Nonce)>, deadline: Time, actor_id: &str) -> Vec<Left> {
+pub(crate) fn extend(
+    mut performances: Vec<(TaskNo, Nonce)>,
+    deadline: Time,
+    actor_id: &str,
+    now: Time,
+) -> Vec<Extended> {
     performances.sort_unstable();
     performances.dedup();
-    let values = || [DEADLINE.to(deadline), ACTOR_ID.to(Some(actor_id))];
-    changed(&performances, |nonce, row| extend_one(nonce, row, values))
+    let until = |row: &Row| {
+        let granted = (row.get(GRANTED_AT), deadline);
+        within_run_time(granted, row.get(MAX_RUN_TIME), row.get(ACTION_NO), now)
+    };
+    let values = |deadline: Time| [DEADLINE.to(deadline), ACTOR_ID.to(Some(actor_id))];
+    changed(&performances, |nonce, row| extend_one(nonce, row, until, values))
 }
 
-fn extend_one(nonce: Nonce, row: &Row, values: impl Fn() -> [Set; 2]) -> Option<Left> {
+fn extend_one(
+    nonce: Nonce,
+    row: &Row,
+    until: impl Fn(&Row) -> Option<Time>,
+    values: impl Fn(Time) -> [Set; 2],
+) -> Option<Extended> {
     if row.get(NONCE) != nonce {
         return None;
     }
     let task_no = row.get(TASK_NO);
     let extend = |row: &Row| {
         let held = row.get(NONCE) == nonce && !row.get(GRANTABLE) && row.get(ASIDE).is_none();
-        let had = row.get(DEADLINE);
-        let change = if held { row.update(&values()) } else { Change::Busy };
-        (change, Left { task_no, nonce, deadline: had })
+        let left = Left { task_no, nonce, deadline: row.get(DEADLINE) };
+        match held.then(|| until(row)).flatten() {
+            Some(deadline) => (row.update(&values(deadline)), Extended { left, deadline }),
+            None => (Change::Busy, Extended { left, deadline: Time::BEGINNING }),
+        }
     };
     let (change, left) = extend(row);
     match change {

@@ -102,7 +102,7 @@ static DUE: Statement<(&[i32], Time, i32), (TaskNo, i32)> = Statement::new(
     c"SELECT s.task_no, a.action_no
         FROM unnest($1) AS a(action_no)
        CROSS JOIN LATERAL (SELECT s.task_no FROM taskq.scheduled s
-                            WHERE s.action_no = a.action_no AND s.due <= $2
+                            WHERE s.action_no = a.action_no AND NOT s.timer AND s.due <= $2
                             ORDER BY s.due, s.position LIMIT $3) AS s",
 );
 
