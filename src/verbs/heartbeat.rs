@@ -75,12 +75,14 @@ pub(super) fn wait(
         return Ok(());
     }
     let began = clock::now();
-    let order = Order { deadline: began.plus(max_duration), tokens: tokens.clone(), actor_id: actor_id.to_owned() };
+    let order =
+        Order { deadline: began.plus(max_duration), tokens: tokens.clone(), actor_id: actor_id.to_owned() };
     errand::send("taskq_extend_main", &order.written());
     loop {
         waiter.before_look();
         let now = clock::now();
-        let Some(until) = held(&tokens)?.map(|held| come_back(&held, began)).filter(|until| *until > now) else {
+        let Some(until) = held(&tokens)?.map(|held| come_back(&held, began)).filter(|until| *until > now)
+        else {
             return Ok(());
         };
         let look = (tokens.len() > MOST_CHANNELS).then(|| now + LOOK);
@@ -96,7 +98,8 @@ fn held(tokens: &[Token]) -> Result<Option<Vec<Held>>> {
         tables::hold();
         let pieces = in_pieces(tokens.iter().map(|token| token.pair()));
         let held = pieces.into_iter().flat_map(|(task_nos, nonces)| HELD.query((task_nos, nonces)));
-        let held: HashMap<(TaskNo, Nonce), Held> = held.map(|held| ((held.task_no, held.nonce), held)).collect();
+        let held: HashMap<(TaskNo, Nonce), Held> =
+            held.map(|held| ((held.task_no, held.nonce), held)).collect();
         let rights = rights::check_tasks(Doing::Work, held.keys().map(|(task_no, _)| *task_no));
         rights.map(|()| held.into_values().collect::<Vec<_>>())
     })?;

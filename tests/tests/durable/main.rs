@@ -7,6 +7,7 @@ mod signals;
 mod sizes;
 mod some_of_many;
 mod suspend;
+mod time_out;
 
 use serde_json::Value;
 use taskq_tests::{Answer, Grant, Session};

@@ -1,0 +1,129 @@
+//! `wait_at_most`: a suspended task goes on when its time is over, without what is open.
+
+use taskq_tests::{Db, Session, until};
+
+use super::{own_with_results, signal, suspend, waits_for};
+
+/// A task that waits for one that has ended, one that has not, and a signal, for an hour at most.
+fn waiting(session: &mut Session) {
+    session.run("SELECT taskq.insert_task('done', 'x'), taskq.insert_task('t', 'work')");
+    session.perform("x", "aborted");
+    session.run("SELECT taskq.insert_task('open', 'x')");
+    let grant = session.own_one("work");
+    let awaited =
+        "depends_on => '[\"done\", \"open\", {\"id\": \"s\", \"signal\": true}]', wait_at_most => '1 hour'";
+    suspend(session, &grant, awaited).unwrap();
+}
+
+#[test]
+fn it_goes_on_without_what_is_open() {
+    let db = Db::new();
+    let mut session = db.connect();
+    waiting(&mut session);
+    session.run("SELECT taskq.maintain()");
+    assert_eq!(session.state("t"), "blocked", "before its time nothing happens");
+    session.run("SELECT set_config('taskq.now', (now() + '2 hours')::text, false); SELECT taskq.maintain(); RESET taskq.now");
+    let (grant, results) = own_with_results(&mut session, "work");
+    assert_eq!((grant.num_tries, grant.num_failures), (1, 1));
+    let told: Vec<&str> =
+        results.as_array().unwrap().iter().map(|r| r["task_id"].as_str().unwrap()).collect();
+    assert_eq!(told, ["done"], "what timed out is missing");
+    let task = session.task("t").unwrap();
+    assert_eq!((task.total_dependencies, task.num_signals), (1, 1));
+    // The tasks themselves stay, and their ends do nothing to it.
+    assert!(signal(&mut session, "s"));
+    session.perform("x", "completed");
+    suspend(&mut session, &grant, "depends_on => '[{\"id\": \"z\", \"signal\": true}]'").unwrap();
+    assert_eq!(waits_for(&mut session, "t").unwrap(), ["z"]);
+    // The limit of the wait before is not that of this one.
+    session.run("SELECT set_config('taskq.now', (now() + '2 days')::text, false); SELECT taskq.maintain(); RESET taskq.now");
+    assert_eq!(session.state("t"), "blocked");
+}
+
+#[test]
+fn a_claim_of_its_action_frees_it_as_well() {
+    let db = Db::new();
+    let mut session = db.connect();
+    waiting(&mut session);
+    session.run("SELECT set_config('taskq.now', (now() + '2 hours')::text, false)");
+    assert_eq!(session.own_one("work").task_id, "t");
+}
+
+/// The end of what it waited for is on its way while its time is over, and comes when it waits for another one.
+#[test]
+fn an_end_on_its_way_counts_for_nothing_once_it_has_gone_on() {
+    let db = Db::new();
+    let (mut first, mut session) = (db.connect(), db.connect());
+    waiting(&mut session);
+    let open = first.own_one("x");
+    first.run("BEGIN");
+    first.complete(&open);
+    // The counter is in the hands of the first.
+    session.run("SELECT set_config('taskq.now', (now() + '2 hours')::text, false); SELECT taskq.maintain(); RESET taskq.now");
+    assert_eq!(session.state("t"), "blocked", "what is locked is left for later");
+    first.run("ROLLBACK");
+    session.run("SELECT set_config('taskq.now', (now() + '2 hours')::text, false); SELECT taskq.maintain(); RESET taskq.now");
+    let grant = session.own_one("work");
+    first.run("BEGIN");
+    first.complete(&open);
+    suspend(&mut session, &grant, "depends_on => '[{\"id\": \"z\", \"signal\": true}]'").unwrap();
+    first.run("COMMIT");
+    session.run("SELECT taskq.maintain()");
+    assert_eq!(waits_for(&mut session, "t").unwrap(), ["z"]);
+}
+
+#[test]
+fn it_goes_on_in_time_while_a_call_waits() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('t', 'work')");
+    let grant = session.own_one("work");
+    let idle = db.connect().background(|s| {
+        drop(s.simple_query("SELECT * FROM taskq.own_tasks('i', 1, '{idle}', wait => '5 minutes')"))
+    });
+    watcher.until_asleep(idle.pid());
+    suspend(
+        &mut session,
+        &grant,
+        "depends_on => '[{\"id\": \"s\", \"signal\": true}]', wait_at_most => '0.3 seconds'",
+    )
+    .unwrap();
+    until("it is free", || (session.state("t") == "ready").then_some(()));
+    watcher.run(&format!("SELECT pg_terminate_backend({})", idle.pid()));
+    idle.join();
+}
+
+#[test]
+fn a_signal_and_the_end_of_the_time_free_it_once() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for n in 0..40 {
+        session.run(&format!("SELECT taskq.insert_task('t{n}', 'work')"));
+        let grant = session.own_one("work");
+        suspend(
+            &mut session,
+            &grant,
+            &format!("depends_on => '[{{\"id\": \"s{n}\", \"signal\": true}}]', wait_at_most => '1 hour'"),
+        )
+        .unwrap();
+    }
+    let signaller = db.connect().background(|s| {
+        for n in 0..40 {
+            s.run(&format!("SELECT taskq.signal('s{n}')"));
+        }
+    });
+    let upkeep = db.connect().background(|s| {
+        s.run("SELECT set_config('taskq.now', (now() + '2 hours')::text, false)");
+        for _ in 0..10 {
+            s.run("SELECT taskq.maintain()");
+        }
+    });
+    signaller.join();
+    upkeep.join();
+    assert_eq!(session.own("w", 100, &["work"]).unwrap().len(), 40);
+    assert_eq!(
+        session
+            .one::<i64>("SELECT count(*) FROM taskq.tasks WHERE action = 'signal' AND state = 'completed'"),
+        40
+    );
+}
