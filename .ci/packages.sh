@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The client packages: clients/python and clients/typescript.
+#
+#   packages.sh build    builds the wheel and the npm archive into target/packages
+#   packages.sh test     builds each, installs what was built into a fresh folder, and tests that; of the server with the extension that
+#                        PG_CONFIG, PGHOST and the like name
+#
+# Installs what is missing of Python with venv and of Node with npm. At the end of a test stands a line as those of the other tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build() {
+    local to=${CARGO_TARGET_DIR:-target}/packages
+    rm -rf "$to"
+    mkdir -p "$to"
+    to=$(cd "$to" && pwd -P)
+    python3 -m venv "$to/venv"
+    "$to/venv/bin/pip" install --quiet --disable-pip-version-check build
+    "$to/venv/bin/python" -m build --outdir "$to" clients/python >"$to/build.log"
+    rm -rf "$to/venv" "$to/build.log"
+    (
+        cd clients/typescript
+        npm ci --no-audit --no-fund --loglevel=error
+        npm pack --loglevel=error --pack-destination "$to" >/dev/null
+    )
+    ls -l "$to"
+}
+
+# One package; what it says goes through, and what it counts is told in one line.
+try() {
+    local name=$1 passed failed result=0 log
+    shift
+    log=$(mktemp)
+    printf '     Running clients/%s\n' "$name"
+    "clients/$name/test.sh" "$@" 2>&1 | tee "$log" || result=1
+    # Of pytest: "3 failed, 120 passed"; of node: "# pass 120", "# fail 0".
+    passed=$(sed -nE 's/^(.*[ =])?([0-9]+) passed.*/\2/p; s/^[#ℹ] pass ([0-9]+)$/\1/p' "$log" | tail -n 1)
+    failed=$(sed -nE 's/^(.*[ =])?([0-9]+) failed.*/\2/p; s/^[#ℹ] fail ([0-9]+)$/\1/p' "$log" | tail -n 1)
+    rm -f "$log"
+    [ "$result" -eq 0 ] || [ "${failed:-0}" -gt 0 ] || failed=1
+    printf '\ntest result: %s. %d passed; %d failed; 0 ignored\n' \
+        "$([ "$result" -eq 0 ] && echo ok || echo FAILED)" "${passed:-0}" "${failed:-0}"
+    return "$result"
+}
+
+examples/clients/setup.sh python node
+case "${1:-}" in
+    build) build ;;
+    test)
+        result=0
+        try python || result=1
+        try typescript || result=1
+        exit "$result"
+        ;;
+    *)
+        sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+        exit 2
+        ;;
+esac
