@@ -43,10 +43,17 @@ pub(crate) fn without_suspension(row: &Live, now: Time) {
     }
     let failed = live::outcomes(&removed).values().filter(|outcome| outcome.is_abort()).count() as i32;
     let all = removed.len() as i32;
+    let fewer = (vec![task_no], -all, -failed);
     match row.place {
-        Place::Run { .. } => drop(changes::RECOUNT.execute((vec![task_no], -all, -failed))),
-        Place::Scheduled { .. } => drop(scheduled::RECOUNT.execute((vec![task_no], -all, -failed))),
-        Place::Parked => drop(parked::RECOUNT.execute((vec![task_no], -all, -failed))),
+        Place::Run { .. } => {
+            changes::RECOUNT.execute(fewer);
+        }
+        Place::Scheduled { .. } => {
+            scheduled::RECOUNT.execute(fewer);
+        }
+        Place::Parked => {
+            parked::RECOUNT.execute(fewer);
+        }
         Place::Blocked(counter) => {
             let left = Live {
                 dependencies: (row.dependencies - all).max(0),

@@ -63,7 +63,9 @@ fn rewind(id: &str, step: &str, now: Time) -> Result<i64> {
     let forgotten = step::REMOVE_FROM.execute((number, position));
     match row {
         Some(row) => without_suspension(&row, now),
-        None => drop(start_over(&[number], Dependents::StartOver, Keeps::StepsOfAsked, now)?),
+        None => {
+            start_over(&[number], Dependents::StartOver, Keeps::StepsOfAsked, now)?;
+        }
     }
     Ok(forgotten.cast_signed())
 }

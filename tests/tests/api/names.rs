@@ -27,6 +27,8 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.return_tasks(returns => '[]')",
     "SELECT taskq.release_tasks(task_ids => '{a}', actors => '{ann}', actions => '{x}', status => 'gone')",
     "SELECT taskq.retry_tasks(causes => '{tries}', settled_since => now(), settled_until => now(), max_tasks => 1)",
+    "SELECT taskq.rerun_tasks(task_ids => '{nobody}', downstream => false)",
+    "SELECT * FROM taskq.own_tasks('ann', 0, '{x}', with_results => true, with_steps => true)",
     "SELECT * FROM taskq.wait_for_task(task_id => 'a', timeout => interval '0')",
     "SELECT taskq.add_dependencies(dependencies => '[]')",
     "SELECT taskq.add_dependencies(dependencies => '[]', if_missing => 'ignore')",

@@ -41,6 +41,8 @@ pub(super) const PRODUCING: &[&str] = &[
     r#"SELECT taskq.add_dependencies('[{"after": "t1", "run": "o1"}]'::jsonb)"#,
     "SELECT taskq.wait_for_task('t1', '0')",
     "CALL taskq.wait_for_tasks('{t1}', '0', NULL)",
+    "SELECT taskq.rerun_tasks('{lost}')",
+    "SELECT taskq.rewind_task('lost', 'step')",
     "SELECT taskq.pause_group('g')",
     "SELECT taskq.resume_group('g')",
     "SELECT taskq.cancel_group('g')",
@@ -67,6 +69,7 @@ pub(super) const WORKING: &[&str] = &[
     "SELECT taskq.return_and_own_tasks('w', '{}', '{}', 1, '{ours,theirs}')",
     "SELECT taskq.extend_tasks_ownership('w', '{held}', '{$token}', '1 hour')",
     "SELECT taskq.report_status('held', '$token', 'mine')",
+    "SELECT taskq.save_step('held', '$token', 'mine')",
 ];
 
 /// The same with tasks of action `ours`; each must be possible after those before it.
@@ -83,6 +86,7 @@ const OURS: &[&str] = &[
     "SELECT taskq.resume_group('mine')",
     "SELECT taskq.cancel_group('mine')",
     "SELECT taskq.retry_tasks('{n1}')",
+    "SELECT taskq.rerun_tasks('{n1}')",
     "SELECT taskq.cancel_tasks(actions => '{ours}', max_tasks => 1)",
     "SELECT taskq.delete_tasks('{n2}')",
     "SELECT taskq.wait_for_task('o1', '0')",

@@ -138,7 +138,7 @@ fn the_end_of_what_a_suspended_task_waits_for_may_come_beside_it() {
             second.background(move |session| session.complete(&t))
         } else {
             first.complete(&t);
-            second.background(|session| drop(rewind(session, "a", "two")))
+            second.background(|session| session.run("SELECT taskq.rewind_task('a', 'two')"))
         };
         call.settle_down(&mut watcher);
         first.run(if commit { "COMMIT" } else { "ROLLBACK" });
