@@ -33,8 +33,8 @@ use crate::store::guard::guard;
 use crate::store::live::{self, Live, LockStrength, Place};
 use crate::store::order::restartable;
 use crate::store::{lease, numbers, run, slot};
-use crate::wake;
 use crate::token::Token;
+use crate::wake;
 use crate::words::word;
 
 /// A task, the token it is returned with, and how.

@@ -33,8 +33,7 @@ const LATELY: Duration = Duration::from_millis(20);
 
 /// The first time from a time on that has passed.
 pub(super) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
-    let first =
-        look.first(&BY_TIME, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE));
+    let first = look.first(&BY_TIME, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE));
     CLEAR.set(if first.is_some() { Time::BEGINNING } else { now });
     first
 }

@@ -26,8 +26,8 @@ use crate::pg::statement::Statement;
 use crate::pg::{session, table};
 use crate::schedules;
 use crate::settle::fold;
-use crate::store::low_ends::Found;
 use crate::store::by_time as due_by_time;
+use crate::store::low_ends::Found;
 use crate::store::{before_commit, lease, low_ends, numbers, run, schedule, scheduled, settled, signal};
 use crate::wake::lately;
 
@@ -58,8 +58,11 @@ pub(crate) struct Upkeep {
 pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>, now: Time) -> Upkeep {
     let due = looked.unwrap_or_else(|| look(action_nos, now));
     let hostage = in_transaction_block();
-    let mut upkeep =
-        Upkeep { expired: due.expired, left: hostage && (due.schedule || due.signal || due.by_time), ..Upkeep::default() };
+    let mut upkeep = Upkeep {
+        expired: due.expired,
+        left: hostage && (due.schedule || due.signal || due.by_time),
+        ..Upkeep::default()
+    };
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
     let starts = low_ends::starts(action_nos, now);
     // Before anything is claimed: what has expired must not be granted.

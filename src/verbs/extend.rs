@@ -132,12 +132,7 @@ static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
 
 /// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
 /// occupied was given up when the deadline passed, and may be somebody else's by now.
-fn hold_again(
-    late: &[&Token],
-    deadline: Time,
-    actor_id: &str,
-    now: Time,
-) -> Vec<(TaskNo, (Nonce, Time))> {
+fn hold_again(late: &[&Token], deadline: Time, actor_id: &str, now: Time) -> Vec<(TaskNo, (Nonce, Time))> {
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
     let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), |row| Late::of(row, deadline, now));
     let rows: Vec<Late> = pieces.into_iter().flat_map(look).flatten().collect();

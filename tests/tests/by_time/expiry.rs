@@ -88,7 +88,14 @@ fn a_grant_keeps_it_from_that() {
     at(&mut session, THEN, "SELECT taskq.maintain(); SELECT taskq.own_tasks('w', 1, '{nothing}')");
     assert_eq!(
         ends(&mut session),
-        ["completed completed", "given_back ready", "held in-progress", "overdue in-progress", "released ready", "retried ready"]
+        [
+            "completed completed",
+            "given_back ready",
+            "held in-progress",
+            "overdue in-progress",
+            "released ready",
+            "retried ready"
+        ]
     );
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.expiry"), 0, "what is left goes then");
     session.set_now(Some("2030-01-01 00:02Z"));
@@ -119,7 +126,8 @@ fn what_has_expired_is_never_granted() {
         ));
         session.set_now(Some("2030-01-01 00:01:01Z"));
         session.run(begin);
-        let owned: Vec<String> = session.all(&format!("SELECT task_id FROM taskq.own_tasks('w', 1000, '{{x}}'{own})"));
+        let owned: Vec<String> =
+            session.all(&format!("SELECT task_id FROM taskq.own_tasks('w', 1000, '{{x}}'{own})"));
         session.run(end);
         let mut owned: Vec<&str> = owned.iter().map(String::as_str).collect();
         owned.sort_unstable();
@@ -128,7 +136,8 @@ fn what_has_expired_is_never_granted() {
         assert_eq!(session.one::<i64>(counted), 0, "{name}");
         until("all have expired", || {
             session.run("SELECT taskq.maintain()");
-            (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE cause = 'expired'") == 500).then_some(())
+            (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE cause = 'expired'") == 500)
+                .then_some(())
         });
     }
 }
@@ -175,13 +184,26 @@ fn an_action_has_a_default() {
     at(&mut session, THEN, "SELECT taskq.maintain()");
     assert_eq!(
         ends(&mut session),
-        ["barrier blocked", "before ready", "default aborted expired", "never ready", "own ready", "signal aborted expired"]
+        [
+            "barrier blocked",
+            "before ready",
+            "default aborted expired",
+            "never ready",
+            "own ready",
+            "signal aborted expired"
+        ]
     );
     session.run("SELECT taskq.set_action('x', max_tries => 3)");
     assert_eq!(session.one::<String>(set), "00:01:00", "what is left out stays");
     session.run("SELECT taskq.set_action('x', clear => '{expires_in}')");
     assert_eq!(session.one::<String>(set), "none");
-    refused(&mut session, "22023", "expires_in", "SELECT taskq.set_action('x', expires_in => '-1 second')", &[]);
+    refused(
+        &mut session,
+        "22023",
+        "expires_in",
+        "SELECT taskq.set_action('x', expires_in => '-1 second')",
+        &[],
+    );
     refused(
         &mut session,
         "TQ006",
@@ -219,7 +241,10 @@ fn why_says_when() {
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run("SET timezone = 'UTC'; SELECT taskq.insert_task('a', 'x', expires_in => '1 minute')");
     let says = "SELECT w FROM taskq.why('a') AS w WHERE w LIKE '%expire%'";
-    assert_eq!(session.one::<String>(says), "it expires at 2030-01-01 00:01:00+00, unless it is granted before");
+    assert_eq!(
+        session.one::<String>(says),
+        "it expires at 2030-01-01 00:01:00+00, unless it is granted before"
+    );
     let grant = session.own_one("x");
     session.run(&format!("SELECT taskq.return_task('a', '{}', 'pending', retry_after => '0')", grant.token));
     assert!(session.all::<String>(says).is_empty());

@@ -16,7 +16,9 @@ fn a_grant_ends_with_it() {
         let db = Db::new();
         let mut session = db.connect();
         for setting in ["'1 hour'", "''"] {
-            session.run(&format!("SET taskq.max_duration = {setting}; SELECT taskq.insert_task('a', 'x', {task})"));
+            session.run(&format!(
+                "SET taskq.max_duration = {setting}; SELECT taskq.insert_task('a', 'x', {task})"
+            ));
             session.run(&format!("SELECT taskq.own_tasks('w', 1, '{{x}}'{own})"));
             assert_eq!(session.one::<i32>(HELD), expected, "{name}, setting {setting}");
             session.run("SELECT taskq.cancel_tasks('{a}'); SELECT taskq.delete_tasks('{a}')");
@@ -28,21 +30,25 @@ fn a_grant_ends_with_it() {
 fn an_action_has_a_default() {
     let db = Db::new();
     let mut session = db.connect();
-    session.run("SELECT taskq.insert_task('a', 'x'); SELECT taskq.set_action('x', max_run_time => '10 seconds')");
+    session.run(
+        "SELECT taskq.insert_task('a', 'x'); SELECT taskq.set_action('x', max_run_time => '10 seconds')",
+    );
     let grant = session.own_one("x");
     assert_eq!(session.one::<i32>(HELD), 10);
-    session.run(&format!(
-        "SELECT taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')",
-        grant.token
-    ));
+    session
+        .run(&format!("SELECT taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')", grant.token));
     assert_eq!(session.one::<i32>(HELD), 10);
     session.run("SELECT taskq.set_action('x', clear => '{max_run_time}')");
-    session.run(&format!(
-        "SELECT taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')",
-        grant.token
-    ));
+    session
+        .run(&format!("SELECT taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')", grant.token));
     assert!(session.one::<i32>(HELD) >= 86_400);
-    refused(&mut session, "22023", "max_run_time", "SELECT taskq.set_action('x', max_run_time => '-1 second')", &[]);
+    refused(
+        &mut session,
+        "22023",
+        "max_run_time",
+        "SELECT taskq.set_action('x', max_run_time => '-1 second')",
+        &[],
+    );
     session.run("SELECT taskq.set_action('x', max_run_time => '10 seconds')");
     session.run("SELECT taskq.insert_task('own', 'x', max_run_time => '20 seconds', priority => 1)");
     session.run("SELECT taskq.cancel_tasks('{a}')");
@@ -58,7 +64,8 @@ fn an_extension_does_not_go_beyond_it() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00Z"));
-    session.run("SELECT taskq.insert_task('a', 'x', max_run_time => '1 minute', max_duration => '10 seconds')");
+    session
+        .run("SELECT taskq.insert_task('a', 'x', max_run_time => '1 minute', max_duration => '10 seconds')");
     let grant = session.own_one("x");
     let extend = |duration: &str| {
         format!(

@@ -13,7 +13,9 @@ fn a_timer_of_any_action_completes_while_a_call_sleeps() {
     for (n, way) in WORK.into_iter().chain(END).enumerate() {
         let sleeper = Sleeper::start(&db, &mut session, way);
         let id = format!("t{n}");
-        session.run(&format!("SELECT taskq.insert_task('{id}', 'z', spontaneous => true, delay => '0.3 seconds')"));
+        session.run(&format!(
+            "SELECT taskq.insert_task('{id}', 'z', spontaneous => true, delay => '0.3 seconds')"
+        ));
         assert_eq!(session.state(&id), "scheduled");
         until("the timer completes", || (session.state(&id) == "completed").then_some(()));
         let late: f64 = session.one(&format!(
@@ -160,6 +162,7 @@ fn many_at_once_complete() {
     session.run("SELECT taskq.own_tasks('w', 1, '{x}')");
     until("all complete", || {
         session.run("SELECT taskq.own_tasks('w', 1, '{x}')");
-        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'") == 1000).then_some(())
+        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'completed'") == 1000)
+            .then_some(())
     });
 }
