@@ -53,7 +53,7 @@ pub(crate) fn send(entry: &str, what: &[u8]) -> bool {
 
 /// The life of a process that was sent: does it in a transaction of its own, and ends.
 pub(crate) fn run(database: pg_sys::Oid, work: impl FnOnce(&[u8])) -> ! {
-    // Before anything else: who has sent it may leave.
+    // Before anything else: the call that has sent it may end.
     let Some(what) = segment::sent() else { process::end(0) };
     process::connect(Some(database));
     process::begin_session();

@@ -5,7 +5,7 @@
 //! ([`errand`]); where there is none, none is made, and the call comes back before the first deadline would pass.
 //!
 //! **It hears of every end.** Whatever takes a token away notes it for the task ([`wake::let_go`], [`wake::settled`]), and its commit wakes
-//! who is registered for that; a commit between a look and the sleep finds the registration.
+//! the call that is registered for that; a commit between a look and the sleep finds the registration.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -52,7 +52,7 @@ fn a_task_is_granted_or_has_expired_and_never_both() {
 }
 
 #[test]
-fn it_waits_for_nobody_and_nobody_for_it() {
+fn it_waits_for_no_other_and_no_other_for_it() {
     let db = Db::new();
     let (mut session, mut other) = (db.connect(), db.connect());
     for s in [&mut session, &mut other] {

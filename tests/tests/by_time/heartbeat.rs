@@ -41,7 +41,7 @@ fn each_loss_wakes_it() {
         let (_, (owned, at)) = call.join();
         let slept = at - since;
         assert!(slept < Duration::from_secs(20), "{name}: heard of after {slept:?}");
-        // By the clock that is set the other is overdue, too, and nobody has taken it.
+        // By the clock that is set the other is overdue, too, and no actor has taken it.
         assert_eq!(owned, [false, true], "{name}");
     }
 }
