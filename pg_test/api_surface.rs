@@ -80,7 +80,7 @@ function delete_group(group_id text) -> bigint
 function delete_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
 function dependency_results(task_id text) -> TABLE(task_id text, action text, status_code taskq.status_code, status text, result jsonb)
 function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
-function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval) -> TABLE(task_id text, owned boolean)
+function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval, wait interval DEFAULT NULL::interval) -> TABLE(task_id text, owned boolean)
 function forget_action(action text) -> void
 function grant_inserter(role text, actions text[] DEFAULT NULL::text[]) -> void
 function grant_monitor(role text) -> void
@@ -129,7 +129,7 @@ function rewind_task(task_id text, step text) -> bigint
 function run_schedule(name text) -> text
 function save_step(task_id text, token uuid, step text, result jsonb DEFAULT NULL::jsonb, max_duration interval DEFAULT NULL::interval) -> jsonb
 function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
-function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer) -> void
+function set_action(action text, max_tries integer DEFAULT NULL::integer, max_duration interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer, expires_in interval DEFAULT NULL::interval, max_run_time interval DEFAULT NULL::interval) -> void
 function set_group(group_id text, max_concurrency integer DEFAULT NULL::integer, weight integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
 function set_shard(n integer) -> void
 function shard() -> integer
@@ -178,7 +178,7 @@ view _counts(action_no, state, number, first, recent, exact)
 view _numbers(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, estimates, skipped)
 view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no, cause)
 view _told_attempt(task_no, num_try, actor_id, started_at, ended_at, outcome, status)
-view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group)
+view actions(action, paused, max_tries, max_duration, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group, expires_in, max_run_time)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
 view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts)
@@ -187,9 +187,10 @@ view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed,
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
 view steps(task_id, position, step, num_try, result, saved_at)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time)
 view top(action, ready, busy, blocked, later, oldest, in/out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until)
+view workers(pid, role, application_name, actor_id, actions, asleep_since, tasks_held)
 view workgroups(workgroup, not_before, held_back)
 "#;
 

@@ -858,8 +858,20 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT 'parked', k.task_no FROM taskq.parked AS k
                 UNION ALL SELECT 'dependency', e.after_no FROM taskq.dependency AS e
                 UNION ALL SELECT 'dependency', e.run_no FROM taskq.dependency AS e
-                UNION ALL SELECT 'step', s.task_no FROM taskq.step AS s) AS x
+                UNION ALL SELECT 'step', s.task_no FROM taskq.step AS s
+                UNION ALL SELECT 'expiry', y.task_no FROM taskq.expiry AS y) AS x
          WHERE NOT EXISTS (SELECT FROM taskq.task AS t WHERE t.task_no = x.task_no)
+        UNION ALL
+        -- What has ended does not expire, and what completes by itself is known as such while it waits for its time.
+        SELECT 'settled task that expires', t.id, y.due::text
+          FROM taskq.expiry AS y
+          JOIN taskq.settled AS s ON s.task_no = y.task_no
+          JOIN taskq.task AS t ON t.task_no = y.task_no
+        UNION ALL
+        SELECT 'scheduled task is wrongly a timer, or none', t.id, d.due::text
+          FROM taskq.scheduled AS d
+          JOIN taskq.task AS t ON t.task_no = d.task_no
+         WHERE d.timer <> t.spontaneous
         UNION ALL
         -- A blocked task waits for exactly the dependencies that have not settled.
         SELECT 'wrong count of dependencies', t.id,

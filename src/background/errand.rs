@@ -34,7 +34,7 @@ pub(crate) fn send(entry: &str, what: &[u8]) -> bool {
     }
     let Some(segment) = Segment::of(what) else { return false };
     let database = process::my_database();
-    let Some(errand) = process::start_with(ERRAND, entry, database, &segment.name(), true) else {
+    let Some(errand) = process::start_worker(ERRAND, entry, database, &segment.name(), true) else {
         return false;
     };
     let until = Instant::now() + PATIENCE;
@@ -53,8 +53,8 @@ pub(crate) fn send(entry: &str, what: &[u8]) -> bool {
 
 /// The life of a process that was sent: does it in a transaction of its own, and ends.
 pub(crate) fn run(database: pg_sys::Oid, work: impl FnOnce(&[u8])) -> ! {
-    // Before anything else: who has sent it may leave.
-    let Some(what) = segment::read(process::extra()) else { process::end(0) };
+    // Before anything else: the call that has sent it may end.
+    let Some(what) = segment::sent() else { process::end(0) };
     process::connect(Some(database));
     process::begin_session();
     if (0..most_called()).any(|n| Post::OfServer(n).take()) {

@@ -61,18 +61,9 @@ pub(crate) struct Started(DynamicBackgroundWorker);
 /// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). The process hears
 /// of its beginning and its end by its latch, if that is wanted.
 ///
-/// Nothing of this session goes with it but the number of the database: no text, no setting and no rights.
+/// Nothing of this session goes with it but the number of the database, and a word, the name of a [segment](super::segment): no
+/// setting and no rights.
 pub(crate) fn start_worker(
-    kind: &str,
-    function: &str,
-    database: pg_sys::Oid,
-    tells: bool,
-) -> Option<Started> {
-    start_with(kind, function, database, "", tells)
-}
-
-/// The same with a word that the process can [ask for](extra).
-pub(crate) fn start_with(
     kind: &str,
     function: &str,
     database: pg_sys::Oid,
@@ -100,11 +91,6 @@ pub(crate) fn start_with(
     // has some bytes, and is never given back.
     let start = || unsafe { PgMemoryContexts::TopMemoryContext.switch_to(|_| start()) };
     caller::as_session_user(start).map(Started)
-}
-
-/// The word that came with this process.
-pub(crate) fn extra() -> &'static str {
-    BackgroundWorker::get_extra()
 }
 
 impl Started {

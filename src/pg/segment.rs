@@ -1,8 +1,9 @@
 //! Bytes for another process: a segment of shared memory that lasts as long as the call that has made it.
 
+use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys;
 
-/// Bytes that another process of the server can [`read`].
+/// Bytes that a background process can read to which it is [`sent`].
 pub(crate) struct Segment(*mut pg_sys::dsm_segment);
 
 impl Segment {
@@ -40,9 +41,9 @@ impl Drop for Segment {
     }
 }
 
-/// The bytes of a segment; `None` if it is not there any more.
-pub(crate) fn read(name: &str) -> Option<Vec<u8>> {
-    let handle: pg_sys::dsm_handle = name.parse().ok()?;
+/// The bytes of the segment whose name has come with this background process; `None` if it is not there any more.
+pub(crate) fn sent() -> Option<Vec<u8>> {
+    let handle: pg_sys::dsm_handle = BackgroundWorker::get_extra().parse().ok()?;
     // SAFETY: attached, read and detached here; what `of` has written is as long as it says, or the segment is not one of ours,
     // which the length of the mapping tells.
     unsafe {

@@ -1,6 +1,6 @@
 //! What is due by time and belongs to no worker's claim: where each kind of it stands, in the order of time.
 //!
-//! Timers, tasks that are suspended until a time, and tasks that expire. Whatever their actions are, nobody asks for these: so each
+//! Timers, tasks that are suspended until a time, and tasks that expire. Whatever their actions are, no worker asks for these: so each
 //! kind has an index by time alone, and every look asks for the first entry of each.
 
 use crate::pg::clock::Time;

@@ -107,7 +107,7 @@ pub(crate) static PASSED: Statement<(Time, i32, Time), (TaskNo, bool, bool, Stri
       ORDER BY e.due LIMIT $2"
 ));
 
-/// Of these, which were granted, those that are in nobody else's hands go.
+/// Of these, which were granted, those go that no other transaction has locked.
 pub(crate) static REMOVE_FREE: Statement<&[TaskNo]> = Statement::new(
     c"DELETE FROM taskq.expiry d
        WHERE d.ctid = ANY (ARRAY(SELECT e.ctid FROM taskq.expiry e

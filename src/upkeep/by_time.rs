@@ -70,7 +70,7 @@ fn expire(bound: i32, from: Time, hostage: bool, now: Time) -> Step {
     }
 }
 
-/// Aborts those of the tasks that are still not granted, and in nobody else's hands; how many.
+/// Aborts those of the tasks that are still not granted, and that no other transaction has locked; how many.
 ///
 /// A task may have been granted since it was looked at. Then the lock on its row is given up at once, with all others: its actor
 /// would wait for it.

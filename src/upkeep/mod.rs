@@ -23,6 +23,7 @@ use crate::clock;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
+use crate::pg::subtransaction::unless_others_were_faster;
 use crate::pg::{session, table};
 use crate::schedules;
 use crate::settle::fold;
@@ -67,9 +68,11 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>,
     let starts = low_ends::starts(action_nos, now);
     // Before anything is claimed: what has expired must not be granted.
     if due.by_time {
-        let step = by_time::step(bound, &starts.by_time, hostage, now);
-        upkeep.changed |= step.done;
-        upkeep.more |= step.more;
+        unless_others_were_faster(|| {
+            let step = by_time::step(bound, &starts.by_time, hostage, now);
+            upkeep.changed |= step.done;
+            upkeep.more |= step.more;
+        });
     }
     if due.lease {
         let (own, others) = if hostage { (bound as usize, 0) } else { (MOST_ENDED, ENDED_FOR_OTHERS) };

@@ -5,7 +5,7 @@
 //! ([`errand`]); where there is none, none is made, and the call comes back before the first deadline would pass.
 //!
 //! **It hears of every end.** Whatever takes a token away notes it for the task ([`wake::let_go`], [`wake::settled`]), and its commit wakes
-//! who is registered for that; a commit between a look and the sleep finds the registration.
+//! the call that is registered for that; a commit between a look and the sleep finds the registration.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -71,20 +71,17 @@ pub(super) fn wait(
     }
     let channels = tokens.iter().take(MOST_CHANNELS);
     waiter.register(channels.map(|token| wake::settled_channel(token.task_no)).collect());
-    if held(&tokens)?.is_none() {
+    let began = clock::now();
+    if held_until(&tokens, began)?.is_none() || waiter.time_is_up() {
         return Ok(());
     }
-    let began = clock::now();
     let order =
         Order { deadline: began.plus(max_duration), tokens: tokens.clone(), actor_id: actor_id.to_owned() };
     errand::send("taskq_extend_main", &order.written());
     loop {
         waiter.before_look();
         let now = clock::now();
-        let Some(until) = held(&tokens)?.map(|held| come_back(&held, began)).filter(|until| *until > now)
-        else {
-            return Ok(());
-        };
+        let Some(until) = held_until(&tokens, began)?.filter(|until| *until > now) else { return Ok(()) };
         let look = (tokens.len() > MOST_CHANNELS).then(|| now + LOOK);
         if !waiter.sleep(Next { due: look.into_iter().chain([until]).min(), ..Next::default() }) {
             return Ok(());
@@ -92,34 +89,30 @@ pub(super) fn wait(
     }
 }
 
-/// The tasks, if all of them are held.
-fn held(tokens: &[Token]) -> Result<Option<Vec<Held>>> {
-    let held: Vec<Held> = keeping_no_locks(|| {
+/// When a call that began then has to come back, as long as all of the tasks are held; `None` if one is not. Holds nothing afterwards.
+fn held_until(tokens: &[Token], began: Time) -> Result<Option<Time>> {
+    keeping_no_locks(|| {
         tables::hold();
         let pieces = in_pieces(tokens.iter().map(|token| token.pair()));
         let held = pieces.into_iter().flat_map(|(task_nos, nonces)| HELD.query((task_nos, nonces)));
         let held: HashMap<(TaskNo, Nonce), Held> =
             held.map(|held| ((held.task_no, held.nonce), held)).collect();
-        let rights = rights::check_tasks(Doing::Work, held.keys().map(|(task_no, _)| *task_no));
-        rights.map(|()| held.into_values().collect::<Vec<_>>())
-    })?;
-    let is_held = |token: &Token| held.iter().any(|held| (held.task_no, held.nonce) == token.pair());
-    Ok(tokens.iter().all(is_held).then_some(held))
+        rights::check_tasks(Doing::Work, held.keys().map(|(task_no, _)| *task_no))?;
+        if tokens.iter().any(|token| !held.contains_key(&token.pair())) {
+            return Ok(None);
+        }
+        Ok(held.values().map(|held| come_back(held, began)).min())
+    })
 }
 
-/// When a call that began then has to come back, to extend in time, or to say that the time of a try is over.
-fn come_back(held: &[Held], began: Time) -> Time {
-    let of = |held: &Held| {
-        let last = run::end_of_run_time(held.granted_at, held.max_run_time, held.action_no);
-        if last <= held.deadline {
-            return last;
-        }
-        match held.deadline {
-            Time::INFINITY => Time::INFINITY,
-            deadline => deadline - BEFORE.min(began.until(deadline) / 4),
-        }
-    };
-    held.iter().map(of).min().unwrap_or(Time::INFINITY)
+/// When a call has to come back for a task: to extend in time, or to say that the time of its try is over.
+fn come_back(held: &Held, began: Time) -> Time {
+    let last = run::end_of_run_time(held.granted_at, held.max_run_time, held.action_no);
+    match held.deadline {
+        deadline if last <= deadline => last,
+        Time::INFINITY => Time::INFINITY,
+        deadline => deadline - BEFORE.min(began.until(deadline) / 4),
+    }
 }
 
 /// What the process is told that extends.

@@ -58,7 +58,7 @@ pub(crate) fn settled(task_no: TaskNo) {
     note(settled_channel(task_no), HowMany::All);
 }
 
-/// The last token of this task is good for nothing any more: who sleeps while it is held is woken.
+/// The last token of this task is good for nothing any more: a call that sleeps for as long as it is held is woken.
 pub(crate) fn let_go(task_no: TaskNo) {
     note(settled_channel(task_no), HowMany::All);
 }

@@ -1,6 +1,7 @@
 //! The table `run`: tasks that nothing blocks, ready or in progress.
 
 pub(crate) mod changes;
+mod run_time;
 
 use std::cell::Cell;
 
@@ -11,10 +12,10 @@ use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Places, Row, Set, Wait, look, table};
 use crate::pg::throw;
-use crate::store::known_actions;
 use crate::store::lease::Left;
 use crate::store::live::Live;
 use crate::token::Nonce;
+pub(crate) use run_time::{Extended, end_of_run_time, within_run_time};
 
 table!(c"run":
     TASK_NO: TaskNo,
@@ -270,30 +271,6 @@ fn remove_one(nonce: Nonce, row: &Row) -> Option<Live> {
             .flatten()
         }
     }
-}
-
-/// A performance that was given more time: the deadline that it had, and the one that it has.
-pub(crate) struct Extended {
-    pub(crate) left: Left,
-    pub(crate) deadline: Time,
-}
-
-/// Until when a try may go on that lasts no longer than its task says, or else its action: up to `deadline`; `None` if that time
-/// is over.
-pub(crate) fn within_run_time(
-    (granted_at, deadline): (Option<Time>, Time),
-    longest: Option<Interval>,
-    action_no: i32,
-    now: Time,
-) -> Option<Time> {
-    let end = end_of_run_time(granted_at, longest, action_no);
-    (end > now).then(|| deadline.min(end))
-}
-
-/// When a try ends that lasts as long as its task says, or else its action; infinity if neither does.
-pub(crate) fn end_of_run_time(granted_at: Option<Time>, longest: Option<Interval>, action_no: i32) -> Time {
-    let of_action = || known_actions::of_number(action_no)?.setting.max_run_time;
-    granted_at.zip(longest.or_else(of_action)).map_or(Time::INFINITY, |(from, longest)| from.plus(longest))
 }
 
 /// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`, or for as long

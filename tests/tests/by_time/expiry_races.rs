@@ -52,11 +52,11 @@ fn a_task_is_granted_or_has_expired_and_never_both() {
 }
 
 #[test]
-fn it_waits_for_nobody_and_nobody_for_it() {
+fn it_waits_for_no_other_and_no_other_for_it() {
     let db = Db::new();
     let (mut session, mut other) = (db.connect(), db.connect());
     for s in [&mut session, &mut other] {
-        s.run("SET lock_timeout = '20 seconds'");
+        s.run("SET lock_timeout = '20s'");
         s.set_now(Some("2030-01-01 00:00Z"));
     }
     session.run(
@@ -96,7 +96,7 @@ fn a_leader_does_not_wait_for_a_call_that_stays_open() {
     let db = Db::new();
     let (mut session, mut other) = (db.connect(), db.connect());
     session.set_now(Some("2030-01-01 00:00Z"));
-    other.run("SET lock_timeout = '20 seconds'");
+    other.run("SET lock_timeout = '20s'");
     session.run(
         "SELECT taskq.insert_task('leader', 'x', merge_key => 'k', priority => 1);
          SELECT taskq.insert_task('rider', 'x', merge_key => 'k', expires_in => '1 minute')",

@@ -94,7 +94,7 @@ fn an_extension_does_not_go_beyond_it() {
 }
 
 #[test]
-fn who_comes_late_may_still_return_it() {
+fn an_actor_that_comes_late_may_still_return_it() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00Z"));

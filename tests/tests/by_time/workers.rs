@@ -1,4 +1,4 @@
-//! View `taskq.workers`: who sleeps in a call of the queue, and who holds tasks.
+//! View `taskq.workers`: sessions that sleep in a call of the queue, and actors that hold tasks.
 
 use taskq_tests::Db;
 
@@ -33,7 +33,7 @@ fn it_shows_calls_that_sleep_and_actors_that_hold_tasks() {
 }
 
 #[test]
-fn who_may_not_see_a_session_sees_less_of_it() {
+fn a_role_that_may_not_see_a_session_sees_less_of_it() {
     let db = Db::new();
     let mut session = db.connect();
     let role = format!("{}_monitor", db.name());
