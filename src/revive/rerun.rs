@@ -1,6 +1,6 @@
 //! Settled tasks start over, completed ones too, and with them what has been built on them.
 //!
-//! Who starts over: the tasks asked for, and, if that is wanted, every settled task downstream of them, whatever lies in between.
+//! These start over: the tasks asked for, and, if that is wanted, every settled task downstream of them, whatever lies in between.
 //! What a suspension has added leads nowhere: it has served a moment of the task that was suspended, not its beginning. Pending
 //! tasks that had counted the end of one that starts over wait for it again, as for one that is retried; a task in progress
 //! has begun with what is being taken back, and is the refusal.
@@ -111,7 +111,7 @@ fn with_all_downstream(asked: &[TaskNo], now: Time) -> Result<HashSet<TaskNo>> {
         check_for_interrupts();
         let mut reached: Vec<TaskNo> = DOWNSTREAM.query(asked);
         reached.retain(|task_no| !all.contains(task_no));
-        // Before anybody is waited for.
+        // Before the call waits for another transaction.
         if let Some(task_no) = IN_PROGRESS.first(reached.as_slice()) {
             return Err(in_progress(task_no));
         }

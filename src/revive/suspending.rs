@@ -11,7 +11,7 @@ static WITH_SUSPENDING: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending");
 
 /// Removes the dependencies that suspensions of these tasks have added; how many each loses. The caller has the tasks and their
-/// neighbours: nobody is about to end for one of these dependencies, and none is added.
+/// neighbours: no end is on its way along one of these dependencies, and none is added.
 pub(crate) fn drop_suspending(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     let mut dropped: HashMap<TaskNo, i32> = HashMap::new();
     for (_, run) in remove(task_nos) {
@@ -28,7 +28,7 @@ pub(super) fn remove(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo)> {
     if suspended.is_empty() {
         return Vec::new();
     }
-    // Retention, or whoever deletes the other task, may be removing one of them.
+    // Retention, or a call that deletes the other task, may be removing one of them.
     live::lock_edges_of(&suspended);
     dependency::DROP_SUSPENDING.query(suspended)
 }

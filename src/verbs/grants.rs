@@ -99,7 +99,7 @@ impl With {
     }
 }
 
-/// The look is newer than the grants: whoever had one of the tasks before, and has saved a step, has committed or lost it.
+/// The look is newer than the grants: a transaction that has saved a step of one of the tasks had its row until it ended.
 fn fetch_steps(grants: &mut [Grant]) {
     let task_nos: Vec<TaskNo> = grants.iter().map(|g| g.task_no).collect();
     let mut steps: HashMap<TaskNo, Option<JsonText>> = match task_nos.is_empty() || !step::may_be_there() {

@@ -54,7 +54,7 @@ fn taskq_rewind_task(task_id: Option<&str>, step: Option<&str>) -> i64 {
     })
 }
 
-/// How many steps are forgotten. The row of the task, live or settled, is the call's: nobody saves a step meanwhile.
+/// How many steps are forgotten. The row of the task, live or settled, is the call's: no step is saved meanwhile.
 fn rewind(id: &str, step: &str, now: Time) -> Result<i64> {
     let (number, row) = lock(id, now)?;
     let Some((position, _)) = step::FIND.first((number, step)) else {

@@ -25,6 +25,10 @@ pub fn fill(session: &mut Session) -> Vec<Grant> {
     session.insert(tasks).unwrap();
     session.run("SELECT taskq.own_tasks('holder', 1, '{f}')");
     let done = session.own_one("d");
+    for (step, result) in [("pay", Some(json!({"receipt": 7}))), ("mail", None)] {
+        let save = "SELECT taskq.save_step('done', $1, $2, $3)";
+        session.query_one(save, &[&done.token, &step, &result]).unwrap();
+    }
     session.give_with("done", done.token, "completed", "status => 'fine', result => '{\"n\": 1}'").unwrap();
     session.perform("d", "aborted");
     session.perform("b", "pending");
@@ -40,12 +44,22 @@ pub fn fill(session: &mut Session) -> Vec<Grant> {
 
 /// What the views tell of all of it.
 pub fn snapshot(session: &mut Session) -> Vec<String> {
-    ["tasks", "dependencies", "actors", "unique_keys", "actions", "groups", "schedules", "count_tasks()"]
-        .iter()
-        .flat_map(|view| {
-            session.all::<String>(&format!("SELECT to_jsonb(v)::text FROM taskq.{view} v ORDER BY 1"))
-        })
-        .collect()
+    [
+        "tasks",
+        "dependencies",
+        "actors",
+        "unique_keys",
+        "actions",
+        "groups",
+        "schedules",
+        "steps",
+        "count_tasks()",
+    ]
+    .iter()
+    .flat_map(|view| {
+        session.all::<String>(&format!("SELECT to_jsonb(v)::text FROM taskq.{view} v ORDER BY 1"))
+    })
+    .collect()
 }
 
 /// Works with what [`fill`] has left, to the end.

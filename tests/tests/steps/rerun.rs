@@ -1,4 +1,4 @@
-//! `rerun_tasks`: who starts over, and how it stands then.
+//! `rerun_tasks`: which tasks start over, and how they stand then.
 
 use serde_json::json;
 use taskq_tests::session::AT_ONCE;

@@ -90,7 +90,7 @@ fn the_lease_is_extended_in_the_same_call() {
     }
     session.execute(call, &[&"a", &grant.token, &None::<&str>]).unwrap();
     assert_eq!(session.one::<String>(deadline), "00:05 worker", "without it nothing is extended");
-    // Late, and granted to nobody since.
+    // Late, and not granted since.
     session.set_now(Some("2030-01-01 01:00:00Z"));
     session.run("SELECT taskq.maintain()");
     session.execute(call, &[&"a", &grant.token, &"5 minutes"]).unwrap();
