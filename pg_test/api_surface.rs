@@ -187,7 +187,7 @@ view groups(group_id, paused, blocked, scheduled, ready, in-progress, completed,
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
 view steps(task_id, position, step, num_try, result, saved_at)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time)
+view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, max_duration, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time, signal, num_required)
 view top(action, ready, busy, blocked, later, oldest, in/out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until)
 view workers(pid, role, application_name, actor_id, actions, asleep_since, tasks_held)

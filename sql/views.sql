@@ -110,7 +110,9 @@ SELECT t.id,
        (SELECT COALESCE(sum(h.releases), 0)::integer FROM taskq.attempt AS h
          WHERE h.task_no = t.task_no AND NOT h.past) AS num_releases,
        NULLIF(t.expires_at, 'infinity') AS expires_at,
-       t.max_run_time
+       t.max_run_time,
+       t.signal,
+       t.num_required
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -134,8 +136,8 @@ SELECT after.id AS after,
   FROM taskq.dependency AS d
   JOIN taskq.task AS after ON after.task_no OPERATOR(taskq.===) d.after_no
   JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
- -- Always so: columns that no index has.
- WHERE d.condition IN ('c', 's', 'a') AND after.seed IN (true, false) AND run.seed IN (true, false);
+ -- Always so: columns that no index has. What is dropped is no dependency any more.
+ WHERE d.condition IN ('c', 's', 'a') AND d.wait_no <> -2 AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
 -- Who is suspended, and for what. What is open is of this wait, and has not ended.
@@ -556,7 +558,7 @@ BEGIN
                    FROM taskq.dependency AS e
                   CROSS JOIN LATERAL (SELECT s.code, s.cause FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
-                  WHERE e.run_no = number AND t.state = 'aborted'
+                  WHERE e.run_no = number AND t.state = 'aborted' AND e.wait_no <> -2
                     AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
                   ORDER BY o.id LIMIT 20
         LOOP
@@ -618,7 +620,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number AND e.wait_no <> -1
+                          WHERE e.run_no = number AND e.wait_no NOT IN (-1, -2)
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -810,7 +812,7 @@ CREATE FUNCTION taskq.dependency_results(task_id text)
                s.status, s.result
           FROM taskq.task AS me
          CROSS JOIN LATERAL (SELECT d.after_no, d.condition FROM taskq.dependency AS d
-                              WHERE d.run_no OPERATOR(taskq.===) me.task_no OFFSET 0) AS d
+                              WHERE d.run_no OPERATOR(taskq.===) me.task_no AND d.wait_no <> -2 OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT s.code, s.status, s.result FROM taskq.settled AS s
                               WHERE s.task_no = d.after_no OFFSET 0) AS s
          CROSS JOIN LATERAL (SELECT t.id, a.name FROM taskq.task AS t, taskq.action AS a
@@ -899,8 +901,8 @@ CREATE FUNCTION taskq.check()
          WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
            -- What it was suspended for may start over when it has long gone on.
            AND NOT e.suspending
-           -- It keeps what it has counted of one that started over without it.
-           AND e.wait_no <> -1
+           -- It keeps what it has counted of one that started over without it, or has gone on without it.
+           AND e.wait_no NOT IN (-1, -2)
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id

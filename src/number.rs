@@ -35,6 +35,10 @@ pub(crate) const FIRST_WAIT: WaitNo = 0;
 /// knows the number as well.
 pub(crate) const NO_WAIT: WaitNo = -1;
 
+/// That of a dependency that has been dropped: the task has gone on without it. It is not seen any more, and comes back when the task
+/// is brought back to where it began.
+pub(crate) const DROPPED: WaitNo = -2;
+
 impl fmt::Display for TaskNo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.fmt(f)

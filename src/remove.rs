@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::insert::lock_for_change;
-use crate::number::{TaskNo, WaitNo};
+use crate::number::{DROPPED, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::settle::{Ending, fold, release_or_complete, settle, without_open};
+use crate::settle::{Ending, TOO_FEW, fold, release_or_complete, settle, without_open};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Counter, Live, Place};
 use crate::store::task::{self, Traces};
@@ -32,6 +32,7 @@ pub(crate) fn delete_beside(
     while !wave.is_empty() {
         check_for_interrupts();
         let outcomes = live::outcomes(&wave);
+        lock_dependents(&wave);
         remove(&wave, &rows, &mut traces);
         let mut left = edges_gone(&wave, &outcomes, staying, now);
         left.extend(downstream(&left, staying, now));
@@ -62,8 +63,9 @@ static AHEAD: Statement<(&[TaskNo], i64), (TaskNo, i32)> = Statement::new(
                               WHERE b.task_no = d.run_no OFFSET 0) AS b)
       SELECT a.task_no, a.dependencies FROM ahead AS a LIMIT $2",
 );
-static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> =
-    Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2",
+);
 
 /// What loses its last dependency with tasks that are about to go, and what loses its last with that, and so on: locked, and only
 /// what is still blocked. A chain has as many levels as tasks, and goes in a few waves. What is not found here is found level by
@@ -125,6 +127,20 @@ fn orphans(wave: &[TaskNo], candidates: &HashMap<TaskNo, i32>) -> HashSet<TaskNo
     orphans
 }
 
+static DEPENDENTS: Statement<&[TaskNo], TaskNo> =
+    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
+
+/// Locks what waits for these tasks before the dependencies are locked. One that goes on without what is open, since its time is over
+/// for instance, passes over dependencies that are locked: those are removed, and counted out of it, or it has gone on before.
+fn lock_dependents(wave: &[TaskNo]) {
+    let mut dependents: Vec<TaskNo> = DEPENDENTS.query(wave);
+    dependents.sort_unstable();
+    dependents.dedup();
+    if !dependents.is_empty() {
+        lock_for_change(&dependents);
+    }
+}
+
 /// Removes the rows of one wave.
 fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     live::remove(rows.values());
@@ -176,7 +192,7 @@ impl Loss {
         if row.dependencies <= self.all && counter.since.is_none() {
             return Left::Nothing;
         }
-        match (some_suffice, counter) {
+        match (some_suffice && counter.since.is_none(), counter) {
             (true, counter) if counter.spare < self.open => Left::TooFew,
             (true, _) => Left::Others { remaining: 0, spare: self.open },
             (false, counter) if counter.remaining <= self.open => Left::Free,
@@ -196,7 +212,7 @@ fn edges_gone(
     let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
     let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
     for (after, run, wait_no) in dependency::REMOVE_AFTER.query(wave) {
-        if staying.contains(&run) {
+        if staying.contains(&run) || wait_no == DROPPED {
             continue;
         }
         let loss = losses.entry(run).or_default();
@@ -244,10 +260,9 @@ fn edges_gone(
     for ((loss, remaining, spare), task_nos) in lowered {
         blocked::LOWER.execute((task_nos, remaining, spare, loss.all, loss.failed));
     }
-    live::remove(free.iter().chain(&endings));
     without_open(endings.iter_mut());
-    let too_few = "too few dependencies are left of those that it needs";
-    let lost = endings.iter().map(|row| Ending::abort(row, Cause::Dependency, Some(too_few.to_owned())));
+    live::remove(free.iter().chain(&endings));
+    let lost = endings.iter().map(|row| Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned())));
     let mut endings: Vec<Ending> = lost.collect();
     endings.extend(release_or_complete(free, now));
     settle(endings, now);

@@ -17,6 +17,7 @@ mod suspending;
 pub(crate) use rerun::{Dependents, Keeps, start_over};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};
 pub(crate) use suspending::drop_suspending;
+use suspending::drop_unfinished;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,13 +25,13 @@ use crate::error::{Refusal, Result};
 use crate::insert::{
     Standing, Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs,
 };
-use crate::number::{FIRST_WAIT, NO_WAIT, TaskNo, WaitNo};
+use crate::number::{DROPPED, FIRST_WAIT, NO_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{check_for_interrupts, transaction_number};
 use crate::pg::statement::{Statement, sql};
-use crate::settle::{Ending, Lost, fold, release_or_complete, settle, without_open};
+use crate::settle::{Ending, Lost, TOO_FEW, fold, release_or_complete, settle, without_open};
 use crate::spec::Wants;
-use crate::state::{Condition, Outcome};
+use crate::state::{Cause, Condition, Outcome};
 use crate::store::attempts;
 use crate::store::blocked;
 use crate::store::dependency;
@@ -79,7 +80,7 @@ static LOST: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.run_no, d.after_no
         FROM pg_catalog.unnest($1) AS u(task_no)
        CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.condition FROM taskq.dependency d
-                            WHERE d.run_no = u.task_no OFFSET 0) AS d
+                            WHERE d.run_no = u.task_no AND NOT d.suspending OFFSET 0) AS d
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
        WHERE (d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c')",
 );
@@ -99,8 +100,9 @@ pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> R
         task_nos
     };
     lock_neighbours(&task_nos);
+    let dropped = drop_unfinished(&task_nos);
     uncount(&task_nos, &revived, now);
-    place(&task_nos, &HashMap::new(), &HashMap::new(), now);
+    place(&task_nos, &HashMap::new(), &dropped, now);
     // While they were settled, edges may have been added that only now close a cycle.
     acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(task_nos.len() as i64)
@@ -153,6 +155,8 @@ fn without_lost(
 ) -> Result<HashSet<TaskNo>> {
     let task_nos: Vec<TaskNo> = revived.iter().copied().collect();
     let lost: Vec<(TaskNo, TaskNo)> = LOST.query(task_nos);
+    let runs: Vec<TaskNo> = lost.iter().map(|(run, _)| *run).collect();
+    let mut spare = spare(&runs);
     let mut dependents: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
     let mut gone: Vec<(TaskNo, TaskNo)> = Vec::new();
     for (run, after) in lost {
@@ -163,6 +167,10 @@ fn without_lost(
     }
     let asked: HashSet<TaskNo> = asked.iter().copied().collect();
     while let Some((run, after)) = gone.pop() {
+        if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0) {
+            *left -= 1;
+            continue;
+        }
         if !revived.remove(&run) {
             continue;
         }
@@ -172,6 +180,24 @@ fn without_lost(
         gone.extend(dependents.get(&run).into_iter().flatten().map(|dependent| (*dependent, run)));
     }
     Ok(revived)
+}
+
+static TOTALS: Statement<&[TaskNo], (TaskNo, i64)> = Statement::new(
+    c"SELECT s.task_no, s.dependencies + d.dropped
+        FROM taskq.settled s
+       CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS dropped FROM taskq.dependency d
+                            WHERE d.run_no = s.task_no AND d.wait_no = -2 OFFSET 0) AS d
+       WHERE s.task_no = ANY ($1)",
+);
+
+/// Without how many of all their dependencies settled tasks can do, those for which some suffice.
+fn spare(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
+    let required = task::with_num_required(task_nos);
+    if required.is_empty() {
+        return HashMap::new();
+    }
+    let totals: Vec<(TaskNo, i64)> = TOTALS.query(required.keys().copied().collect::<Vec<_>>());
+    totals.into_iter().map(|(task_no, total)| (task_no, total as i32 - required[&task_no])).collect()
 }
 
 fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
@@ -249,13 +275,13 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
             let outcome = *outcomes.get(&after)?;
             let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
             // What it has counted is another end than this one; as a rule that was no failure.
-            let counted = wait_no != NO_WAIT;
+            let counted = wait_no != NO_WAIT && wait_no != DROPPED;
             let failed = outcome.is_abort() && counted;
             Some(Counted { after, run, wait_no, suspending, failed, lost: lost && counted })
         })
         .into_iter()
         .flatten()
-        .filter(|edge| !others.contains(&edge.run))
+        .filter(|edge| !others.contains(&edge.run) && edge.wait_no != DROPPED)
         .collect();
     if edges.is_empty() {
         return;
@@ -271,8 +297,13 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     let mut renumbered = Renumbered::default();
     for edge in edges {
         match rows.get(&edge.run) {
-            // What it was suspended for, and has gone on since, is over.
-            row if edge.suspending && !row.is_some_and(|row| edge.is_of_this_wait(row)) => {}
+            // What it was suspended for, and has gone on since, is over; but the end that it has counted has not been.
+            row if edge.suspending && !row.is_some_and(|row| edge.is_of_this_wait(row)) => {
+                if row.is_some_and(|row| !row.in_progress()) && edge.failed {
+                    waits.entry(edge.run).or_default().failed -= 1;
+                }
+                renumbered.add(edge.after, edge.run, NO_WAIT);
+            }
             Some(row) if row.in_progress() => {
                 settled.push(edge.after);
                 in_progress.push(edge.run);
@@ -336,19 +367,28 @@ pub(crate) fn place(
         .collect();
     let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
     let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
+    let mut restored = Renumbered::default();
     for (run, condition, outcome, after, wait_no) in
         STANDING.map(task_nos, |(run_no, condition, outcome, after_no, wait_no)| {
             (run_no, Condition::from_stored(condition), outcome, after_no, wait_no)
         })
     {
+        let wait = waits.entry(run).or_default();
+        let mut wait_no = wait_no;
+        if wait_no == DROPPED {
+            // It is back where it began, with all of its dependencies.
+            wait.all += 1;
+            wait_no = transaction_number();
+            restored.add(after, run, wait_no);
+        }
         if outcome.is_none() {
             open.entry(run).or_default().push((after, wait_no));
         }
-        let wait = waits.entry(run).or_default();
         if let Some(one) = wait.count(after, condition, outcome.map(Outcome::from_stored)) {
             lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
         }
     }
+    restored.store();
     let wants = task::wants(task_nos);
     let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
     let mut renumbered = Renumbered::default();
@@ -391,6 +431,8 @@ pub(crate) fn place(
         if let Some(lost) = lost.get(task_no).filter(|_| standing == Standing::Lost) {
             let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
             endings.push(Ending::abort(&row, lost.cause(), Some(status)));
+        } else if standing == Standing::Lost {
+            endings.push(Ending::abort(&row, Cause::Dependency, Some(TOO_FEW.to_owned())));
         } else {
             done.push(row);
         }

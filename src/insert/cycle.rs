@@ -38,11 +38,11 @@ pub(crate) fn refusal(path: &[TaskNo], ids: &HashMap<TaskNo, String>) -> Refusal
     Refusal::cycle(&names)
 }
 
-/// Only tasks that are blocked pass anything on: a settled one blocks nobody any more.
+/// Only what tasks wait for passes anything on: a settled one blocks none any more, and what a task has gone on without does not.
 static DOWNSTREAM: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.after_no = ANY ($1)
-         AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no OFFSET 0)",
+         AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no AND b.wait_no = d.wait_no OFFSET 0)",
 );
 
 /// All stored arcs downstream of the given tasks. Callers hold the guard.

@@ -341,7 +341,9 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     for (task_no, wait) in waits {
         let Some(row) = live.get(task_no) else { continue };
         let mut wait = *wait;
-        if some_suffice.contains_key(task_no) {
+        // A suspended task waits for all that it is suspended for.
+        let suspended = row.counter().is_some_and(|counter| counter.since.is_some());
+        if some_suffice.contains_key(task_no) && !suspended {
             if let Some(counter) = row.counter() {
                 spared.push((*task_no, counter.wait_no, wait));
                 continue;
@@ -372,7 +374,7 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
         parked::RECOUNT.execute((task_nos, wait.all, wait.failed));
     }
     if !not_needed.is_empty() {
-        dependency::DROP_OPEN.execute(not_needed);
+        dependency::drop_open(not_needed);
     }
     if !moved.is_empty() {
         live::remove(moved.iter().map(|(row, _)| *row));

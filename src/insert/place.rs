@@ -65,7 +65,7 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
         }
     }
     if !not_needed.is_empty() {
-        dependency::DROP_OPEN.execute(not_needed);
+        dependency::drop_open(not_needed);
     }
     let expires = |task: &NewTask| Some((task.task_no, task.spec.expires_at?));
     if tasks.iter().any(|task| task.spec.expires_at.is_some()) {

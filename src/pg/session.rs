@@ -51,8 +51,9 @@ pub(crate) fn transaction_number() -> i32 {
     assign_transaction_id();
     // SAFETY: there is an id by now.
     match unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() } {
-        // No transaction has the id 1.
+        // No transaction has the id 1, or 2 (src/number.rs has what these two mean).
         -1 => 1,
+        -2 => 2,
         id => id,
     }
 }

@@ -11,14 +11,14 @@
 //! and who adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on a suspended
 //! one already, children that the call inserts included.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
 
 use super::{Code, Returned, take};
 use crate::error::{Refusal, Result};
 use crate::insert::{EdgeSet, OnConflict, Options, Waits, acyclic, cycle_refusal, insert, stored_arcs};
-use crate::number::{TaskNo, WaitNo};
+use crate::number::{DROPPED, NO_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, transaction_number};
 use crate::pg::statement::Statement;
@@ -93,7 +93,7 @@ pub(super) fn suspend(suspending: &[Returned<&Suspension>], now: Time) -> Result
     let children = insert_children(&tasks, now)?;
     insert_signals(&tasks)?;
     link(&mut tasks, &children, wait_no)?;
-    let codes = go_on_or_wait(&tasks, wait_no, now);
+    let codes = go_on_or_wait(&tasks, now);
     leave(&tasks);
     Ok(codes)
 }
@@ -124,22 +124,6 @@ impl One<'_> {
 
     fn counter(&self, remaining: i32, wait_no: WaitNo, now: Time) -> Counter {
         Counter { remaining, spare: 0, not_before: self.not_before(now), wait_no, since: Some(now) }
-    }
-
-    /// Its row, which is in `blocked`.
-    fn row(&self, wait_no: WaitNo, now: Time) -> Live {
-        Live {
-            task_no: self.live.task_no,
-            place: Place::Blocked(self.counter(self.waits.unsettled, wait_no, now)),
-            tries: self.live.tries - 1,
-            failures: self.live.failures + self.waits.failed,
-            dependencies: self.live.dependencies + self.waits.all,
-            granted_at: None,
-            deadline: Time::INFINITY,
-            actor_id: None,
-            limited: false,
-            keyed: false,
-        }
     }
 }
 
@@ -177,8 +161,9 @@ fn insert_signals(tasks: &[One]) -> Result<()> {
     Ok(())
 }
 
-static STORED: Statement<&[TaskNo], (TaskNo, TaskNo)> =
-    Statement::new(c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo)> = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.wait_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+);
 static DEPENDENTS: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.dependency d WHERE d.after_no = ANY ($1) LIMIT 1");
 
@@ -186,9 +171,13 @@ static DEPENDENTS: Statement<&[TaskNo]> =
 fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<()> {
     let own: HashMap<TaskNo, String> =
         numbers::ids(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
+    // What is said of a child by name comes before what is meant by waiting for all of them.
     let awaited = |one: &One, children: &[String]| -> Vec<(String, Condition)> {
-        let named = one.how.awaited.iter().map(|awaited| (awaited.id.clone(), awaited.condition));
-        named.chain(children.iter().map(|id| (id.clone(), Condition::Settled))).collect()
+        let named: Vec<(String, Condition)> =
+            one.how.awaited.iter().map(|awaited| (awaited.id.clone(), awaited.condition)).collect();
+        let others = children.iter().filter(|id| named.iter().all(|(name, _)| name != *id));
+        let others: Vec<(String, Condition)> = others.map(|id| (id.clone(), Condition::Settled)).collect();
+        named.into_iter().chain(others).collect()
     };
     let awaited: Vec<Vec<(String, Condition)>> =
         tasks.iter().zip(children).map(|(one, children)| awaited(one, children)).collect();
@@ -202,7 +191,11 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
     for (one, awaited) in tasks.iter().zip(&awaited) {
         let (run, name) = (one.live.task_no, own.get(&one.live.task_no).map_or("", String::as_str));
         for (id, condition) in awaited {
-            let after = find(id).ok_or_else(|| Refusal::dependency_missing(id, name))?;
+            let missing = || {
+                let hint = "Insert it first, leave it out, or add \"signal\": true if it is a signal that may not be there yet.";
+                Refusal::dependency_missing(id, name).with_hint(hint)
+            };
+            let after = find(id).ok_or_else(missing)?;
             if after == run {
                 return Err(Refusal::cycle(&[id.clone(), id.clone()]));
             }
@@ -218,20 +211,33 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
 /// Counts what has ended, and stores the edges for this wait: new ones, and such as were there before.
 fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>, wait_no: WaitNo) {
     let runs: Vec<TaskNo> = tasks.iter().map(|one| one.live.task_no).collect();
-    let stored: HashSet<(TaskNo, TaskNo)> = STORED.query(runs).into_iter().collect();
+    let stored: HashMap<(TaskNo, TaskNo), WaitNo> =
+        STORED.map(runs, |(after, run, wait_no)| ((after, run), wait_no)).into_iter().collect();
     let (mut new, mut again) = (Vec::new(), Vec::new());
     let mut of_each: BTreeMap<TaskNo, &mut One> =
         tasks.iter_mut().map(|one| (one.live.task_no, one)).collect();
     for edge in &edges.edges {
         let Some(one) = of_each.get_mut(&edge.run) else { continue };
         let outcome = outcomes.get(&edge.after).copied();
-        if stored.contains(&(edge.after, edge.run)) {
-            // What has ended was counted when it did, whatever the condition was.
-            if outcome.is_none() {
+        match (stored.get(&(edge.after, edge.run)).copied(), outcome) {
+            // A child has said so itself: it is in the counter already.
+            (Some(stored), _) if stored == wait_no => continue,
+            // What has ended was counted when it did, whatever the condition was; unless the task had gone on by then.
+            (Some(stored), Some(outcome)) => {
+                if matches!(stored, NO_WAIT | DROPPED) {
+                    one.waits.all += i32::from(stored == DROPPED);
+                    one.waits.failed += i32::from(outcome.is_abort());
+                    again.push(*edge);
+                }
+                continue;
+            }
+            (Some(stored), None) => {
+                one.waits.all += i32::from(stored == DROPPED);
                 one.waits.unsettled += 1;
                 again.push(*edge);
+                continue;
             }
-            continue;
+            (None, _) => {}
         }
         one.waits.all += 1;
         if let Some(lost) = one.waits.count(edge.after, edge.condition, outcome) {
@@ -262,18 +268,29 @@ fn check_cycles(tasks: &[One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outco
 }
 
 /// Lets those wait that have to; those that have nothing to wait for go on at once, or abort.
-fn go_on_or_wait(tasks: &[One], wait_no: WaitNo, now: Time) -> Vec<Code> {
+///
+/// The rows are the call's. Their counters have what others of the call have added: a child may signal any task.
+fn go_on_or_wait(tasks: &[One], now: Time) -> Vec<Code> {
     let (mut freed, mut endings, mut over, mut codes) = (vec![], vec![], vec![], vec![]);
+    let rows =
+        live::lock(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>(), LockStrength::Update);
     for one in tasks {
         codes.push((one.at, if one.lost.is_some() { Outcome::Aborted.name() } else { "pending" }));
-        let row = one.row(wait_no, now);
+        let Some(row) = rows.get(&one.live.task_no) else { continue };
+        let mut row = row.clone();
+        let Place::Blocked(mut counter) = row.place else { continue };
+        // Less the one that has stood for the call.
+        counter.remaining += one.waits.unsettled - 1;
+        row.place = Place::Blocked(counter);
+        row.failures += one.waits.failed;
+        row.dependencies += one.waits.all;
         if let Some(lost) = one.lost {
             let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
             endings.push(Ending::abort(&row, lost.cause(), Some(status)));
-        } else if one.waits.unsettled == 0 {
-            freed.push(Freed { not_before: one.not_before(now), ..row.freed() });
+        } else if counter.remaining == 0 {
+            freed.push(Freed { not_before: counter.not_before, ..row.freed() });
         } else {
-            blocked::SET.execute((row.task_no, one.waits.unsettled, row.failures, row.dependencies));
+            blocked::SET.execute((row.task_no, counter.remaining, row.failures, row.dependencies));
             continue;
         }
         over.push(row);

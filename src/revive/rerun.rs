@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{DEPENDENTS, LOST, Renumbered, drop_suspending, hold, lock_neighbours, place, uncount};
+use super::{DEPENDENTS, LOST, Renumbered, drop_suspending, hold, lock_neighbours, place, spare, uncount};
 use crate::error::{Refusal, Result};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::number::{NO_WAIT, TaskNo, WaitNo};
@@ -22,7 +22,7 @@ use crate::pg::statement::Statement;
 use crate::settle::fold;
 use crate::store::guard::guard;
 use crate::store::live::{self, Live};
-use crate::store::{numbers, progress, step, task};
+use crate::store::{numbers, progress, step};
 
 /// What becomes of those that depend on what starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ static DOWNSTREAM: Statement<&[TaskNo], TaskNo> = Statement::new(
         SELECT d.run_no
           FROM reached AS r
          CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d
-                              WHERE d.after_no = r.task_no AND NOT d.suspending OFFSET 0) AS d)
+                              WHERE d.after_no = r.task_no AND NOT d.suspending AND d.wait_no <> -2 OFFSET 0) AS d)
       SELECT r.task_no FROM reached AS r",
 );
 
@@ -172,9 +172,6 @@ fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
     spent.store();
 }
 
-static TOTALS: Statement<&[TaskNo], (TaskNo, i32)> =
-    Statement::new(c"SELECT s.task_no, s.dependencies FROM taskq.settled s WHERE s.task_no = ANY ($1)");
-
 /// Refuses if one of the tasks has lost others that stay as they are, of which it cannot do without.
 fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> Result<()> {
     let mut lost: Vec<(TaskNo, TaskNo)> = LOST.query(task_nos);
@@ -184,15 +181,10 @@ fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<Tas
     }
     lost.sort_unstable();
     let runs: Vec<TaskNo> = lost.iter().map(|(run, _)| *run).collect();
-    let required = task::with_num_required(&runs);
-    let totals: HashMap<TaskNo, i32> = match required.is_empty() {
-        true => HashMap::new(),
-        false => TOTALS.query(required.keys().copied().collect::<Vec<_>>()).into_iter().collect(),
-    };
+    let spare = spare(&runs);
     for of_one in lost.chunk_by(|(one, _), (next, _)| one == next) {
         let (run, after) = of_one[0];
-        let total = totals.get(&run).unwrap_or(&0) - dropped.get(&run).unwrap_or(&0);
-        let spare = required.get(&run).map_or(0, |required| total - required);
+        let spare = spare.get(&run).map_or(0, |spare| spare - dropped.get(&run).unwrap_or(&0));
         if of_one.len() as i32 > spare {
             return Err(lost_refusal(run, after));
         }

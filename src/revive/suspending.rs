@@ -22,13 +22,42 @@ pub(crate) fn drop_suspending(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 
 /// The same; the task after which, the one that runs.
 pub(super) fn remove(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo)> {
-    let mut suspended = WITH_SUSPENDING.query(task_nos);
-    suspended.sort_unstable();
-    suspended.dedup();
+    let suspended = with_suspending(task_nos);
     if suspended.is_empty() {
         return Vec::new();
     }
     // Retention, or a call that deletes the other task, may be removing one of them.
     live::lock_edges_of(&suspended);
     dependency::DROP_SUSPENDING.query(suspended)
+}
+
+static UNFINISHED: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+    c"DELETE FROM taskq.dependency d
+       WHERE d.run_no = ANY ($1) AND d.suspending
+         AND (d.after_no = ANY ($1)
+              OR NOT EXISTS (SELECT FROM taskq.settled s
+                              WHERE s.task_no = d.after_no AND (d.condition = 's' OR d.condition = s.code) OFFSET 0))
+      RETURNING d.after_no, d.run_no",
+);
+
+/// Removes what these tasks were suspended for and have not got when they are retried: what is open, what was lost, and what is brought
+/// back with them. Each begins anew, and is suspended again if it wants. What it has got it keeps. How many each loses.
+pub(super) fn drop_unfinished(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
+    let mut dropped: HashMap<TaskNo, i32> = HashMap::new();
+    let suspended = with_suspending(task_nos);
+    if !suspended.is_empty() {
+        live::lock_edges_of(&suspended);
+        for (_, run) in UNFINISHED.query(task_nos) {
+            *dropped.entry(run).or_default() += 1;
+        }
+    }
+    dropped
+}
+
+/// Those of the tasks that have been suspended for something.
+fn with_suspending(task_nos: &[TaskNo]) -> Vec<TaskNo> {
+    let mut suspended = WITH_SUSPENDING.query(task_nos);
+    suspended.sort_unstable();
+    suspended.dedup();
+    suspended
 }

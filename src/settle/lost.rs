@@ -6,6 +6,9 @@
 use crate::number::TaskNo;
 use crate::state::{Cause, Condition, Outcome, Signal};
 
+/// The status of a task for which some of its dependencies suffice, and which has no longer so many.
+pub(crate) const TOO_FEW: &str = "too few dependencies are left of those that it needs";
+
 /// A dependency that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {

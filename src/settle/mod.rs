@@ -16,7 +16,7 @@ mod unsent;
 
 pub(crate) use crate::store::settled::Ending;
 pub(crate) use cancel::cancel_locked;
-pub(crate) use lost::Lost;
+pub(crate) use lost::{Lost, TOO_FEW};
 pub(crate) use signal::{Delta, Deltas, apply, deltas, release_or_complete, without_open};
 pub(crate) use store::store;
 

@@ -15,7 +15,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::blocked::{self, News};
-use crate::store::dependency::Edge;
+use crate::store::dependency::{Edge, Loss};
 use crate::store::live::{Live, Place};
 use crate::store::ready::{self, Freed};
 use crate::store::touched::{self, Touch};
@@ -42,7 +42,7 @@ impl Delta {
         Delta { satisfied, lost, failed, ..Delta::default() }
     }
 
-    fn only_skipped(&self) -> bool {
+    pub(super) fn only_skipped(&self) -> bool {
         self.skipped == self.lost
     }
 
@@ -160,7 +160,9 @@ fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo,
 
 /// Tasks that wait no more, and for which some of their dependencies suffice, go on without those that are open.
 pub(crate) fn go_on_without_open(rows: &mut [Live]) {
-    let with_open = rows.iter().filter(|row| row.counter().is_some_and(|counter| counter.open() > 0));
+    let with_open = rows
+        .iter()
+        .filter(|row| row.counter().is_some_and(|counter| counter.open() > 0 && counter.since.is_none()));
     let task_nos: Vec<TaskNo> = with_open.map(|row| row.task_no).collect();
     // One that aborts, and needs all of its dependencies, keeps those that are open: a retry waits for them.
     let some_suffice = task::with_num_required(&task_nos);
@@ -170,12 +172,33 @@ pub(crate) fn go_on_without_open(rows: &mut [Live]) {
     without_open(rows.iter_mut().filter(|row| some_suffice.contains_key(&row.task_no)));
 }
 
-/// Removes what is open of the dependencies of tasks whose counters are removed.
-pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) {
+/// Has tasks whose counters are the call's go on without what is open of their dependencies. What was left for them and not counted yet is
+/// counted; those that have lost a dependency by that, with what has become of it.
+///
+/// To be called before the counters are removed, which forgets what was left for them.
+pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) -> HashMap<TaskNo, Delta> {
     let mut rows: HashMap<TaskNo, &mut Live> = rows.map(|row| (row.task_no, row)).collect();
-    for run in dependency::DROP_OPEN.query(rows.keys().copied().collect::<Vec<_>>()) {
-        if let Some(row) = rows.get_mut(&run) {
-            row.dependencies -= 1;
+    let mut losses: HashMap<TaskNo, Delta> = HashMap::new();
+    for (run, loss) in dependency::drop_open(rows.keys().copied().collect()) {
+        let Some(row) = rows.get_mut(&run) else { continue };
+        match loss {
+            Loss::Open => row.dependencies -= 1,
+            Loss::Signal { wait_no, failed, lost, skipped, lost_status }
+                if row.counter().is_some_and(|counter| counter.wait_no == wait_no) =>
+            {
+                row.failures += failed;
+                if lost > 0 {
+                    losses.entry(run).or_default().add(Delta {
+                        lost,
+                        failed,
+                        skipped,
+                        lost_status,
+                        ..Delta::default()
+                    });
+                }
+            }
+            // Of an earlier wait.
+            Loss::Signal { .. } => {}
         }
     }
     for row in rows.into_values() {
@@ -183,6 +206,7 @@ pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) {
             counter.spare = -counter.remaining;
         }
     }
+    losses
 }
 
 /// Tasks with nothing left to wait for: the spontaneous ones whose time has come complete, the others are released.

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::fold;
 use super::signal::{release_or_complete, without_open};
+use super::{Ending, fold, settle};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
+use crate::state::Cause;
 use crate::store::blocked;
 use crate::store::contradiction;
 use crate::store::live::{self, Live, LockStrength};
@@ -40,9 +41,16 @@ fn free(task_nos: &[TaskNo], now: Time) -> usize {
     let waits = |row: &Live| row.counter().is_some_and(|counter| counter.since.is_some());
     let mut rows: Vec<Live> = rows.into_values().filter(waits).collect();
     rows.sort_unstable_by_key(|row| row.task_no);
+    let lost = without_open(rows.iter_mut());
     live::remove(&rows);
-    without_open(rows.iter_mut());
-    // No suspended task is spontaneous: none of them ends by this.
-    release_or_complete(rows, now);
+    let (lost_rows, rows): (Vec<Live>, Vec<Live>) =
+        rows.into_iter().partition(|row| lost.contains_key(&row.task_no));
+    let aborts = |row: &Live| {
+        let delta = &lost[&row.task_no];
+        Ending::abort(row, Cause::of_lost(delta.only_skipped()), delta.lost_status.clone())
+    };
+    let mut endings: Vec<Ending> = lost_rows.iter().map(aborts).collect();
+    endings.extend(release_or_complete(rows, now));
+    settle(endings, now);
     task_nos.len()
 }

@@ -1,8 +1,8 @@
 //! The table `dependency`: which task runs after which.
 
-use crate::number::{TaskNo, WaitNo};
+use crate::number::{DROPPED, TaskNo, WaitNo};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, record};
 use crate::pg::table::{self, Index, Key, Number as _, look, table};
 use crate::state::Condition;
 
@@ -43,6 +43,9 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<Waiting> {
                 check_for_interrupts();
                 edges.start(&[Key::at_least(1, some[0]), Key::at_most(1, some[some.len() - 1])]);
                 while let Some(edge) = edges.next() {
+                    if edge.get(WAIT_NO) == DROPPED {
+                        continue;
+                    }
                     let condition = Condition::from_stored(edge.get(CONDITION));
                     let wait_no = edge.get(WAIT_NO);
                     found.push((
@@ -88,17 +91,64 @@ pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> =
        WHERE d.after_no = u.after_no AND d.run_no = u.run_no",
 );
 
-/// Removes the edges of tasks that go on without those that have not ended; whose they were. It waits for nobody: what another
-/// transaction has locked, it is about to remove as well.
-pub(crate) static DROP_OPEN: Statement<&[TaskNo], TaskNo> = Statement::new(
-    c"DELETE FROM taskq.dependency e
-       WHERE e.ctid = ANY (ARRAY(
-               SELECT d.ctid FROM taskq.dependency d
-                WHERE d.run_no = ANY ($1)
-                  AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0)
-                  FOR UPDATE SKIP LOCKED))
-      RETURNING e.run_no",
+/// What a task that goes on without its open dependencies loses: one of those, or a signal that was left for it and not counted yet.
+pub(crate) enum Loss {
+    Open,
+    Signal { wait_no: WaitNo, failed: i32, lost: i32, skipped: i32, lost_status: Option<String> },
+}
+
+record! {
+/// A row of [`DROP_OPEN`].
+struct Dropped {
+    run: TaskNo,
+    wait_no: Option<WaitNo>,
+    failed: i32,
+    lost: i32,
+    skipped: i32,
+    lost_status: Option<String>,
+}
+}
+
+/// Drops the open dependencies of tasks that go on without them. What a suspension has added is removed, the others are only marked
+/// ([`DROPPED`]). It waits for nobody: what another transaction has locked, it is about to remove.
+///
+/// The signals of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted, or has
+/// left a signal that is seen here.
+static DROP_OPEN: Statement<&[TaskNo], Dropped> = Statement::new(
+    c"WITH open AS MATERIALIZED (
+        SELECT d.ctid, d.suspending FROM taskq.dependency d
+         WHERE d.run_no = ANY ($1) AND d.wait_no <> -2
+           AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0)
+           FOR UPDATE SKIP LOCKED),
+      gone AS (
+        DELETE FROM taskq.dependency d
+         WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE o.suspending)) RETURNING d.run_no),
+      kept AS (
+        UPDATE taskq.dependency d SET wait_no = -2
+         WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE NOT o.suspending)) RETURNING d.run_no),
+      left_over AS (
+        DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
+        RETURNING s.run_no, s.wait_no, s.failed, s.lost, s.skipped, s.lost_status)
+      SELECT g.run_no, NULL::integer, 0, 0, 0, NULL::text FROM gone AS g
+      UNION ALL SELECT k.run_no, NULL, 0, 0, 0, NULL FROM kept AS k
+      UNION ALL SELECT s.run_no, s.wait_no, s.failed, s.lost, s.skipped, s.lost_status FROM left_over AS s",
 );
+
+/// Does that; whose each loss is.
+pub(crate) fn drop_open(runs: Vec<TaskNo>) -> Vec<(TaskNo, Loss)> {
+    let loss = |dropped: Dropped| {
+        let Dropped { run, wait_no, failed, lost, skipped, lost_status } = dropped;
+        let loss = wait_no.map_or(Loss::Open, |wait_no| Loss::Signal {
+            wait_no,
+            failed,
+            lost,
+            skipped,
+            lost_status,
+        });
+        (run, loss)
+    };
+    DROP_OPEN.query(runs).into_iter().map(loss).collect()
+}
 
 /// Removes what suspensions of these tasks have added; the task after which, the one that runs.
 pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(

@@ -146,8 +146,12 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     add_waits(&waits, &rows, now);
     lost.retain(|run, _| !some_suffice.contains_key(run));
     abort_lost(&lost, &names, now);
-    let blocking = asked.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after)).count();
-    Ok(blocking as i64)
+    // A task for which some suffice, and that has those, goes on without what is new.
+    let has_enough = |run: &TaskNo| {
+        some_suffice.contains_key(run) && rows.get(run).is_some_and(|row| row.counter().is_none())
+    };
+    let blocks = |edge: &&Edge| !outcomes.contains_key(&edge.after) && !has_enough(&edge.run);
+    Ok(asked.edges.iter().filter(blocks).count() as i64)
 }
 
 /// The edges that are not stored; one that is, with another condition, is refused.
