@@ -1,0 +1,47 @@
+//! The clauses of the protocol.
+
+/// What the protocol consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clause {
+    /// What a task is to wait for is held FOR KEY SHARE while the suspension is not committed (`suspend::link`).
+    KeyShare,
+    /// A transaction that ends a task reads the edges after it has removed the live row (`dependency::waiting_for`).
+    EdgesAfterRemoval,
+    /// An end counts for the wait that its edge names (`blocked::change`).
+    CompareInCount,
+    /// So does a signal (`fold::try_lock_and_count`, by way of `blocked::change`).
+    CompareInFold,
+    /// Each wait has a number of its own (`session::transaction_number`).
+    NewNumber,
+    /// A time-out locks the counter, and passes over one that is locked (`suspended::OVERDUE`).
+    LockOverdue,
+    /// It counts the signals that are there (`suspended::free`).
+    FoldBeforeDrop,
+    /// It drops what is open (`signal::without_open`).
+    DropAfterTimeOut,
+    /// So does a task for which some of its dependencies suffice (`signal::go_on_without_open`).
+    DropOfSome,
+    /// What has ended and is kept as an edge is counted: signals that came between the last count and the snapshot in which
+    /// the open edges are dropped are taken in that same snapshot.
+    OneSnapshot,
+    /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
+    LookBeforeCommit,
+    /// A rollback of a transaction that has touched the counter wakes a call that looks (`store::touched`).
+    RollbackWakes,
+}
+
+/// Those that are needed, each by itself.
+pub const NEEDED: [Clause; 12] = [
+    Clause::KeyShare,
+    Clause::EdgesAfterRemoval,
+    Clause::CompareInCount,
+    Clause::CompareInFold,
+    Clause::NewNumber,
+    Clause::LockOverdue,
+    Clause::FoldBeforeDrop,
+    Clause::DropAfterTimeOut,
+    Clause::DropOfSome,
+    Clause::OneSnapshot,
+    Clause::LookBeforeCommit,
+    Clause::RollbackWakes,
+];

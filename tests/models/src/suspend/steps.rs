@@ -1,0 +1,316 @@
+//! What the steps do.
+
+use std::collections::BTreeMap;
+
+use super::{
+    At, Backend, Clause, Count, Counter, Edge, Purpose, Signal, State, Suspend, WORKER, WaitNo, Who, each,
+};
+
+impl Suspend {
+    /// `suspend::block`.
+    pub(super) fn block(&self, state: &mut State) {
+        let Some(entry) = state.entry.as_mut() else { unreachable!() };
+        entry.removed = Some(WORKER);
+        let failures = entry.failures;
+        state.lives += 1;
+        let life = state.lives;
+        state.counter = Some(Counter {
+            life,
+            wait_no: if self.has(Clause::NewNumber) { life } else { 1 },
+            suspended: true,
+            now: Count { remaining: 1, spare: 0, failures },
+            by: Some(WORKER),
+            holder: Some(WORKER),
+            changed: None,
+        });
+        state.backends[WORKER].at = At::Holding(0);
+    }
+
+    /// `suspend::count` and `suspend::go_on_or_wait`.
+    pub(super) fn link(&self, state: &mut State) {
+        let wanted = self.waits[state.backends[WORKER].suspended];
+        let ended = state.backends[WORKER].ended;
+        let Some(mut counter) = state.counter else { unreachable!() };
+        let stored = |state: &State, after| {
+            state.edges.iter().position(|e| e.after == after && e.by.is_none() && e.dropped.is_none())
+        };
+        let mut unsettled = 0;
+        for after in each(wanted) {
+            let open = ended & 1 << after == 0;
+            unsettled += i8::from(open);
+            match stored(state, after) {
+                Some(e) if open => state.edges[e].wait_no = counter.wait_no,
+                Some(_) => {}
+                None => {
+                    counter.now.failures += u8::from(!open);
+                    let wait_no = counter.wait_no;
+                    state.edges.push(Edge { after, wait_no, by: Some(WORKER), dropped: None });
+                }
+            }
+        }
+        counter.now.remaining = unsettled;
+        state.counter = Some(counter);
+        if unsettled == 0 {
+            state.freed.push((WORKER, counter.now.failures));
+            state.counter = None;
+        }
+        state.sort();
+        state.backends[WORKER].at = At::Open;
+    }
+
+    /// `dependency::waiting_for`.
+    pub(super) fn read_edges(&self, state: &mut State, b: Who) {
+        let set = self.ends[b - 1];
+        let mut news = BTreeMap::new();
+        for edge in state.edges.iter().filter(|e| e.by.is_none() && set & 1 << e.after != 0) {
+            *news.entry(edge.wait_no).or_insert(0) += 1;
+        }
+        state.backends[b].news = news;
+        state.backends[b].at = if self.has(Clause::EdgesAfterRemoval) { At::Looking } else { At::Removing };
+        self.skip_if_no_news(&mut state.backends[b]);
+    }
+
+    pub(super) fn skip_if_no_news(&self, backend: &mut Backend) {
+        if backend.at == At::Looking && backend.news.is_empty() {
+            backend.at = At::Open;
+        }
+    }
+
+    /// `blocked::count_one`.
+    pub(super) fn count_one(&self, state: &mut State, b: Who) {
+        let backend = &mut state.backends[b];
+        let Some((wait_no, ended)) = backend.news.pop_first() else { unreachable!() };
+        let same = |life: u8| state.counter.is_some_and(|counter| counter.life == life);
+        match backend.seen {
+            Some((_, seen)) if seen != wait_no && self.has(Clause::CompareInCount) => {}
+            Some((life, _)) if same(life) => {
+                if state.can_lock(b) {
+                    self.count(state, b, ended);
+                } else {
+                    state.backends[b].busy.insert(wait_no, ended);
+                }
+            }
+            _ => {
+                backend.not_there.insert(wait_no, ended);
+            }
+        }
+        let backend = &mut state.backends[b];
+        if !backend.news.is_empty() {
+            return;
+        }
+        backend.seen = None;
+        if backend.busy.is_empty() && backend.not_there.is_empty() {
+            self.go_on(state, b);
+        } else {
+            backend.at = At::LeavingSignals;
+        }
+    }
+
+    /// `signal::defer`.
+    pub(super) fn leave_signals(&self, state: &mut State, b: Who) {
+        let still_blocked = state.committed_counter().is_some();
+        let backend = &mut state.backends[b];
+        let not_there = std::mem::take(&mut backend.not_there);
+        let mut left = std::mem::take(&mut backend.busy);
+        left.extend(not_there.into_iter().filter(|_| still_blocked));
+        backend.touched |= !left.is_empty();
+        state.signals.extend(left.into_iter().map(|(wait_no, ended)| Signal {
+            wait_no,
+            ended,
+            by: Some(b),
+            taken: None,
+        }));
+        state.sort();
+        self.go_on(state, b);
+    }
+
+    /// `blocked::change`, of a counter that can be locked and is the right one.
+    fn count(&self, state: &mut State, b: Who, ended: u8) {
+        let Some(counter) = state.counter.as_mut() else { unreachable!() };
+        let before = counter.changed.flatten().unwrap_or(counter.now);
+        let after = Count {
+            remaining: before.remaining - ended as i8,
+            failures: before.failures + ended,
+            spare: before.spare,
+        };
+        counter.holder = Some(b);
+        counter.changed = Some((after.remaining > 0).then_some(after));
+        state.backends[b].touched = true;
+        if after.remaining <= 0 {
+            state.backends[b].over = Some(after);
+        }
+    }
+
+    /// What comes after counting: a task that waits no more goes on.
+    fn go_on(&self, state: &mut State, b: Who) {
+        let Some(over) = state.backends[b].over else {
+            state.backends[b].at = At::Open;
+            return;
+        };
+        let some_suffice = self.inserted.is_some();
+        if some_suffice && over.remaining + over.spare > 0 && self.has(Clause::DropOfSome) {
+            state.backends[b].at = At::Dropping;
+        } else {
+            self.release(state, b);
+        }
+    }
+
+    fn release(&self, state: &mut State, b: Who) {
+        if let Some(over) = state.backends[b].over.take() {
+            state.freed.push((b, over.failures));
+        }
+        state.backends[b].at = At::Open;
+    }
+
+    /// `signal::TAKE`: removes the signals that a snapshot shows, and returns those that count.
+    fn take(&self, state: &mut State, b: Who, of_wait: Option<WaitNo>) -> (bool, u8) {
+        let Some(wait_no) = state.counter.map(|counter| counter.wait_no) else { return (false, 0) };
+        let (mut any, mut ended) = (false, 0);
+        for signal in &mut state.signals {
+            let visible = signal.by.is_none_or(|by| by == b) && signal.taken.is_none();
+            if !visible || of_wait.is_some_and(|of| of != signal.wait_no) {
+                continue;
+            }
+            (any, signal.taken) = (true, Some(b));
+            if signal.wait_no == wait_no || !self.has(Clause::CompareInFold) {
+                ended += signal.ended;
+            }
+        }
+        state.signals.retain(|signal| signal.by.is_none() || signal.by != signal.taken);
+        state.sort();
+        (any, ended)
+    }
+
+    /// `fold::try_lock_and_count`; whether it has changed anything.
+    fn try_lock_and_count(&self, state: &mut State, b: Who) -> bool {
+        if !state.can_lock(b) {
+            return false;
+        }
+        if let Some(counter) = state.counter.as_mut() {
+            counter.holder = Some(b);
+        }
+        state.backends[b].touched = true;
+        let (any, ended) = self.take(state, b, None);
+        if ended > 0 {
+            self.count(state, b, ended);
+        }
+        any
+    }
+
+    /// `suspended::OVERDUE`.
+    pub(super) fn lock_overdue(&self, state: &mut State) {
+        let b = self.upkeep();
+        state.time_outs -= 1;
+        if self.has(Clause::LockOverdue) {
+            let Some(counter) = state.counter.as_mut() else { unreachable!() };
+            counter.holder = Some(b);
+        }
+        state.backends[b].touched = true;
+        state.backends[b].time_is_up = true;
+        state.backends[b].at = At::Folding;
+        if !self.has(Clause::FoldBeforeDrop) {
+            self.go_on_after_time_out(state, b);
+        }
+    }
+
+    /// `fold::of`, and `live::remove` of what still waits.
+    pub(super) fn fold(&self, state: &mut State) {
+        let b = self.upkeep();
+        self.try_lock_and_count(state, b);
+        if state.backends[b].over.is_some() {
+            state.backends[b].time_is_up = false;
+            self.go_on(state, b);
+        } else {
+            self.go_on_after_time_out(state, b);
+        }
+    }
+
+    fn go_on_after_time_out(&self, state: &mut State, b: Who) {
+        let Some(counter) = state.counter.as_mut() else {
+            state.backends[b].at = At::Open;
+            return;
+        };
+        state.backends[b].over = Some(counter.changed.flatten().unwrap_or(counter.now));
+        (counter.holder, counter.changed) = (Some(b), Some(None));
+        if self.has(Clause::DropAfterTimeOut) {
+            state.backends[b].at = At::Dropping;
+        } else {
+            self.release(state, b);
+        }
+    }
+
+    /// `dependency::DROP_OPEN`.
+    pub(super) fn drop_open(&self, state: &mut State, b: Who) {
+        let settled = |after: u8| {
+            let awaited = &state.awaited[after as usize];
+            awaited.ended || awaited.removed == Some(b)
+        };
+        for edge in state.edges.iter_mut().filter(|e| e.by.is_none() && e.dropped.is_none()) {
+            if !settled(edge.after) {
+                edge.dropped = Some(b);
+            }
+        }
+        if self.has(Clause::OneSnapshot) {
+            let wait_no = state.counter.map(|counter| counter.wait_no);
+            let (_, ended) = self.take(state, b, wait_no);
+            if let Some(over) = state.backends[b].over.as_mut() {
+                over.failures += ended;
+            }
+        }
+        state.sort();
+        self.release(state, b);
+    }
+
+    /// `fold::some`.
+    pub(super) fn collect(&self, state: &mut State) {
+        let b = self.upkeep();
+        state.woken = false;
+        self.try_lock_and_count(state, b);
+        self.go_on(state, b);
+    }
+
+    /// `unsent::look`: whether what was sent, committed or not, would free the task.
+    fn all_sent(&self, state: &State) -> bool {
+        let sent: u8 = state.signals.iter().filter(|s| s.taken.is_none()).map(|s| s.ended).sum();
+        let lowest = state.counter.map(|counter| {
+            let changed = counter.changed.flatten().unwrap_or(counter.now);
+            counter.now.remaining.min(changed.remaining)
+        });
+        sent > 0 && lowest.is_some_and(|lowest| lowest <= sent as i8)
+    }
+
+    /// `commit::before_commit`.
+    pub(super) fn look_and_commit(&self, state: &mut State, b: Who) {
+        let looks = state.backends[b].touched && self.has(Clause::LookBeforeCommit);
+        if looks && self.all_sent(state) && self.try_lock_and_count(state, b) {
+            self.go_on(state, b);
+            return;
+        }
+        state.commit(b);
+        let time_is_up = state.backends[b].time_is_up;
+        if b == WORKER {
+            let suspended = state.backends[b].suspended;
+            let after = self.waits[suspended];
+            state.purpose = Purpose { after, required: after.count_ones() as u8, time_is_up: false };
+            state.awaited.iter_mut().for_each(|awaited| awaited.shared = false);
+            state.backends[b] = Backend { suspended: suspended + 1, ..Backend::new() };
+        } else if b == self.upkeep() {
+            state.purpose.time_is_up |= time_is_up;
+            state.backends[b] = Backend::new();
+        } else {
+            state.backends[b] = Backend { at: At::Over, ..Backend::new() };
+        }
+    }
+
+    /// A rollback. What was to be done is done once more.
+    pub(super) fn roll_back(&self, state: &mut State, b: Who) {
+        state.rollbacks -= 1;
+        state.woken |= state.backends[b].touched && self.has(Clause::RollbackWakes);
+        state.time_outs += u8::from(state.backends[b].time_is_up);
+        state.roll_back(b);
+        if b == WORKER {
+            state.awaited.iter_mut().for_each(|awaited| awaited.shared = false);
+        }
+        state.backends[b] = Backend { suspended: state.backends[b].suspended, ..Backend::new() };
+    }
+}
