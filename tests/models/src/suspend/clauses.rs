@@ -21,8 +21,9 @@ pub enum Clause {
     DropAfterTimeOut,
     /// So does a task for which some of its dependencies suffice (`signal::go_on_without_open`).
     DropOfSome,
-    /// What has ended and is kept as an edge is counted: signals that came between the last count and the snapshot in which
-    /// the open edges are dropped are taken in that same snapshot.
+    /// What is kept as an edge has been counted: the snapshot in which the open edges are dropped shows no signal that is not.
+    /// After a time-out such a signal is counted before anything is dropped; a task that has enough takes it with the drop.
+    /// *The source does not do that yet*: it counts, and drops with a newer snapshot.
     OneSnapshot,
     /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,

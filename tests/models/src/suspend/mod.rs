@@ -7,7 +7,7 @@
 //! rolled back is done once more.
 //!
 //! **What must hold:** the task is free only if enough has ended of what *this* wait is for, or if its time is over. It is in
-//! one place at any moment. Each end is counted once: in `remaining` as long as the task waits, and in `failures` (each end
+//! one place at any moment. It aborts if what it waits for has ended the wrong way, and does not go on then. Each end is counted once: in `remaining` as long as the task waits, and in `failures` (each end
 //! counts there, as though all of them aborted) as long as the edge is there. A task that is free has no open edge. When all
 //! has ended, the task is free without any further call; only after a rollback, which wakes a call, that one is needed.
 //!
@@ -15,8 +15,8 @@
 //! transaction that changes or locks a row has it until its end.
 //!
 //! *What is left out:* the signs with which the look before a commit becomes one with the commit ([`signals`](crate::signals)
-//! has them; here the last look and the commit are one step); dependencies that end the wrong way; deletion, retry and
-//! `add_dependencies`; the restart of a call that would wait for a row with others locked.
+//! has them; here the last look and the commit are one step); deletion, retry and `add_dependencies`; the restart of a call that
+//! would wait for a row with others locked, which [`circle`] has.
 
 pub mod circle;
 mod clauses;
@@ -55,6 +55,8 @@ pub struct Suspend {
     pub waits: Vec<Set>,
     /// What ends, a set for each transaction.
     pub ends: Vec<Set>,
+    /// Of these, what ends the wrong way.
+    pub loses: Set,
     /// How often the time of a wait may be over.
     pub time_outs: u8,
     /// How many transactions are rolled back.
@@ -69,6 +71,7 @@ impl Suspend {
             inserted,
             waits: waits.to_vec(),
             ends: ends.to_vec(),
+            loses: 0,
             time_outs: 0,
             rollbacks: 0,
         };
@@ -95,6 +98,22 @@ impl Suspend {
             (
                 "two of three, of which two end at once",
                 Suspend { rollbacks: 1, ..of(Some((X | Y | Z, 2)), &[], &[X | Z, Y]) },
+            ),
+            (
+                "one of two is lost, or their time is over",
+                Suspend { loses: X, time_outs: 1, ..of(None, &[X | Y], &[X, Y]) },
+            ),
+            (
+                "one is lost, or its time is over, then another",
+                Suspend { loses: X, time_outs: 1, rollbacks: 1, ..of(None, &[X, Y], &[X, Y]) },
+            ),
+            (
+                "one of two suffices, and the other is lost",
+                Suspend { loses: X, rollbacks: 1, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
+            ),
+            (
+                "one of two suffices, and both are lost",
+                Suspend { loses: X | Y, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
             ),
         ];
         if long() {
@@ -146,10 +165,18 @@ struct Counter {
     changed: Option<Option<Count>>,
 }
 
-/// The row of the task in `run`.
+/// What a task that does not wait is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Standing {
+    Ready,
+    Held,
+    Aborted,
+}
+
+/// The row of the task in `run`, or in `settled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
-    held: bool,
+    standing: Standing,
     failures: u8,
     /// The transaction that has removed it, and has not committed.
     removed: Option<Who>,
@@ -164,11 +191,29 @@ struct Edge {
     dropped: Option<Who>,
 }
 
+/// Ends that a task has to count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Ends {
+    satisfied: u8,
+    lost: u8,
+}
+
+impl Ends {
+    fn add(&mut self, other: Ends) {
+        self.satisfied += other.satisfied;
+        self.lost += other.lost;
+    }
+
+    fn all(self) -> u8 {
+        self.satisfied + self.lost
+    }
+}
+
 /// A row of `signal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Signal {
     wait_no: WaitNo,
-    ended: u8,
+    ends: Ends,
     by: Option<Who>,
     taken: Option<Who>,
 }
@@ -206,9 +251,9 @@ enum At {
 struct Backend {
     at: At,
     /// What is to be counted, by wait.
-    news: BTreeMap<WaitNo, u8>,
-    busy: BTreeMap<WaitNo, u8>,
-    not_there: BTreeMap<WaitNo, u8>,
+    news: BTreeMap<WaitNo, Ends>,
+    busy: BTreeMap<WaitNo, Ends>,
+    not_there: BTreeMap<WaitNo, Ends>,
     /// The counter that a snapshot has shown.
     seen: Option<(u8, WaitNo)>,
     /// The task waits no more, and this is what its counter would have been.
@@ -252,8 +297,8 @@ struct Purpose {
 pub struct State {
     counter: Option<Counter>,
     entry: Option<Entry>,
-    /// Rows of `run` that are inserted and not committed: by which transaction, and with how many failures.
-    freed: Vec<(Who, u8)>,
+    /// Rows of `run` and `settled` that are inserted and not committed, and by which transaction.
+    freed: Vec<(Who, Entry)>,
     edges: Vec<Edge>,
     signals: Vec<Signal>,
     awaited: Vec<Awaited>,
@@ -293,7 +338,7 @@ pub enum Step {
     LockOverdue,
     /// `fold::of`.
     Fold,
-    /// `dependency::DROP_OPEN`, and the task is released.
+    /// `dependency::DROP_OPEN`, and the task goes on.
     DropOpen(usize),
     /// `fold::some`, of a call that was woken.
     Collect,
@@ -342,9 +387,9 @@ impl State {
             }
         }
         self.entry = self.entry.filter(|entry| entry.removed != Some(b));
-        for (_, failures) in self.freed.extract_if(.., |(by, _)| *by == b) {
+        for (_, entry) in self.freed.extract_if(.., |(by, _)| *by == b) {
             self.twice |= self.entry.is_some();
-            self.entry = Some(Entry { held: false, failures, removed: None });
+            self.entry = Some(entry);
         }
         self.sort();
     }

@@ -1,8 +1,8 @@
 //! Which steps there are in a state, what each makes of it, and what must hold.
 
 use super::{
-    At, Awaited, Backend, Clause, Count, Counter, Edge, Entry, Purpose, State, Step, Suspend, WORKER, Who,
-    each,
+    At, Awaited, Backend, Clause, Count, Counter, Edge, Ends, Entry, Purpose, Signal, Standing, State, Step,
+    Suspend, WORKER, Who, each,
 };
 use crate::check::Protocol;
 
@@ -26,7 +26,7 @@ impl Protocol for Suspend {
             holder: None,
             changed: None,
         };
-        let held = Entry { held: true, failures: 0, removed: None };
+        let held = Entry { standing: Standing::Held, failures: 0, removed: None };
         State {
             counter: self.inserted.map(|_| waits),
             entry: self.inserted.is_none().then_some(held),
@@ -75,7 +75,7 @@ impl Protocol for Suspend {
     fn step(&self, state: &State, step: &Step) -> State {
         let mut state = state.clone();
         match *step {
-            Step::Own => state.entry.iter_mut().for_each(|entry| entry.held = true),
+            Step::Own => state.entry.iter_mut().for_each(|entry| entry.standing = Standing::Held),
             Step::Block => self.block(&mut state),
             Step::HoldNext => {
                 let At::Holding(after) = state.backends[WORKER].at else { unreachable!() };
@@ -119,30 +119,48 @@ impl Protocol for Suspend {
         if state.twice || state.entry.is_some() == counter.is_some() {
             return Some("the task is in two places, or in none");
         }
-        let sent = |s: &&super::Signal| s.by.is_none() && counter.is_some_and(|c| c.wait_no == s.wait_no);
-        let sent: u8 = state.signals.iter().filter(sent).map(|s| s.ended).sum();
+        let sends = |s: &&Signal| s.by.is_none() && counter.is_some_and(|c| c.wait_no == s.wait_no);
+        let mut sent = Ends::default();
+        state.signals.iter().filter(sends).for_each(|signal| sent.add(signal.ends));
         let edges = || state.edges.iter().filter(|edge| edge.by.is_none());
         let has_ended = |edge: &&Edge| state.awaited[edge.after as usize].ended;
         let open = edges().filter(|edge| !has_ended(edge));
         let ended = edges().filter(has_ended).count() as u8;
+        let lost = self.inserted.is_none()
+            && edges().any(|edge| has_ended(&edge) && self.loses & 1 << edge.after != 0);
         if let Some(counter) = counter {
             let open = open.filter(|edge| edge.wait_no == counter.wait_no).count() as i8;
             let Count { remaining, spare, failures } = counter.now;
-            if remaining + spare - sent as i8 != open {
-                return Some("an end was counted twice, or not at all: `remaining` is wrong");
-            }
-            return (failures + sent != ended)
-                .then_some("an end was counted twice, or not at all: `failures` of a task that waits");
+            return match () {
+                () if remaining + spare - sent.all() as i8 != open => {
+                    Some("an end was counted twice, or not at all: `remaining` is wrong")
+                }
+                () if failures + sent.all() != ended => {
+                    Some("an end was counted twice, or not at all: `failures` of a task that waits")
+                }
+                () if lost && sent.lost == 0 => Some("the task waits although a dependency is lost"),
+                () => None,
+            };
         }
         let Purpose { after, required, time_is_up } = state.purpose;
-        if !time_is_up && state.ended(after).count_ones() < u32::from(required) {
-            return Some("the task is free before what this wait is for has ended");
+        let Entry { standing, failures, .. } = state.entry?;
+        let satisfied = state.ended(after & !self.loses).count_ones();
+        let lost_of_these = state.ended(after & self.loses).count_ones();
+        match standing {
+            Standing::Aborted if lost_of_these + u32::from(required) <= after.count_ones() => {
+                Some("the task has aborted, and can still get what it waits for")
+            }
+            Standing::Aborted => None,
+            _ if !time_is_up && satisfied < u32::from(required) => {
+                Some("the task is free before what this wait is for has ended")
+            }
+            _ if lost => Some("the task goes on although a dependency is lost"),
+            _ if open.count() > 0 => Some("the task is free, and a dependency is open"),
+            _ if failures != ended => {
+                Some("an end was counted twice, or not at all: `failures` of a free task")
+            }
+            _ => None,
         }
-        if open.count() > 0 {
-            return Some("the task is free, and a dependency is open");
-        }
-        let failures = state.entry.map_or(0, |entry| entry.failures);
-        (failures != ended).then_some("an end was counted twice, or not at all: `failures` of a free task")
     }
 
     fn left_lying(&self, end: &State) -> Option<&'static str> {
@@ -150,9 +168,13 @@ impl Protocol for Suspend {
         if end.backends.iter().any(waits) {
             return Some("two transactions wait for each other");
         }
-        let free = end.entry.is_some_and(|entry| !entry.held);
         let done = end.backends[WORKER].suspended == self.waits.len();
-        (!free || !done).then_some("all has ended, and the task is not free")
+        let over = end.entry.is_some_and(|entry| match entry.standing {
+            Standing::Ready => done,
+            Standing::Held => false,
+            Standing::Aborted => true,
+        });
+        (!over).then_some("all has ended, and the task is not free")
     }
 }
 
@@ -161,7 +183,11 @@ impl Suspend {
         if b == WORKER {
             let more = state.backends[b].suspended < self.waits.len();
             if let Some(entry) = state.entry.filter(|entry| more && entry.removed.is_none()) {
-                steps.push(if entry.held { Step::Block } else { Step::Own });
+                steps.extend(match entry.standing {
+                    Standing::Ready => Some(Step::Own),
+                    Standing::Held => Some(Step::Block),
+                    Standing::Aborted => None,
+                });
             }
         } else if b == self.upkeep() {
             let locked = |counter: &Counter| counter.holder.is_some() && self.has(Clause::LockOverdue);

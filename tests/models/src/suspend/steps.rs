@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    At, Backend, Clause, Count, Counter, Edge, Purpose, Signal, State, Suspend, WORKER, WaitNo, Who, each,
+    At, Backend, Clause, Count, Counter, Edge, Ends, Entry, Purpose, Signal, Standing, State, Suspend,
+    WORKER, WaitNo, Who, each,
 };
 
 impl Suspend {
@@ -34,7 +35,7 @@ impl Suspend {
         let stored = |state: &State, after| {
             state.edges.iter().position(|e| e.after == after && e.by.is_none() && e.dropped.is_none())
         };
-        let mut unsettled = 0;
+        let (mut unsettled, mut lost) = (0, false);
         for after in each(wanted) {
             let open = ended & 1 << after == 0;
             unsettled += i8::from(open);
@@ -43,6 +44,7 @@ impl Suspend {
                 Some(_) => {}
                 None => {
                     counter.now.failures += u8::from(!open);
+                    lost |= !open && self.loses & 1 << after != 0;
                     let wait_no = counter.wait_no;
                     state.edges.push(Edge { after, wait_no, by: Some(WORKER), dropped: None });
                 }
@@ -50,8 +52,9 @@ impl Suspend {
         }
         counter.now.remaining = unsettled;
         state.counter = Some(counter);
-        if unsettled == 0 {
-            state.freed.push((WORKER, counter.now.failures));
+        if lost || unsettled == 0 {
+            let standing = if lost { Standing::Aborted } else { Standing::Ready };
+            state.freed.push((WORKER, Entry { standing, failures: counter.now.failures, removed: None }));
             state.counter = None;
         }
         state.sort();
@@ -61,9 +64,10 @@ impl Suspend {
     /// `dependency::waiting_for`.
     pub(super) fn read_edges(&self, state: &mut State, b: Who) {
         let set = self.ends[b - 1];
-        let mut news = BTreeMap::new();
+        let mut news: BTreeMap<WaitNo, Ends> = BTreeMap::new();
         for edge in state.edges.iter().filter(|e| e.by.is_none() && set & 1 << e.after != 0) {
-            *news.entry(edge.wait_no).or_insert(0) += 1;
+            let lost = u8::from(self.loses & 1 << edge.after != 0);
+            news.entry(edge.wait_no).or_default().add(Ends { satisfied: 1 - lost, lost });
         }
         state.backends[b].news = news;
         state.backends[b].at = if self.has(Clause::EdgesAfterRemoval) { At::Looking } else { At::Removing };
@@ -79,19 +83,19 @@ impl Suspend {
     /// `blocked::count_one`.
     pub(super) fn count_one(&self, state: &mut State, b: Who) {
         let backend = &mut state.backends[b];
-        let Some((wait_no, ended)) = backend.news.pop_first() else { unreachable!() };
+        let Some((wait_no, ends)) = backend.news.pop_first() else { unreachable!() };
         let same = |life: u8| state.counter.is_some_and(|counter| counter.life == life);
         match backend.seen {
             Some((_, seen)) if seen != wait_no && self.has(Clause::CompareInCount) => {}
             Some((life, _)) if same(life) => {
                 if state.can_lock(b) {
-                    self.count(state, b, ended);
+                    self.count(state, b, ends);
                 } else {
-                    state.backends[b].busy.insert(wait_no, ended);
+                    state.backends[b].busy.insert(wait_no, ends);
                 }
             }
             _ => {
-                backend.not_there.insert(wait_no, ended);
+                backend.not_there.insert(wait_no, ends);
             }
         }
         let backend = &mut state.backends[b];
@@ -114,9 +118,9 @@ impl Suspend {
         let mut left = std::mem::take(&mut backend.busy);
         left.extend(not_there.into_iter().filter(|_| still_blocked));
         backend.touched |= !left.is_empty();
-        state.signals.extend(left.into_iter().map(|(wait_no, ended)| Signal {
+        state.signals.extend(left.into_iter().map(|(wait_no, ends)| Signal {
             wait_no,
-            ended,
+            ends,
             by: Some(b),
             taken: None,
         }));
@@ -125,20 +129,19 @@ impl Suspend {
     }
 
     /// `blocked::change`, of a counter that can be locked and is the right one.
-    fn count(&self, state: &mut State, b: Who, ended: u8) {
+    fn count(&self, state: &mut State, b: Who, ends: Ends) {
         let Some(counter) = state.counter.as_mut() else { unreachable!() };
         let before = counter.changed.flatten().unwrap_or(counter.now);
         let after = Count {
-            remaining: before.remaining - ended as i8,
-            failures: before.failures + ended,
-            spare: before.spare,
+            remaining: before.remaining - ends.satisfied as i8,
+            spare: before.spare - ends.lost as i8,
+            failures: before.failures + ends.all(),
         };
+        let waits = after.remaining > 0 && (ends.lost == 0 || after.spare >= 0);
         counter.holder = Some(b);
-        counter.changed = Some((after.remaining > 0).then_some(after));
+        counter.changed = Some(waits.then_some(after));
         state.backends[b].touched = true;
-        if after.remaining <= 0 {
-            state.backends[b].over = Some(after);
-        }
+        state.backends[b].over = (!waits).then_some(after);
     }
 
     /// What comes after counting: a task that waits no more goes on.
@@ -156,16 +159,20 @@ impl Suspend {
     }
 
     fn release(&self, state: &mut State, b: Who) {
-        if let Some(over) = state.backends[b].over.take() {
-            state.freed.push((b, over.failures));
+        if let Some(Count { remaining, failures, .. }) = state.backends[b].over.take() {
+            let goes_on = remaining <= 0 || state.backends[b].time_is_up;
+            let standing = if goes_on { Standing::Ready } else { Standing::Aborted };
+            state.freed.push((b, Entry { standing, failures, removed: None }));
         }
         state.backends[b].at = At::Open;
     }
 
     /// `signal::TAKE`: removes the signals that a snapshot shows, and returns those that count.
-    fn take(&self, state: &mut State, b: Who, of_wait: Option<WaitNo>) -> (bool, u8) {
-        let Some(wait_no) = state.counter.map(|counter| counter.wait_no) else { return (false, 0) };
-        let (mut any, mut ended) = (false, 0);
+    fn take(&self, state: &mut State, b: Who, of_wait: Option<WaitNo>) -> (bool, Ends) {
+        let Some(wait_no) = state.counter.map(|counter| counter.wait_no) else {
+            return (false, Ends::default());
+        };
+        let (mut any, mut ends) = (false, Ends::default());
         for signal in &mut state.signals {
             let visible = signal.by.is_none_or(|by| by == b) && signal.taken.is_none();
             if !visible || of_wait.is_some_and(|of| of != signal.wait_no) {
@@ -173,12 +180,12 @@ impl Suspend {
             }
             (any, signal.taken) = (true, Some(b));
             if signal.wait_no == wait_no || !self.has(Clause::CompareInFold) {
-                ended += signal.ended;
+                ends.add(signal.ends);
             }
         }
         state.signals.retain(|signal| signal.by.is_none() || signal.by != signal.taken);
         state.sort();
-        (any, ended)
+        (any, ends)
     }
 
     /// `fold::try_lock_and_count`; whether it has changed anything.
@@ -190,9 +197,9 @@ impl Suspend {
             counter.holder = Some(b);
         }
         state.backends[b].touched = true;
-        let (any, ended) = self.take(state, b, None);
-        if ended > 0 {
-            self.count(state, b, ended);
+        let (any, ends) = self.take(state, b, None);
+        if ends.all() > 0 {
+            self.count(state, b, ends);
         }
         any
     }
@@ -213,7 +220,7 @@ impl Suspend {
         }
     }
 
-    /// `fold::of`, and `live::remove` of what still waits.
+    /// `fold::of`.
     pub(super) fn fold(&self, state: &mut State) {
         let b = self.upkeep();
         self.try_lock_and_count(state, b);
@@ -226,21 +233,36 @@ impl Suspend {
     }
 
     fn go_on_after_time_out(&self, state: &mut State, b: Who) {
-        let Some(counter) = state.counter.as_mut() else {
-            state.backends[b].at = At::Open;
-            return;
-        };
-        state.backends[b].over = Some(counter.changed.flatten().unwrap_or(counter.now));
-        (counter.holder, counter.changed) = (Some(b), Some(None));
         if self.has(Clause::DropAfterTimeOut) {
             state.backends[b].at = At::Dropping;
         } else {
-            self.release(state, b);
+            self.release_overdue(state, b);
         }
+    }
+
+    /// `live::remove`, of what still waits, and `ready::release`.
+    fn release_overdue(&self, state: &mut State, b: Who) {
+        if let Some(counter) = state.counter.as_mut() {
+            state.backends[b].over = Some(counter.changed.flatten().unwrap_or(counter.now));
+            (counter.holder, counter.changed) = (Some(b), Some(None));
+        }
+        self.release(state, b);
+    }
+
+    /// Whether a snapshot shows a signal for the wait of this counter.
+    fn sees_signal(&self, state: &State, b: Who) -> bool {
+        let of = |s: &Signal| state.counter.is_some_and(|counter| counter.wait_no == s.wait_no);
+        state.signals.iter().any(|s| of(s) && s.by.is_none_or(|by| by == b) && s.taken.is_none())
     }
 
     /// `dependency::DROP_OPEN`.
     pub(super) fn drop_open(&self, state: &mut State, b: Who) {
+        let time_is_up = state.backends[b].time_is_up;
+        let folds = self.has(Clause::FoldBeforeDrop) && self.has(Clause::OneSnapshot);
+        if time_is_up && folds && self.sees_signal(state, b) {
+            state.backends[b].at = At::Folding;
+            return;
+        }
         let settled = |after: u8| {
             let awaited = &state.awaited[after as usize];
             awaited.ended || awaited.removed == Some(b)
@@ -250,15 +272,19 @@ impl Suspend {
                 edge.dropped = Some(b);
             }
         }
-        if self.has(Clause::OneSnapshot) {
+        if self.has(Clause::OneSnapshot) && !time_is_up {
             let wait_no = state.counter.map(|counter| counter.wait_no);
-            let (_, ended) = self.take(state, b, wait_no);
+            let (_, ends) = self.take(state, b, wait_no);
             if let Some(over) = state.backends[b].over.as_mut() {
-                over.failures += ended;
+                over.failures += ends.all();
             }
         }
         state.sort();
-        self.release(state, b);
+        if time_is_up {
+            self.release_overdue(state, b);
+        } else {
+            self.release(state, b);
+        }
     }
 
     /// `fold::some`.
@@ -271,12 +297,13 @@ impl Suspend {
 
     /// `unsent::look`: whether what was sent, committed or not, would free the task.
     fn all_sent(&self, state: &State) -> bool {
-        let sent: u8 = state.signals.iter().filter(|s| s.taken.is_none()).map(|s| s.ended).sum();
+        let mut sent = Ends::default();
+        state.signals.iter().filter(|s| s.taken.is_none()).for_each(|s| sent.add(s.ends));
         let lowest = state.counter.map(|counter| {
             let changed = counter.changed.flatten().unwrap_or(counter.now);
             counter.now.remaining.min(changed.remaining)
         });
-        sent > 0 && lowest.is_some_and(|lowest| lowest <= sent as i8)
+        sent.all() > 0 && lowest.is_some_and(|lowest| sent.lost > 0 || lowest <= sent.all() as i8)
     }
 
     /// `commit::before_commit`.
