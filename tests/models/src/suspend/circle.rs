@@ -3,7 +3,7 @@
 //!
 //! Held tasks are suspended for others, while other calls insert tasks between them. All that is stored would close one cycle.
 //!
-//! **What must hold:** no cycle is ever committed, one of the calls is refused, and the calls do not wait for each other for ever.
+//! **What must hold:** no cycle is ever committed, one of the calls is refused, and no call waits for ever.
 //!
 //! *The database.* A suspension removes a row and puts another in its place: whatever locks the task waits for its end. An
 //! insertion of tasks that only run after stored ones holds those FOR KEY SHARE; one that has stored tasks run after the new

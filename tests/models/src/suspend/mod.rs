@@ -7,9 +7,10 @@
 //! rolled back is done once more.
 //!
 //! **What must hold:** the task is free only if enough has ended of what *this* wait is for, or if its time is over. It is in
-//! one place at any moment. It aborts if what it waits for has ended the wrong way, and does not go on then. Each end is counted once: in `remaining` as long as the task waits, and in `failures` (each end
-//! counts there, as though all of them aborted) as long as the edge is there. A task that is free has no open edge. When all
-//! has ended, the task is free without any further call; only after a rollback, which wakes a call, that one is needed.
+//! one place at any moment. It aborts if too much of that has ended the wrong way, and goes on in no other case. Each end is
+//! counted once: in `remaining` or `spare` as long as the task waits, and in `failures` (as though every end were an abort) as
+//! long as the edge is there. A task that is free has no open edge. When all has ended, the task is free, or has aborted, without
+//! any further call. Only a rollback leaves that to one call of upkeep, which it wakes (`fold::some`).
 //!
 //! *The database.* What a transaction writes is seen by others with its commit; each statement has a snapshot of its own. A
 //! transaction that changes or locks a row has it until its end.
@@ -112,6 +113,15 @@ impl Suspend {
                 Suspend { loses: X, rollbacks: 1, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
             ),
             (
+                "two of a time-out, rolled back, then another",
+                Suspend { time_outs: 1, rollbacks: 1, ..of(None, &[X | Y, Z], &[X, Y, Z]) },
+            ),
+            (
+                "one of two, rolled back, then another with a time-out",
+                Suspend { time_outs: 1, rollbacks: 1, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
+            ),
+            ("three times", Suspend { time_outs: 2, ..of(None, &[X | Y, Y | Z, X | Z], &[X, Y, Z]) }),
+            (
                 "one of two suffices, and both are lost",
                 Suspend { loses: X | Y, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
             ),
@@ -119,14 +129,21 @@ impl Suspend {
         if long() {
             all.extend([
                 (
-                    "two of a time-out, rolled back, then another",
-                    Suspend { time_outs: 1, rollbacks: 1, ..of(None, &[X | Y, Z], &[X, Y, Z]) },
+                    "three times, rolled back",
+                    Suspend { time_outs: 2, rollbacks: 2, ..of(None, &[X | Y, Y | Z, X | Z], &[X, Y, Z]) },
                 ),
                 (
-                    "one of two, rolled back, then another with a time-out",
-                    Suspend { time_outs: 1, rollbacks: 1, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
+                    "two of three, then two with a time-out, rolled back",
+                    Suspend {
+                        time_outs: 1,
+                        rollbacks: 2,
+                        ..of(Some((X | Y | Z, 2)), &[X | Y, Z], &[X, Y, Z])
+                    },
                 ),
-                ("three times", Suspend { time_outs: 2, ..of(None, &[X | Y, Y | Z, X | Z], &[X, Y, Z]) }),
+                (
+                    "two of three are lost or not, then another with a time-out",
+                    Suspend { loses: X, time_outs: 2, rollbacks: 2, ..of(None, &[X | Y, Y | Z], &[X, Y, Z]) },
+                ),
             ]);
         }
         all
@@ -234,7 +251,7 @@ enum At {
     /// The worker: its row is moved; it has held so many of what the task is to wait for.
     Holding(After),
     Linking,
-    /// Who ends tasks.
+    /// A transaction that ends tasks.
     Removing,
     ReadingEdges,
     Looking,
@@ -313,7 +330,7 @@ pub struct State {
     woken: bool,
 }
 
-/// Who does what.
+/// What a transaction does in one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The task is granted to the worker.
