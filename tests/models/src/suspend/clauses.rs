@@ -25,6 +25,12 @@ pub enum Clause {
     /// After a time-out such a signal is counted before anything is dropped; a task that has enough takes it with the drop.
     /// *The source does not do that yet*: it counts, and drops with a newer snapshot.
     OneSnapshot,
+    /// A deletion has the tasks locked that wait for what goes before it locks their edges: what drops open edges passes over
+    /// those that are locked. *The source has it the other way round* (`remove::remove`, then `remove::edges_gone`).
+    TaskBeforeEdges,
+    /// A suspended task is freed by the deletion of what it waits for, also one for which some of its dependencies suffice.
+    /// *The source aborts that one* (`remove::Loss::leaves`).
+    SuspendedIsFreed,
     /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,
     /// A rollback of a transaction that has touched the counter wakes a call that looks (`store::touched`).
@@ -32,7 +38,7 @@ pub enum Clause {
 }
 
 /// Those that are needed, each by itself.
-pub const NEEDED: [Clause; 12] = [
+pub const NEEDED: [Clause; 14] = [
     Clause::KeyShare,
     Clause::EdgesAfterRemoval,
     Clause::CompareInCount,
@@ -43,6 +49,8 @@ pub const NEEDED: [Clause; 12] = [
     Clause::DropAfterTimeOut,
     Clause::DropOfSome,
     Clause::OneSnapshot,
+    Clause::TaskBeforeEdges,
+    Clause::SuspendedIsFreed,
     Clause::LookBeforeCommit,
     Clause::RollbackWakes,
 ];

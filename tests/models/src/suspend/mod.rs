@@ -16,7 +16,7 @@
 //! transaction that changes or locks a row has it until its end.
 //!
 //! *What is left out:* the signs with which the look before a commit becomes one with the commit ([`signals`](crate::signals)
-//! has them; here the last look and the commit are one step); deletion, retry and `add_dependencies`; the restart of a call that
+//! has them; here the last look and the commit are one step); retry, `add_dependencies`, and deletions that take a task with them; the restart of a call that
 //! would wait for a row with others locked, which [`circle`] has.
 
 pub mod circle;
@@ -58,6 +58,8 @@ pub struct Suspend {
     pub ends: Vec<Set>,
     /// Of these, what ends the wrong way.
     pub loses: Set,
+    /// What is deleted instead.
+    pub deletes: Set,
     /// How often the time of a wait may be over.
     pub time_outs: u8,
     /// How many transactions are rolled back.
@@ -73,6 +75,7 @@ impl Suspend {
             waits: waits.to_vec(),
             ends: ends.to_vec(),
             loses: 0,
+            deletes: 0,
             time_outs: 0,
             rollbacks: 0,
         };
@@ -121,6 +124,19 @@ impl Suspend {
                 Suspend { time_outs: 1, rollbacks: 1, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
             ),
             ("three times", Suspend { time_outs: 2, ..of(None, &[X | Y, Y | Z, X | Z], &[X, Y, Z]) }),
+            ("one of two is deleted", Suspend { deletes: Y, rollbacks: 1, ..of(None, &[X | Y], &[X, Y]) }),
+            (
+                "one of two is deleted, or their time is over",
+                Suspend { deletes: Y, time_outs: 1, rollbacks: 1, ..of(None, &[X | Y], &[X, Y]) },
+            ),
+            (
+                "one of two suffices, and the other is deleted",
+                Suspend { deletes: Y, rollbacks: 1, ..of(Some((X | Y, 1)), &[], &[X, Y]) },
+            ),
+            (
+                "one of two suffices, then another that is deleted",
+                Suspend { deletes: Z, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
+            ),
             (
                 "one of two suffices, and both are lost",
                 Suspend { loses: X | Y, ..of(Some((X | Y, 1)), &[Z], &[X, Y, Z]) },
@@ -151,6 +167,10 @@ impl Suspend {
 
     fn has(&self, clause: Clause) -> bool {
         self.without != Some(clause)
+    }
+
+    fn is_deletion(&self, b: Who) -> bool {
+        b != WORKER && b != self.upkeep() && self.ends[b - 1] & self.deletes != 0
     }
 
     fn upkeep(&self) -> Who {
@@ -197,6 +217,8 @@ struct Entry {
     failures: u8,
     /// The transaction that has removed it, and has not committed.
     removed: Option<Who>,
+    /// The transaction that has it locked.
+    locked: Option<Who>,
 }
 
 /// A row of `dependency`: the task runs after this one.
@@ -239,6 +261,7 @@ struct Signal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Awaited {
     ended: bool,
+    deleted: bool,
     removed: Option<Who>,
     /// Held FOR KEY SHARE by the worker.
     shared: bool,
@@ -257,6 +280,10 @@ enum At {
     Looking,
     Counting,
     LeavingSignals,
+    /// A transaction that deletes one.
+    LockingTask,
+    LockingEdges,
+    Losing,
     /// Upkeep.
     Folding,
     Dropping,
@@ -280,6 +307,8 @@ struct Backend {
     ended: Set,
     /// The worker: how often it has suspended the task.
     suspended: usize,
+    /// A deletion: the waits of the edges that it has removed.
+    gone: Vec<WaitNo>,
     /// Upkeep: it frees the task because its time is over.
     time_is_up: bool,
 }
@@ -296,6 +325,7 @@ impl Backend {
             touched: false,
             ended: 0,
             suspended: 0,
+            gone: Vec::new(),
             time_is_up: false,
         }
     }
@@ -306,6 +336,7 @@ impl Backend {
 struct Purpose {
     after: Set,
     required: u8,
+    suspended: bool,
     time_is_up: bool,
 }
 
@@ -351,6 +382,12 @@ pub enum Step {
     CountOne(usize),
     /// `signal::defer`.
     LeaveSignals(usize),
+    /// `remove::edges_gone`: the task that waits is locked.
+    LockTask(usize),
+    /// `live::lock_edges_of`, and `dependency::REMOVE_AFTER`.
+    LockEdges(usize),
+    /// `remove::edges_gone`: signals are counted, and the counter is lowered.
+    Lose(usize),
     /// `suspended::OVERDUE`.
     LockOverdue,
     /// `fold::of`.
@@ -386,9 +423,10 @@ impl State {
         each(set).filter(|after| self.awaited[*after as usize].ended).map(|after| 1 << after).sum()
     }
 
-    fn commit(&mut self, b: Who) {
+    fn commit(&mut self, b: Who, deletes: bool) {
         for awaited in self.awaited.iter_mut().filter(|awaited| awaited.removed == Some(b)) {
-            (awaited.ended, awaited.removed) = (true, None);
+            (awaited.ended, awaited.removed) = (!deletes, None);
+            awaited.deleted = deletes;
         }
         self.edges.retain(|edge| edge.dropped != Some(b));
         self.edges.iter_mut().filter(|edge| edge.by == Some(b)).for_each(|edge| edge.by = None);
@@ -404,6 +442,7 @@ impl State {
             }
         }
         self.entry = self.entry.filter(|entry| entry.removed != Some(b));
+        self.unlock_entry(b);
         for (_, entry) in self.freed.extract_if(.., |(by, _)| *by == b) {
             self.twice |= self.entry.is_some();
             self.entry = Some(entry);
@@ -429,8 +468,20 @@ impl State {
         if let Some(entry) = self.entry.as_mut().filter(|entry| entry.removed == Some(b)) {
             entry.removed = None;
         }
+        self.unlock_entry(b);
         self.freed.retain(|(by, _)| *by != b);
         self.sort();
+    }
+
+    fn unlock_entry(&mut self, b: Who) {
+        if let Some(entry) = self.entry.as_mut() {
+            entry.locked = entry.locked.filter(|who| *who != b);
+        }
+    }
+
+    /// What is not deleted of these.
+    fn there(&self, set: Set) -> Set {
+        each(set).filter(|after| !self.awaited[*after as usize].deleted).map(|after| 1 << after).sum()
     }
 
     fn sort(&mut self) {

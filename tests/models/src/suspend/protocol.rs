@@ -26,7 +26,7 @@ impl Protocol for Suspend {
             holder: None,
             changed: None,
         };
-        let held = Entry { standing: Standing::Held, failures: 0, removed: None };
+        let held = Entry { standing: Standing::Held, failures: 0, removed: None, locked: None };
         State {
             counter: self.inserted.map(|_| waits),
             entry: self.inserted.is_none().then_some(held),
@@ -36,7 +36,7 @@ impl Protocol for Suspend {
             awaited: vec![Awaited::default(); 8 - all.leading_zeros() as usize],
             backends: vec![Backend::new(); self.ends.len() + 2],
             lives: 0,
-            purpose: Purpose { after, required, time_is_up: false },
+            purpose: Purpose { after, required, suspended: false, time_is_up: false },
             twice: false,
             time_outs: self.time_outs,
             rollbacks: self.rollbacks,
@@ -60,6 +60,9 @@ impl Protocol for Suspend {
                 At::Linking => steps.push(Step::Link),
                 At::Removing => steps.extend(self.can_remove(state, b).then_some(Step::Remove(b))),
                 At::ReadingEdges => steps.push(Step::ReadEdges(b)),
+                At::LockingTask => steps.extend(self.can_lock_task(state, b).then_some(Step::LockTask(b))),
+                At::LockingEdges => steps.extend(self.can_lock_edges(state, b).then_some(Step::LockEdges(b))),
+                At::Losing => steps.push(Step::Lose(b)),
                 At::Looking => steps.push(Step::Snapshot(b)),
                 At::Counting => steps.push(Step::CountOne(b)),
                 At::LeavingSignals => steps.push(Step::LeaveSignals(b)),
@@ -93,8 +96,12 @@ impl Protocol for Suspend {
                 for after in each(self.ends[b - 1]) {
                     state.awaited[after as usize].removed = Some(b);
                 }
-                let new = self.has(Clause::EdgesAfterRemoval);
-                state.backends[b].at = if new { At::ReadingEdges } else { At::Looking };
+                state.backends[b].at = match () {
+                    () if self.is_deletion(b) && self.has(Clause::TaskBeforeEdges) => At::LockingTask,
+                    () if self.is_deletion(b) => At::LockingEdges,
+                    () if self.has(Clause::EdgesAfterRemoval) => At::ReadingEdges,
+                    () => At::Looking,
+                };
                 self.skip_if_no_news(&mut state.backends[b]);
             }
             Step::ReadEdges(b) => self.read_edges(&mut state, b),
@@ -104,6 +111,9 @@ impl Protocol for Suspend {
             }
             Step::CountOne(b) => self.count_one(&mut state, b),
             Step::LeaveSignals(b) => self.leave_signals(&mut state, b),
+            Step::LockTask(b) => self.lock_task(&mut state, b),
+            Step::LockEdges(b) => self.lock_edges(&mut state, b),
+            Step::Lose(b) => self.lose(&mut state, b),
             Step::LockOverdue => self.lock_overdue(&mut state),
             Step::Fold => self.fold(&mut state),
             Step::DropOpen(b) => self.drop_open(&mut state, b),
@@ -142,7 +152,7 @@ impl Protocol for Suspend {
                 () => None,
             };
         }
-        let Purpose { after, required, time_is_up } = state.purpose;
+        let Purpose { after, required, time_is_up, .. } = state.purpose;
         let Entry { standing, failures, .. } = state.entry?;
         let satisfied = state.ended(after & !self.loses).count_ones();
         let lost_of_these = state.ended(after & self.loses).count_ones();
@@ -182,7 +192,7 @@ impl Suspend {
     fn begins(&self, state: &State, b: Who, steps: &mut Vec<Step>) {
         if b == WORKER {
             let more = state.backends[b].suspended < self.waits.len();
-            if let Some(entry) = state.entry.filter(|entry| more && entry.removed.is_none()) {
+            if let Some(entry) = state.entry.filter(|e| more && e.removed.is_none() && e.locked.is_none()) {
                 steps.extend(match entry.standing {
                     Standing::Ready => Some(Step::Own),
                     Standing::Held => Some(Step::Block),
@@ -194,7 +204,7 @@ impl Suspend {
             let overdue = state.committed_counter().is_some_and(|c| c.suspended && !locked(c));
             steps.extend((overdue && state.time_outs > 0).then_some(Step::LockOverdue));
             steps.extend(state.woken.then_some(Step::Collect));
-        } else if !self.has(Clause::EdgesAfterRemoval) {
+        } else if !self.has(Clause::EdgesAfterRemoval) && !self.is_deletion(b) {
             steps.push(Step::ReadEdges(b));
         } else if self.can_remove(state, b) {
             steps.push(Step::Remove(b));
@@ -205,7 +215,18 @@ impl Suspend {
         each(self.ends[b - 1]).all(|after| !state.awaited[after as usize].shared)
     }
 
+    fn can_lock_task(&self, state: &State, b: Who) -> bool {
+        let concerned = !state.backends[b].gone.is_empty() || self.is_concerned(state, b);
+        let in_place = || state.entry.is_some_and(|e| e.removed.is_none() && e.locked.is_none());
+        !concerned || state.can_lock(b) || state.counter.is_none() && in_place()
+    }
+
+    fn can_lock_edges(&self, state: &State, b: Who) -> bool {
+        let mut of_these = state.edges.iter().filter(|e| self.ends[b - 1] & 1 << e.after != 0);
+        of_these.all(|e| e.dropped.is_none_or(|who| who == b))
+    }
+
     fn is_wanted(&self, state: &State, after: u8) -> bool {
-        self.waits[state.backends[WORKER].suspended] & 1 << after != 0
+        state.there(self.waits[state.backends[WORKER].suspended]) & 1 << after != 0
     }
 }

@@ -29,7 +29,7 @@ impl Suspend {
 
     /// `suspend::count` and `suspend::go_on_or_wait`.
     pub(super) fn link(&self, state: &mut State) {
-        let wanted = self.waits[state.backends[WORKER].suspended];
+        let wanted = state.there(self.waits[state.backends[WORKER].suspended]);
         let ended = state.backends[WORKER].ended;
         let Some(mut counter) = state.counter else { unreachable!() };
         let stored = |state: &State, after| {
@@ -54,7 +54,10 @@ impl Suspend {
         state.counter = Some(counter);
         if lost || unsettled == 0 {
             let standing = if lost { Standing::Aborted } else { Standing::Ready };
-            state.freed.push((WORKER, Entry { standing, failures: counter.now.failures, removed: None }));
+            state.freed.push((
+                WORKER,
+                Entry { standing, failures: counter.now.failures, removed: None, locked: None },
+            ));
             state.counter = None;
         }
         state.sort();
@@ -162,7 +165,7 @@ impl Suspend {
         if let Some(Count { remaining, failures, .. }) = state.backends[b].over.take() {
             let goes_on = remaining <= 0 || state.backends[b].time_is_up;
             let standing = if goes_on { Standing::Ready } else { Standing::Aborted };
-            state.freed.push((b, Entry { standing, failures, removed: None }));
+            state.freed.push((b, Entry { standing, failures, removed: None, locked: None }));
         }
         state.backends[b].at = At::Open;
     }
@@ -202,6 +205,73 @@ impl Suspend {
             self.count(state, b, ends);
         }
         any
+    }
+
+    /// Whether the task waits for what this transaction deletes.
+    pub(super) fn is_concerned(&self, state: &State, b: Who) -> bool {
+        state.edges.iter().any(|e| e.by.is_none() && self.ends[b - 1] & 1 << e.after != 0)
+    }
+
+    /// `remove::edges_gone`, as far as it locks the task.
+    pub(super) fn lock_task(&self, state: &mut State, b: Who) {
+        if !state.backends[b].gone.is_empty() || self.is_concerned(state, b) {
+            match (state.counter.as_mut(), state.entry.as_mut()) {
+                (Some(counter), _) => {
+                    counter.holder = Some(b);
+                    state.backends[b].touched = true;
+                }
+                (None, Some(entry)) => entry.locked = Some(b),
+                (None, None) => {}
+            }
+        }
+        state.backends[b].at = if self.has(Clause::TaskBeforeEdges) { At::LockingEdges } else { At::Losing };
+    }
+
+    /// `live::lock_edges_of`, and `dependency::REMOVE_AFTER`.
+    pub(super) fn lock_edges(&self, state: &mut State, b: Who) {
+        let set = self.ends[b - 1];
+        for edge in state.edges.iter_mut().filter(|e| e.by.is_none() && set & 1 << e.after != 0) {
+            edge.dropped = Some(b);
+            state.backends[b].gone.push(edge.wait_no);
+        }
+        state.sort();
+        state.backends[b].at = if self.has(Clause::TaskBeforeEdges) { At::Losing } else { At::LockingTask };
+    }
+
+    /// `remove::edges_gone`, from where the task is locked.
+    pub(super) fn lose(&self, state: &mut State, b: Who) {
+        let gone = std::mem::take(&mut state.backends[b].gone);
+        if gone.is_empty() || !state.can_lock(b) {
+            state.backends[b].at = At::Open;
+            return;
+        }
+        self.try_lock_and_count(state, b);
+        if state.backends[b].over.is_some() {
+            self.go_on(state, b);
+            return;
+        }
+        let Some(counter) = state.counter.as_mut() else { unreachable!() };
+        let mut left = counter.changed.flatten().unwrap_or(counter.now);
+        let open = gone.iter().filter(|wait_no| **wait_no == counter.wait_no).count() as i8;
+        let suspended = counter.suspended && self.has(Clause::SuspendedIsFreed);
+        let some_suffice = self.inserted.is_some() && !suspended;
+        state.backends[b].at = At::Open;
+        if some_suffice && left.spare < open {
+            counter.changed = Some(None);
+            state.backends[b].over = Some(left);
+            state.backends[b].at = At::Dropping;
+        } else if some_suffice {
+            left.spare -= open;
+            counter.changed = Some(Some(left));
+        } else if left.remaining <= open {
+            left.remaining = 0;
+            counter.changed = Some(None);
+            state.backends[b].over = Some(left);
+            self.release(state, b);
+        } else {
+            left.remaining -= open;
+            counter.changed = Some(Some(left));
+        }
     }
 
     /// `suspended::OVERDUE`.
@@ -313,18 +383,24 @@ impl Suspend {
             self.go_on(state, b);
             return;
         }
-        state.commit(b);
+        let deletes = self.is_deletion(b);
+        state.commit(b, deletes);
         let time_is_up = state.backends[b].time_is_up;
         if b == WORKER {
             let suspended = state.backends[b].suspended;
-            let after = self.waits[suspended];
-            state.purpose = Purpose { after, required: after.count_ones() as u8, time_is_up: false };
+            let after = state.there(self.waits[suspended]);
+            let required = after.count_ones() as u8;
+            state.purpose = Purpose { after, required, suspended: true, time_is_up: false };
             state.awaited.iter_mut().for_each(|awaited| awaited.shared = false);
             state.backends[b] = Backend { suspended: suspended + 1, ..Backend::new() };
         } else if b == self.upkeep() {
             state.purpose.time_is_up |= time_is_up;
             state.backends[b] = Backend::new();
         } else {
+            state.purpose.after = state.there(state.purpose.after);
+            if state.purpose.suspended {
+                state.purpose.required = state.purpose.after.count_ones() as u8;
+            }
             state.backends[b] = Backend { at: At::Over, ..Backend::new() };
         }
     }
