@@ -16,8 +16,8 @@
 //! transaction that changes or locks a row has it until its end.
 //!
 //! *What is left out:* the signs with which the look before a commit becomes one with the commit ([`signals`](crate::signals)
-//! has them; here the last look and the commit are one step); retry, `add_dependencies`, and deletions that take a task with them; the restart of a call that
-//! would wait for a row with others locked, which [`circle`] has.
+//! has them; here the last look and the commit are one step); retry, `add_dependencies`, and deletions that take a task with
+//! them; the restart of a call that would wait for a row with others locked, which [`circle`] has.
 
 pub mod circle;
 mod clauses;
