@@ -12,6 +12,7 @@
 //! * [`signals`]: deferred signals, and who counts them.
 //! * [`wake`]: sleeping and waking.
 //! * [`limits`]: slots, and who has them.
+//! * [`suspend`]: tasks that wait in the middle, and that they close no cycle.
 //! * [`tender`]: what is due while calls sleep, and the process that does it.
 //!
 //! `TASKQ_MODELS=long` tries larger bounds, for minutes.
@@ -20,5 +21,6 @@ pub mod check;
 pub mod limits;
 pub mod marks;
 pub mod signals;
+pub mod suspend;
 pub mod tender;
 pub mod wake;

@@ -1,0 +1,56 @@
+//! The clauses of the protocol.
+
+/// What the protocol consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clause {
+    /// What a task is to wait for is held FOR KEY SHARE while the suspension is not committed (`suspend::link`).
+    KeyShare,
+    /// A transaction that ends a task reads the edges after it has removed the live row (`dependency::waiting_for`).
+    EdgesAfterRemoval,
+    /// An end counts for the wait that its edge names (`blocked::change`).
+    CompareInCount,
+    /// So does a signal (`fold::try_lock_and_count`, by way of `blocked::change`).
+    CompareInFold,
+    /// Each wait has a number of its own (`session::transaction_number`).
+    NewNumber,
+    /// A time-out locks the counter, and passes over one that is locked (`suspended::OVERDUE`).
+    LockOverdue,
+    /// It counts the signals that are there (`suspended::free`).
+    FoldBeforeDrop,
+    /// It drops what is open (`signal::without_open`).
+    DropAfterTimeOut,
+    /// So does a task for which some of its dependencies suffice (`signal::go_on_without_open`).
+    DropOfSome,
+    /// What is kept as an edge has been counted: the snapshot in which the open edges are dropped shows no signal that is not.
+    /// After a time-out such a signal is counted before anything is dropped; a task that has enough takes it with the drop.
+    /// *The source does not do that yet*: it counts, and drops with a newer snapshot.
+    OneSnapshot,
+    /// A deletion has the tasks locked that wait for what goes before it locks their edges: what drops open edges passes over
+    /// those that are locked. *The source has it the other way round* (`remove::remove`, then `remove::edges_gone`).
+    TaskBeforeEdges,
+    /// A suspended task is freed by the deletion of what it waits for, also one for which some of its dependencies suffice.
+    /// *The source aborts that one* (`remove::Loss::leaves`).
+    SuspendedIsFreed,
+    /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
+    LookBeforeCommit,
+    /// A rollback of a transaction that has touched the counter wakes a call that looks (`store::touched`).
+    RollbackWakes,
+}
+
+/// Those that are needed, each by itself.
+pub const NEEDED: [Clause; 14] = [
+    Clause::KeyShare,
+    Clause::EdgesAfterRemoval,
+    Clause::CompareInCount,
+    Clause::CompareInFold,
+    Clause::NewNumber,
+    Clause::LockOverdue,
+    Clause::FoldBeforeDrop,
+    Clause::DropAfterTimeOut,
+    Clause::DropOfSome,
+    Clause::OneSnapshot,
+    Clause::TaskBeforeEdges,
+    Clause::SuspendedIsFreed,
+    Clause::LookBeforeCommit,
+    Clause::RollbackWakes,
+];
