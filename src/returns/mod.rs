@@ -174,9 +174,8 @@ impl Return {
     fn pending(said: Said) -> Result<Self> {
         check_interval("delay_children", said.delay_children)?;
         let waits_for_children = said.children.is_some() && said.children_block;
-        if said.children.is_some() && !waits_for_children
-            || said.delay_children.is_some() && !waits_for_children
-        {
+        let brings_any = said.children.as_ref().is_some_and(|children| !children.is_empty());
+        if !waits_for_children && (brings_any || said.delay_children.is_some()) {
             return Err(Refusal::argument(
                 "status_code \"pending\" goes with neither children nor a delay for dependents",
                 "Children are born when their parent settles, and the delay begins then; or the parent waits for them.",

@@ -38,7 +38,7 @@ fn what_cannot_be_waited_for_is_refused() {
         ("22023", "wait_at_most", "'pending', depends_on => '[]', wait_at_most => '-1 hour'"),
         ("22023", "depends_on", "'completed', depends_on => '[]'"),
         ("22023", "wait_at_most", "'aborted', wait_at_most => '1 hour'"),
-        ("22023", "children", "'pending', children => '[]'"),
+        ("22023", "children", "'pending', children => '[{\"action\": \"c\"}]'"),
         ("22023", "children", "'pending', depends_on => '[]', delay_children => '1 hour'"),
         (
             "TQ005",

@@ -28,7 +28,6 @@ fn a_return_for_another_try_brings_no_children_and_delays_nobody() {
     let grant = setup(&mut session);
     for arguments in [
         "children => '[{\"id\": \"c\", \"action\": \"c\"}]'",
-        "children => '[{\"id\": \"c\", \"action\": \"c\"}]', children_block => true",
         "delay_children => '1 hour'",
     ] {
         refuse(&mut session, "22023", "status_code", grant.token, "pending", arguments);

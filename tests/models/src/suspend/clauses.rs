@@ -22,14 +22,13 @@ pub enum Clause {
     /// So does a task for which some of its dependencies suffice (`signal::go_on_without_open`).
     DropOfSome,
     /// What is kept as an edge has been counted: the snapshot in which the open edges are dropped shows no signal that is not.
-    /// After a time-out such a signal is counted before anything is dropped; a task that has enough takes it with the drop.
-    /// *The source does not do that yet*: it counts, and drops with a newer snapshot.
+    /// Where there is one it is taken with the drop, and counted (`dependency::drop_open`).
     OneSnapshot,
     /// A deletion has the tasks locked that wait for what goes before it locks their edges: what drops open edges passes over
-    /// those that are locked. *The source has it the other way round* (`remove::remove`, then `remove::edges_gone`).
+    /// those that are locked (`remove::lock_dependents`).
     TaskBeforeEdges,
     /// A suspended task is freed by the deletion of what it waits for, also one for which some of its dependencies suffice.
-    /// *The source aborts that one* (`remove::Loss::leaves`).
+    /// (`remove::Loss::leaves`.)
     SuspendedIsFreed,
     /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,
