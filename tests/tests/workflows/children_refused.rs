@@ -26,10 +26,7 @@ fn a_return_for_another_try_brings_no_children_and_delays_nobody() {
     let db = Db::new();
     let mut session = db.connect();
     let grant = setup(&mut session);
-    for arguments in [
-        "children => '[{\"id\": \"c\", \"action\": \"c\"}]'",
-        "delay_children => '1 hour'",
-    ] {
+    for arguments in ["children => '[{\"id\": \"c\", \"action\": \"c\"}]'", "delay_children => '1 hour'"] {
         refuse(&mut session, "22023", "status_code", grant.token, "pending", arguments);
     }
     // No children at all are none.
