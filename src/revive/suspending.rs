@@ -31,15 +31,6 @@ pub(super) fn remove(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo)> {
     dependency::DROP_SUSPENDING.query(suspended)
 }
 
-static UNFINISHED: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
-    c"DELETE FROM taskq.dependency d
-       WHERE d.run_no = ANY ($1) AND d.suspending
-         AND (d.after_no = ANY ($1)
-              OR NOT EXISTS (SELECT FROM taskq.settled s
-                              WHERE s.task_no = d.after_no AND (d.condition = 's' OR d.condition = s.code) OFFSET 0))
-      RETURNING d.after_no, d.run_no",
-);
-
 /// Removes what these tasks were suspended for and have not got when they are retried: what is open, what was lost, and what is brought
 /// back with them. Each begins anew, and is suspended again if it wants. What it has got it keeps. How many each loses.
 pub(super) fn drop_unfinished(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
@@ -47,7 +38,7 @@ pub(super) fn drop_unfinished(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     let suspended = with_suspending(task_nos);
     if !suspended.is_empty() {
         live::lock_edges_of(&suspended);
-        for (_, run) in UNFINISHED.query(task_nos) {
+        for (_, run) in dependency::DROP_UNFINISHED.query(task_nos) {
             *dropped.entry(run).or_default() += 1;
         }
     }

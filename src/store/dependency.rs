@@ -150,6 +150,17 @@ pub(crate) fn drop_open(runs: Vec<TaskNo>) -> Vec<(TaskNo, Loss)> {
     DROP_OPEN.query(runs).into_iter().map(loss).collect()
 }
 
+/// Removes what these tasks were suspended for and have not got: what is open, what was lost, and what is among them; the task after
+/// which, the one that runs.
+pub(crate) static DROP_UNFINISHED: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+    c"DELETE FROM taskq.dependency d
+       WHERE d.run_no = ANY ($1) AND d.suspending
+         AND (d.after_no = ANY ($1)
+              OR NOT EXISTS (SELECT FROM taskq.settled s
+                              WHERE s.task_no = d.after_no AND (d.condition = 's' OR d.condition = s.code) OFFSET 0))
+      RETURNING d.after_no, d.run_no",
+);
+
 /// Removes what suspensions of these tasks have added; the task after which, the one that runs.
 pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
