@@ -67,7 +67,8 @@ def read_body(text: str | None, annotation: Any = Any) -> Any:
         return convert(None, annotation)
     if annotation is str:
         return text
-    may_be_text = annotation in (Any, object, JSON) or str in get_args(annotation)
+    is_union = get_origin(annotation) in (Union, types.UnionType)
+    may_be_text = annotation in (Any, object) or (is_union and str in get_args(annotation))
     try:
         return convert(json.loads(text), annotation)
     except (ValueError, RecursionError) as error:

@@ -51,9 +51,9 @@ async def execute_async(connection: Any, query: str, arguments: Sequence[Any]) -
 def _sqlalchemy(connection: Any, query: str, arguments: Sequence[Any]) -> Rows:
     from sqlalchemy import text
 
-    # Named, since the marks of a place differ from driver to driver.
+    # Named, since the marks of a place differ from driver to driver; in brackets, since a cast may follow.
     pieces = query.split("%s")
-    named = pieces[0] + "".join(f":p{n}{piece}" for n, piece in enumerate(pieces[1:]))
+    named = pieces[0] + "".join(f"(:p{n}){piece}" for n, piece in enumerate(pieces[1:]))
     rows: Rows = connection.execute(text(named), {f"p{n}": value for n, value in enumerate(arguments)}).fetchall()
     return rows
 

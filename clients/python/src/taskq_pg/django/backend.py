@@ -161,7 +161,7 @@ class TaskqBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no type
         return psycopg.connect(**{"application_name": "taskq", **parameters})
 
 
-_NO_ERRORS = (None, "completed", "released", "suspended")
+_NO_ERRORS = ("in-progress", "completed", "released")
 
 
 def _result(
