@@ -34,6 +34,11 @@ def column(app: App, task_id: str, name: str) -> object:
     return app.query(f"SELECT {name} FROM taskq.tasks WHERE id = %s", [task_id])[0][0]
 
 
+def conninfo(app: App) -> str:
+    with app.connections.use() as connection:
+        return connection.info.dsn
+
+
 @contextlib.contextmanager
 def working(app: App, **options: object) -> Iterator[threading.Thread]:
     """Have a worker in another thread."""
@@ -57,11 +62,12 @@ def working(app: App, **options: object) -> Iterator[threading.Thread]:
 
 
 @contextlib.contextmanager
-def process(app: App, *arguments: str, module: str = "jobs:app", **environment: str) -> Iterator[subprocess.Popen]:
+def process(
+    app: App | str, *arguments: str, module: str = "jobs:app", **environment: str
+) -> Iterator[subprocess.Popen]:
     """Have a worker in a process of its own, with the handlers of a module in this folder."""
-    with app.connections.use() as connection:
-        conninfo = connection.info.dsn
-    command = [sys.executable, "-m", "taskq_pg", "work", module, "--conninfo", conninfo, *arguments]
+    where = app if isinstance(app, str) else conninfo(app)
+    command = [sys.executable, "-m", "taskq_pg", "work", module, "--conninfo", where, *arguments]
     worker = subprocess.Popen(command, cwd=TESTS / "programs", env={**os.environ, **environment})
     try:
         yield worker
@@ -103,8 +109,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def own_app(server: Server) -> Iterator[App]:
     """An app on the server that may be stopped."""
-    with database(server.conninfo) as conninfo:
-        app = App(conninfo)
+    with database(server.conninfo) as where:
+        app = App(where)
         with app.connections.use() as connection:
             connection.execute("CREATE EXTENSION taskq")
         yield app

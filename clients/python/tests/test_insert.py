@@ -10,6 +10,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
+from conftest import conninfo
 from taskq_pg import App
 from taskq_pg.testing import inserted
 
@@ -17,11 +18,6 @@ from taskq_pg.testing import inserted
 @dataclass
 class Resize:
     file: str
-
-
-def conninfo(app: App) -> str:
-    with app.connections.use() as connection:
-        return connection.info.dsn
 
 
 def engine_url(app: App) -> sqlalchemy.URL:

@@ -82,8 +82,9 @@ class Worker:
         self._threads = Threads(concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-        # What follows changes under this lock only; each condition wakes the threads that it concerns.
-        lock = threading.Lock()
+        # What follows changes under this lock only; each condition wakes the threads that it concerns. A performance
+        # that begins in the moment of the stop ends while the lock is held.
+        lock = threading.RLock()
         self._claimable = threading.Condition(lock)
         self._returnable = threading.Condition(lock)
         self._changed = threading.Condition(lock)
@@ -94,6 +95,7 @@ class Worker:
         self._stopping = False
         self._hurry = False
         self._closing = threading.Event()
+        self._broken = False  # one of the threads has ended with an error
         self._failure: BaseException | None = None
         self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.left = 0
@@ -174,6 +176,7 @@ class Worker:
                 self._failure = error
             else:
                 log.error("while stopping: %s", error)
+            self._broken = True
             self._stop()
 
     def _stop(self) -> None:
@@ -369,7 +372,8 @@ class Worker:
         self.left = sum(performance.running for performance in late)
         self._links["returns"].give_up_at = time.monotonic() + _LAST_RETURNS / 2
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._hand, _LAST_RETURNS):
+            self._changed.wait_for(lambda: not self._hand or self._broken, _LAST_RETURNS)
+            if self._hand:
                 log.error("%d tasks could not be returned, and are left to their leases", len(self._hand))
 
     # Rows.
