@@ -14,6 +14,8 @@ import pytest
 from taskq_pg import App
 from taskq_pg.testing import database
 
+pytest_plugins = ["pytester"]
+
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parents[2]
 
@@ -55,9 +57,10 @@ def working(app: App, **options: object) -> Iterator[threading.Thread]:
     try:
         yield thread
     finally:
+        # More than one worker may have been started: each has to hear of it.
         while thread.is_alive():
             app.stop()
-            thread.join(0.5)
+            thread.join(20)
     assert not failures, failures
 
 

@@ -164,10 +164,10 @@ def test_stopping_again_and_again_loses_nothing(taskq_app: App) -> None:
     """Workers stop at any moment, also in that of a claim; each task is performed, with its first try."""
     done = []
     taskq_app.task("noop")(lambda n: done.append(n))
-    taskq_app.insert_many("noop", range(2000), max_tries=1)
-    while len(done) < 2000:
+    taskq_app.insert_many("noop", range(1000), max_tries=1)
+    while len(done) < 1000:
         with working(taskq_app, concurrency=20):
             before = len(done)
-            until(lambda: len(done) > before or len(done) == 2000)
-    assert sorted(done) == list(range(2000))
-    assert taskq_app.query("SELECT state, count FROM taskq.count_tasks()") == [("completed", 2000)]
+            until(lambda: len(done) > before or len(done) == 1000)
+    assert sorted(done) == list(range(1000))
+    assert taskq_app.query("SELECT state, count FROM taskq.count_tasks()") == [("completed", 1000)]

@@ -8,7 +8,7 @@ import signal as signals
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from . import borrowed, tracing
 from .bodies import body_text, dumps
@@ -356,6 +356,14 @@ class App:
             return await asyncio.to_thread(self.query, query, arguments)
         async with self.connections.use_async() as connection:
             return await borrowed.execute_async(connection, query, arguments)
+
+    def __enter__(self) -> Self:
+        """Return the app, to be closed in the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections that the app keeps."""
+        self.close()
 
     def close(self) -> None:
         """Close the connections that the app keeps. It opens others if it is used again."""

@@ -101,14 +101,15 @@ def _app(options: argparse.Namespace) -> App:
 
 
 def _work(options: argparse.Namespace) -> None:
-    _end(
-        _app(options).work(
-            concurrency=options.concurrency,
-            actions=options.actions,
-            until_idle=options.until_idle,
-            grace=options.grace,
+    with _app(options) as app:
+        _end(
+            app.work(
+                concurrency=options.concurrency,
+                actions=options.actions,
+                until_idle=options.until_idle,
+                grace=options.grace,
+            )
         )
-    )
 
 
 def _end(worker: Worker) -> None:
@@ -120,7 +121,8 @@ def _end(worker: Worker) -> None:
 
 
 def _setup(options: argparse.Namespace) -> None:
-    _app(options).setup()
+    with _app(options) as app:
+        app.setup()
 
 
 def _insert(options: argparse.Namespace) -> None:
@@ -128,29 +130,30 @@ def _insert(options: argparse.Namespace) -> None:
     for pair in options.key:
         key, _, value = pair.partition("=")
         keys[key] = _json_or_text(value)
-    print(App(options.conninfo or "").insert(options.action, options.body, **keys))
+    with _queue(options) as app:
+        print(app.insert(options.action, options.body, **keys))
 
 
 def _signal(options: argparse.Namespace) -> int:
     result = None if options.result is None else _json_or_text(options.result)
-    if App(options.conninfo or "").signal(options.id, result):
-        return 0
+    with _queue(options) as app:
+        if app.signal(options.id, result):
+            return 0
     print(f"{options.id} has been signalled before", file=sys.stderr)
     return 1
 
 
 def _why(options: argparse.Namespace) -> None:
-    _print(App(options.conninfo or ""), "SELECT taskq.why(%s)", [options.id])
+    _print(options, "SELECT taskq.why(%s)", [options.id])
 
 
 def _retry(options: argparse.Namespace) -> None:
-    _print(App(options.conninfo or ""), "SELECT taskq.retry_tasks(%s)", [options.ids])
+    _print(options, "SELECT taskq.retry_tasks(%s)", [options.ids])
 
 
 def _top(options: argparse.Namespace) -> None:
-    app = App(options.conninfo or "")
     while True:
-        with app.connections.use() as connection, connection.execute(_TOP) as cursor:
+        with _queue(options) as app, app.connections.use() as connection, connection.execute(_TOP) as cursor:
             names = [column.name for column in cursor.description or ()]
             _table([names, *cursor.fetchall()])
         if not options.every:
@@ -161,7 +164,7 @@ def _top(options: argparse.Namespace) -> None:
 def _dispatch(options: argparse.Namespace) -> None:
     from .webhooks import dispatcher
 
-    app = dispatcher(
+    made = dispatcher(
         options.conninfo or "",
         options.url,
         options.actions,
@@ -169,7 +172,8 @@ def _dispatch(options: argparse.Namespace) -> None:
         authorization=os.environ.get(options.authorization_env),
         with_token=options.with_token,
     )
-    _end(app.work(concurrency=options.concurrency, until_idle=options.until_idle, grace=options.grace))
+    with made as app:
+        _end(app.work(concurrency=options.concurrency, until_idle=options.until_idle, grace=options.grace))
 
 
 def _json_or_text(text: str) -> Any:
@@ -179,9 +183,14 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
-def _print(app: App, query: str, arguments: Sequence[Any]) -> None:
-    for row in app.query(query, arguments):
-        print(*row)
+def _queue(options: argparse.Namespace) -> App:
+    return App(options.conninfo or "")
+
+
+def _print(options: argparse.Namespace, query: str, arguments: Sequence[Any]) -> None:
+    with _queue(options) as app:
+        for row in app.query(query, arguments):
+            print(*row)
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> None:

@@ -1,0 +1,97 @@
+"""Spans and metrics, with the in-memory exporters of OpenTelemetry's SDK."""
+
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import taskq_pg as taskq
+from taskq_pg import App
+from taskq_pg.testing import inserted
+
+
+@pytest.fixture(scope="module")
+def providers() -> tuple[InMemorySpanExporter, InMemoryMetricReader]:
+    # The global providers can be set once in a process.
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    metrics.set_meter_provider(MeterProvider(metric_readers=[reader]))
+    return exporter, reader
+
+
+@pytest.fixture
+def spans(providers: tuple[InMemorySpanExporter, InMemoryMetricReader]) -> Iterator[InMemorySpanExporter]:
+    providers[0].clear()
+    yield providers[0]
+
+
+def test_the_first_try_is_a_child_and_a_later_one_is_linked(taskq_app: App, spans: InMemorySpanExporter) -> None:
+    @taskq_app.task("resize")
+    async def resize(body: None, task: taskq.Task) -> None:
+        if task.num_tries == 1:
+            raise taskq.Retry("again", after="0 seconds")
+
+    with trace.get_tracer("test").start_as_current_span("request") as request:
+        taskq_app.insert("resize", id="r", metadata={"who": "ann"})
+    assert set(inserted(taskq_app)[0].row["metadata"]) == {"traceparent", "who"}
+    taskq_app.work(until_idle=True)
+    first, second = [span for span in spans.get_finished_spans() if span.name == "process resize"]
+    origin = request.get_span_context()
+    assert first.kind == trace.SpanKind.CONSUMER
+    assert (first.parent.trace_id, first.parent.span_id) == (origin.trace_id, origin.span_id)
+    assert second.parent is None
+    assert [link.context.span_id for link in second.links] == [origin.span_id]
+    assert first.attributes["messaging.system"] == "taskq"
+    assert first.attributes["messaging.destination.name"] == "resize"
+    assert first.attributes["messaging.message.id"] == "r"
+    assert (first.attributes["taskq.outcome"], second.attributes["taskq.outcome"]) == ("failed", "completed")
+    assert first.attributes["error.type"] == "Retry"
+    assert first.status.status_code == trace.StatusCode.ERROR
+    assert second.status.status_code == trace.StatusCode.UNSET
+
+
+def test_spans_inside_of_a_handler_are_its_children(taskq_app: App, spans: InMemorySpanExporter) -> None:
+    @taskq_app.task("outer")
+    def outer() -> None:
+        with trace.get_tracer("test").start_as_current_span("inner"):
+            taskq_app.insert("next")
+
+    taskq_app.insert("outer")
+    taskq_app.work(until_idle=True, actions=["outer"])
+    inner, process = spans.get_finished_spans()
+    assert (inner.name, process.name) == ("inner", "process outer")
+    assert inner.parent.span_id == process.context.span_id
+    carried = inserted(taskq_app, "next")[0].row["metadata"]["traceparent"]
+    assert f"{inner.context.span_id:016x}" in carried
+
+
+def test_without_a_span_nothing_is_added(taskq_app: App, spans: InMemorySpanExporter) -> None:
+    taskq_app.insert("a")
+    assert inserted(taskq_app)[0].row["metadata"] is None
+
+
+def test_metrics(taskq_app: App, spans: object, providers: tuple[InMemorySpanExporter, InMemoryMetricReader]) -> None:
+    @taskq_app.task("count")
+    def count(fail: bool) -> None:
+        if fail:
+            raise taskq.Reject
+
+    taskq_app.insert_many("count", [False, False, True])
+    taskq_app.work(until_idle=True)
+    points = {}
+    for resource in providers[1].get_metrics_data().resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    if point.attributes["messaging.destination.name"] == "count":
+                        points[metric.name, point.attributes["taskq.outcome"]] = point
+    assert points["taskq.performances", "completed"].value == 2
+    assert points["taskq.performances", "aborted"].value == 1
+    assert points["messaging.process.duration", "completed"].count == 2
