@@ -292,7 +292,6 @@ def test_complete_in_a_coroutine(taskq_app: App) -> None:
     async def book(body: None, task: taskq.Task) -> None:
         async with taskq_app.connections.use_async() as connection, connection.transaction():
             await task.complete_async(connection=connection, result=1)
-        await taskq_app.close_async()
 
     taskq_app.insert("book", id="b")
     drain(taskq_app)
@@ -327,7 +326,6 @@ def test_reports_and_checkpoints(taskq_app: App) -> None:
     @taskq_app.task("import async")
     async def load_async(body: None, task: taskq.Task) -> None:
         await task.report_async("half", checkpoint={"line": task.num_tries})
-        await taskq_app.close_async()
 
     taskq_app.insert("import", id="i")
     taskq_app.insert("import async")

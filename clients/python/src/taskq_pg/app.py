@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal as signals
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Literal, Self, TypeVar, Unpack
 
@@ -16,8 +16,9 @@ from .connections import Connect, ConnectAsync, Connections
 from .durations import Duration, interval
 from .errors import TimedOut
 from .handlers import Handler
-from .keys import SharedKeys, TaskKeys, plain
+from .keys import ActionSettings, SharedKeys, TaskKeys, plain
 from .task import Result, task_array
+from .threads import in_thread
 from .worker import Worker
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -56,7 +57,7 @@ class App:
     # Handlers.
 
     def task(
-        self, action: str, *, lease: Duration | None = None, results: bool = False, **settings: Any
+        self, action: str, *, lease: Duration | None = None, results: bool = False, **settings: Unpack[ActionSettings]
     ) -> Callable[[Function], Function]:
         """Register a function, or a coroutine function, for the tasks of an action; the function stays as it is.
 
@@ -67,7 +68,7 @@ class App:
         return self._register(action, lease, results, False, settings)
 
     def workflow(
-        self, action: str, *, lease: Duration | None = None, **settings: Any
+        self, action: str, *, lease: Duration | None = None, **settings: Unpack[ActionSettings]
     ) -> Callable[[Function], Function]:
         """Register a durable function: it is called with a context, ``Context`` or ``AsyncContext``, and the body."""
         return self._register(action, lease, False, True, settings)
@@ -300,7 +301,7 @@ class App:
         """
         worker = self._worker(concurrency, actions, until_idle, grace, actor)
         with _stopped_by_signals(worker):
-            _run_in_new_loop(self._run_worker(worker))
+            _run_in_new_loop(self._run_worker(worker), self.connections.close_async)
         return worker
 
     async def work_async(
@@ -353,7 +354,7 @@ class App:
     async def query_async(self, query: str, arguments: Sequence[Any] = ()) -> borrowed.Rows:
         """Do what ``query`` does, in a coroutine. Without a connection of asyncio's it uses a thread."""
         if not self.connections.has_async:
-            return await asyncio.to_thread(self.query, query, arguments)
+            return await in_thread(self.query, query, arguments)
         async with self.connections.use_async() as connection:
             return await borrowed.execute_async(connection, query, arguments)
 
@@ -439,7 +440,7 @@ def _stopped_by_signals(worker: Worker) -> Iterator[None]:
             signals.signal(number, handler)
 
 
-def _run_in_new_loop(main: Any) -> None:
+def _run_in_new_loop(main: Coroutine[Any, Any, None], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a coroutine as ``asyncio.run`` does, but do not wait for threads of handlers that were given back."""
     loop = asyncio.new_event_loop()
     try:
@@ -450,6 +451,7 @@ def _run_in_new_loop(main: Any) -> None:
             task.cancel()
         if rest:
             loop.run_until_complete(asyncio.wait(rest, timeout=2))
+        loop.run_until_complete(close())
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         asyncio.set_event_loop(None)

@@ -51,6 +51,26 @@ class TaskKeys(SharedKeys, total=False):
     id: str
 
 
+class ActionSettings(TypedDict, total=False):
+    """Settings of an action, for all workers together: the arguments of ``taskq.set_action``."""
+
+    max_tries: int
+    max_duration: Duration
+    backoff: Mapping[str, Any]
+    max_concurrency: int
+    rate_limit: int
+    rate_period: Duration
+    retention: Duration
+    retention_aborted: Duration
+    notify: bool
+    on_timeout: Literal["retry", "abort"]
+    max_timeouts: int
+    fair: bool
+    max_per_group: int
+    expires_in: Duration
+    max_run_time: Duration
+
+
 def plain(value: Any) -> Any:
     """Return the value of a key as JSON has it: durations and times as text, everything else as it is."""
     if isinstance(value, timedelta):

@@ -6,9 +6,14 @@ wait for a handler whose task it has given back.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Threads:
@@ -38,3 +43,29 @@ class Threads:
         while (job := self._jobs.get()) is not None:
             job()
             self._idle.release()
+
+
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function in a thread of its own, in the caller's context, and return what it returns."""
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]  # T, where there is no error
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = context.run(function, *args, **kwargs)
+        except BaseException as raised:
+            error = raised if not isinstance(raised, StopIteration) else RuntimeError(f"raised {raised!r}")
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="taskq step", daemon=True).start()
+    return await future

@@ -7,6 +7,7 @@ one is linked to it, since hours may lie between.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -102,9 +103,6 @@ class _Recorded(Performed):
         }
         meter = metrics.get_meter("taskq_pg")
         meter.create_counter("taskq.performances", description="Performances of tasks").add(1, attributes)
-        meter.create_histogram("messaging.process.duration", unit="s", description="Duration of performances").record(
-            time.perf_counter() - self._began, attributes
-        )
 
 
 def _name(outcome: Mapping[str, Any] | None) -> str:
@@ -119,3 +117,12 @@ def _name(outcome: Mapping[str, Any] | None) -> str:
 
 def _tracer() -> trace.Tracer:
     return trace.get_tracer("taskq_pg")
+
+
+@functools.cache
+def _instruments() -> tuple[metrics.Counter, metrics.Histogram]:
+    meter = metrics.get_meter("taskq_pg")
+    return (
+        meter.create_counter("taskq.performances", description="Performances of tasks"),
+        meter.create_histogram("messaging.process.duration", unit="s", description="Duration of performances"),
+    )

@@ -111,6 +111,8 @@ class Worker:
         def run() -> None:
             try:
                 self._run()
+            except BaseException as error:
+                self._failure = error
             finally:
                 loop.call_soon_threadsafe(over.set_result, None)
 
@@ -253,7 +255,7 @@ class Worker:
         for task in tasks:
             performance = Performance(task, self._handlers[task.action], self._on_end)
             if performance.handler.lease > self._lease:
-                performance.extended_at = 0
+                performance.extended_at = float("-inf")
             self._hand.add(performance)
             self._changes += 1
             if self._stopping:

@@ -29,6 +29,7 @@ from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
 from .link import delays, is_lost, is_transient
+from .threads import in_thread
 
 if TYPE_CHECKING:
     from .task import Task
@@ -291,7 +292,7 @@ class AsyncContext(_Workflow):
                 if inspect.iscoroutinefunction(function):
                     value = await function(*args, **kwargs)
                 else:
-                    value = await asyncio.to_thread(function, *args, **kwargs)
+                    value = await in_thread(function, *args, **kwargs)
                     if inspect.isawaitable(value):
                         value = await value
                 await self._drive(self._save(name, value))
