@@ -40,6 +40,14 @@ def test_the_first_program_is_short() -> None:
     assert len(shop.splitlines()) < 60
 
 
+def test_the_programs_are_typed(folder: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "shop.py", "insert.py"],
+        cwd=folder,
+        check=True,
+    )
+
+
 def test_worker_and_producer(taskq_app: App, folder: Path) -> None:
     if not taskq_app.query("SELECT FROM pg_proc WHERE proname = 'save_step'"):
         pytest.skip("this server's taskq has no steps")

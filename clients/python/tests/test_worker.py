@@ -377,6 +377,30 @@ def test_a_return_that_comes_too_late_is_logged(taskq_app: App, caplog: pytest.L
     assert end(taskq_app, "cancelled")[0] == "aborted"
 
 
+def test_a_task_that_is_taken_over(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heartbeats of one worker do not get through; another one takes its task, and its own return is refused."""
+    began, go, ended = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(taskq.Worker, "_extend", lambda *_: None)
+
+    @taskq_app.task("slow", lease="0.5 seconds")
+    def slow(body: None, task: taskq.Task) -> str:
+        if task.num_tries == 1:
+            began.set()
+            go.wait()
+        ended.append(task.num_tries)
+        return f"by try {task.num_tries}"
+
+    taskq_app.insert("slow", id="s")
+    with working(taskq_app, concurrency=1):
+        began.wait()
+        with working(taskq_app, concurrency=1):
+            until(lambda: state(taskq_app, "s") == "completed")
+        go.set()
+        until(lambda: len(ended) == 2)
+    assert ended == [2, 1]
+    assert end(taskq_app, "s") == ("completed", None, "by try 2")
+
+
 @pytest.mark.parametrize("kind", ["thread", "coroutine", "coroutine that blocks the loop"])
 def test_a_slow_handler_keeps_its_task(taskq_app: App, kind: str) -> None:
     tries = []
