@@ -130,6 +130,44 @@ def test_reject_and_retry(taskq_app: App) -> None:
     assert calls["free"] == 3
 
 
+def test_a_delay_of_a_workgroup_that_is_none(taskq_app: App) -> None:
+    @taskq_app.task("busy")
+    def busy() -> None:
+        raise taskq.Retry("slowly", after="1 hour", delay_workgroup="1 hour")
+
+    taskq_app.insert("busy", id="without")
+    taskq_app.insert("busy", id="with", workgroup="w")
+    drain(taskq_app)
+    assert end(taskq_app, "without") == end(taskq_app, "with") == ("scheduled", "slowly", None)
+    assert taskq_app.query("SELECT workgroup, not_before > now() FROM taskq.workgroups") == [("w", True)]
+
+
+def test_a_heartbeat_waits_for_no_open_transaction(taskq_app: App) -> None:
+    """One handler has completed its task and does not commit; the task of the other is extended meanwhile."""
+    go, began = threading.Event(), threading.Event()
+
+    @taskq_app.task("open")
+    def leave_open(body: None, task: taskq.Task) -> None:
+        with taskq_app.connections.use() as connection, connection.transaction():
+            task.complete(connection=connection)
+            began.set()
+            go.wait()
+
+    taskq_app.task("slow")(lambda: go.wait() and None)
+    for handler in taskq_app.handlers.values():
+        handler.lease = 0.6
+    taskq_app.insert("open", id="o")
+    taskq_app.insert("slow", id="s")
+    with working(taskq_app):
+        began.wait()
+        extended = "SELECT action_deadline FROM taskq.tasks WHERE id = 's'"
+        until(lambda: taskq_app.query(extended)[0][0] is not None)
+        deadline = taskq_app.query(extended)[0][0]
+        until(lambda: (taskq_app.query(extended)[0][0] - deadline).total_seconds() > 2)
+        go.set()
+        until(lambda: state(taskq_app, "o") == state(taskq_app, "s") == "completed")
+
+
 def test_an_exception_leaves_it_to_the_back_off(taskq_app: App) -> None:
     @taskq_app.task("fail", backoff={"kind": "fixed", "initial": "1 hour"})
     def fail() -> None:

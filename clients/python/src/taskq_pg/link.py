@@ -75,7 +75,7 @@ class Link:
         if self._calling and connection is not None and not connection.closed:
             try:
                 connection.cancel_safe(timeout=5)
-            except psycopg.Error as error:
+            except (psycopg.Error, OSError) as error:
                 log.info("could not cancel the claim: %s", error)
 
     def close(self) -> None:

@@ -40,11 +40,19 @@ class Performance:
         self.returns: str | None = None
         """What the queue is told, as JSON; None if it is over and there is nothing to tell."""
         self.refusals = 0
+        self._outcome: dict[str, Any] = {}
         self.error: BaseException | None = None
         self._ended = ended
         self._lock = threading.Lock()
         self._future: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def is_due(self, slack: float) -> bool:
+        """Tell whether a third of the lease has passed, or will have in less than this time.
+
+        A task that its handler has completed is not: its transaction is open, and an extension would wait for that.
+        """
+        return not self.task.completed and time.monotonic() - self.extended_at >= self.handler.lease / 3 - slack
 
     def run(self) -> None:
         """Perform the task in this thread."""
@@ -80,6 +88,7 @@ class Performance:
             if self.over:
                 return
             if outcome is not None and not self.task.lost.is_set():
+                self._outcome = dict(outcome)
                 self.returns = self._json(outcome)
             self.over = True
         self._ended(self)
@@ -87,11 +96,17 @@ class Performance:
     def refused(self, error: psycopg.Error) -> None:
         """Change what the queue is told, since it has refused that."""
         text = error.diag.message_primary or str(error)
-        # A result that the server cannot store, with a \u0000 for one: the next try would have no other.
-        code = "aborted" if isinstance(error, psycopg.DataError) else "pending"
-        self.refusals += 1
-        log.error("%s: its return was refused: %s", self.task.id, text)
-        self.returns = self._json({"status_code": code, "status": printable(f"its return was refused: {text}")})
+        if "delay_workgroup" in self._outcome:
+            # A task without a workgroup: what holds for that holds for nothing.
+            log.warning("%s: without delay_workgroup, since %s", self.task.id, text)
+            del self._outcome["delay_workgroup"]
+        else:
+            # A result that the server cannot store, with a \u0000 for one: the next try would have no other.
+            code = "aborted" if (error.sqlstate or "").startswith("22P") else "pending"
+            log.error("%s: its return was refused: %s", self.task.id, text)
+            self._outcome = {"status_code": code, "status": printable(f"its return was refused: {text}")}
+            self.refusals += 1
+        self.returns = self._json(self._outcome)
 
     def _start(self) -> None:
         self._future = asyncio.ensure_future(self._run_async())

@@ -14,6 +14,7 @@ delays other coroutines, but no heartbeat.
 from __future__ import annotations
 
 import asyncio
+import collections
 import itertools
 import logging
 import os
@@ -95,12 +96,12 @@ class Worker:
         self._stopping = False
         self._hurry = False
         self._closing = threading.Event()
-        self._broken = False  # one of the threads has ended with an error
+        self._broken = False  # nothing can be returned any more
         self._failure: BaseException | None = None
         self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.left = 0
         """How many handlers still ran when the worker ended, their tasks given back: a thread cannot be ended."""
-        self.errors: list[BaseException] = []
+        self.errors: collections.deque[BaseException] = collections.deque(maxlen=1000)
         """What handlers have raised, the latest thousand."""
 
     async def run(self) -> None:
@@ -166,19 +167,19 @@ class Worker:
             try:
                 loop()
             except BaseException as error:  # ends the worker, which raises it
-                self._fail(error)
+                self._fail(name, error)
 
         thread = threading.Thread(target=run, name=f"taskq {name}", daemon=True)
         thread.start()
         return thread
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, name: str, error: BaseException) -> None:
         with self._changed:
             if not self._stopping:
                 self._failure = error
             else:
                 log.error("while stopping: %s", error)
-            self._broken = True
+            self._broken = self._broken or name == "returns"
             self._stop()
 
     def _stop(self) -> None:
@@ -223,6 +224,9 @@ class Worker:
                 self._links["claims"].call(query, arguments)
         except psycopg.errors.InsufficientPrivilege as error:
             log.warning("settings and schedules stay as the database has them: %s", error.diag.message_primary)
+        except psycopg.Error:
+            if not self._stopping:
+                raise
 
     def _own(self, number: int) -> list[Task]:
         wait = None if self._until_idle else _WAIT
@@ -273,7 +277,7 @@ class Worker:
         with self._returnable:
             self._ended.append(performance)
             if performance.error is not None:
-                self.errors = [*self.errors[-999:], performance.error]
+                self.errors.append(performance.error)
             self._returnable.notify()
 
     def _return(self) -> None:
@@ -339,8 +343,7 @@ class Worker:
         every = self._lease / 3
         while not self._closing.wait(every):
             with self._changed:
-                now = time.monotonic()
-                due = [p for p in self._hand if now - p.extended_at >= p.handler.lease / 3 - every / 2]
+                due = [performance for performance in self._hand if performance.is_due(every / 2)]
             for lease, group in itertools.groupby(sorted(due, key=_lease_of), _lease_of):
                 try:
                     self._extend(lease, list(group))
@@ -361,7 +364,7 @@ class Worker:
 
     def _end_hand(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._hand or self._hurry, self._grace)
+            self._changed.wait_for(lambda: not self._hand or self._hurry or self._broken, self._grace)
             late = [performance for performance in self._hand if not performance.over]
         for performance in late:
             log.warning("%s: given back, its handler has not ended in time", performance.task.id)
