@@ -22,6 +22,7 @@ from contextlib import (
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import psycopg
+from psycopg import sql
 
 from . import borrowed, tracing
 from .bodies import body_text, convert, dumps
@@ -402,10 +403,10 @@ class Statements:
         """Take the connection, or None if the step has been saved."""
         self._connection = connection
 
-    def execute(self, query: str, arguments: Any = None) -> None:
+    def execute(self, query: str | sql.Composable, arguments: Any = None) -> None:
         """Run a statement, unless the step has been saved."""
         if self._connection is not None:
-            self._connection.execute(query.encode(), arguments)
+            self._connection.execute(_query(query), arguments)
 
 
 class AsyncStatements:
@@ -415,10 +416,15 @@ class AsyncStatements:
         """Take the connection, or None if the step has been saved."""
         self._connection = connection
 
-    async def execute(self, query: str, arguments: Any = None) -> None:
+    async def execute(self, query: str | sql.Composable, arguments: Any = None) -> None:
         """Run a statement, unless the step has been saved."""
         if self._connection is not None:
-            await self._connection.execute(query.encode(), arguments)
+            await self._connection.execute(_query(query), arguments)
+
+
+def _query(query: str | sql.Composable) -> bytes | sql.Composed | sql.SQL:
+    # psycopg's types demand a literal of a str; the workflow's author knows what the text is made of.
+    return query.encode() if isinstance(query, str) else sql.Composed([query])
 
 
 def _values(ended: list[dict[str, Any]], return_aborted: bool) -> list[Any]:

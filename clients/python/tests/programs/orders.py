@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 import taskq_pg as taskq
 
@@ -31,7 +32,9 @@ def order(ctx: taskq.Context, run: str) -> dict[str, Any]:
     one = ctx.call("sixteen", "part", {"run": run, "step": 16})
     ctx.sleep("rest", "0.01 seconds")
     with ctx.transaction("book 17") as statements:
-        statements.execute("INSERT INTO effects (run, step) VALUES (%s, 17)", [run])
+        statements.execute(
+            sql.SQL("INSERT INTO {} (run, step) VALUES (%s, 17)").format(sql.Identifier("effects")), [run]
+        )
     approval = ctx.wait_for("approved", signal=f"approve {run}", timeout="1 hour")
     done.append(ctx.transaction("book 19", book, run, 19))
     done.append(ctx.transaction("book 20", book, run, 20))
