@@ -72,6 +72,27 @@ def test_spans_inside_of_a_handler_are_its_children(taskq_app: App, spans: InMem
     assert f"{inner.context.span_id:016x}" in carried
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [Unprintable(), SystemExit(3), GeneratorExit()])
+def test_an_error_that_cannot_be_recorded_as_it_is(
+    taskq_app: App, spans: InMemorySpanExporter, error: BaseException
+) -> None:
+    @taskq_app.task("fail")
+    def fail() -> None:
+        raise error
+
+    taskq_app.insert("fail", max_tries=1)
+    taskq_app.work(until_idle=True)
+    [span] = spans.get_finished_spans()
+    assert span.attributes["error.type"] == type(error).__name__
+    assert len(span.events) == 1
+    assert inserted(taskq_app)[0].state == "aborted"
+
+
 def test_without_a_span_nothing_is_added(taskq_app: App, spans: InMemorySpanExporter) -> None:
     taskq_app.insert("a")
     assert inserted(taskq_app)[0].row["metadata"] is None

@@ -56,15 +56,18 @@ class Performance:
 
     def run(self) -> None:
         """Perform the task in this thread."""
-        with tracing.performance(self.task) as span:
-            try:
-                context = Context(self.task, self.handler.lease) if self.handler.workflow else None
-                outcome = self._completed(self.handler(self.task, context))
-            except BaseException as error:  # whatever a handler raises ends its task, not the worker
-                outcome = self._raised(error)
-            span.ended(outcome, self.error)
-        self.running = False
-        self.end(outcome)
+        outcome = None
+        try:
+            with tracing.performance(self.task) as span:
+                try:
+                    context = Context(self.task, self.handler.lease) if self.handler.workflow else None
+                    outcome = self._completed(self.handler(self.task, context))
+                except BaseException as error:  # whatever a handler raises ends its task, not the worker
+                    outcome = self._raised(error)
+                span.ended(outcome, self.error)
+        finally:
+            self.running = False
+            self.end(outcome)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Perform the task on the loop; called by another thread."""
@@ -118,15 +121,18 @@ class Performance:
             self._future.cancel()
 
     async def _run_async(self) -> None:
-        with tracing.performance(self.task) as span:
-            try:
-                context = AsyncContext(self.task, self.handler.lease) if self.handler.workflow else None
-                outcome = self._completed(await self.handler(self.task, context))
-            except BaseException as error:
-                outcome = self._raised(error)
-            span.ended(outcome, self.error)
-        self.running = False
-        self.end(outcome)
+        outcome = None
+        try:
+            with tracing.performance(self.task) as span:
+                try:
+                    context = AsyncContext(self.task, self.handler.lease) if self.handler.workflow else None
+                    outcome = self._completed(await self.handler(self.task, context))
+                except BaseException as error:
+                    outcome = self._raised(error)
+                span.ended(outcome, self.error)
+        finally:
+            self.running = False
+            self.end(outcome)
 
     def _completed(self, value: Any) -> dict[str, Any] | None:
         if self.task.completed:

@@ -24,14 +24,18 @@ class Threads:
         self._number = number
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._pending = 0
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Run the job in a thread. It must not raise. Called by one thread at a time."""
-        if not self._idle.acquire(blocking=False) and len(self._threads) < self._number:
-            thread = threading.Thread(target=self._run, name=f"taskq handler {len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        """Run the job in a thread. It must not raise."""
+        with self._lock:
+            self._pending += 1
+            # A thread that is just ending its job counts as busy: rather one thread too many than a job that waits.
+            if self._pending > len(self._threads) < self._number:
+                thread = threading.Thread(target=self._run, name=f"taskq handler {len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
         self._jobs.put(job)
 
     def close(self) -> None:
@@ -42,7 +46,8 @@ class Threads:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            self._idle.release()
+            with self._lock:
+                self._pending -= 1
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -93,7 +93,7 @@ class _Recorded(Performed):
         name = _name(outcome)
         self._span.set_attribute("taskq.outcome", name)
         if error is not None:
-            self._span.record_exception(error if isinstance(error, Exception) else Exception(repr(error)))
+            self._span.record_exception(_printable(error))
             self._span.set_attribute("error.type", type(error).__qualname__)
             self._span.set_status(trace.StatusCode.ERROR)
         attributes = {
@@ -101,8 +101,17 @@ class _Recorded(Performed):
             "messaging.destination.name": self._action,
             "taskq.outcome": name,
         }
-        meter = metrics.get_meter("taskq_pg")
-        meter.create_counter("taskq.performances", description="Performances of tasks").add(1, attributes)
+        performances, duration = _instruments()
+        performances.add(1, attributes)
+        duration.record(time.perf_counter() - self._began, attributes)
+
+
+def _printable(error: BaseException) -> Exception:
+    try:
+        str(error)
+    except Exception:
+        return RuntimeError(f"a {type(error).__name__} that cannot be shown")
+    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _name(outcome: Mapping[str, Any] | None) -> str:
