@@ -92,5 +92,5 @@ def test_the_settings_of_django(taskq_app: App, folder: Path) -> None:
 
 
 def test_the_columns_that_it_names_exist(taskq_app: App) -> None:
-    [query] = re.findall(r"`(SELECT count FROM taskq\.count_tasks.*?)`", PAGE.read_text())
+    [query] = re.findall(r"`(SELECT count\s+FROM taskq\.count_tasks.*?)`", PAGE.read_text(), re.DOTALL)
     assert taskq_app.query(query) == []
