@@ -340,6 +340,39 @@ def test_code_changes_while_a_workflow_waits(taskq_app: App) -> None:
     assert run(taskq_app, "o") == [1, 0, "yes", 2]
 
 
+def test_other_bodies_while_a_map_waits(taskq_app: App) -> None:
+    taskq_app.task("square")(lambda n: n * n)
+    numbers = [1, 2]
+
+    @taskq_app.workflow("squares")
+    def squares(ctx: taskq.Context) -> list:
+        return ctx.map("all", "square", numbers)
+
+    taskq_app.insert("squares", id="s")
+    taskq_app.work(until_idle=True, actions=["squares"])
+    assert state(taskq_app, "s") == "blocked"
+    numbers.append(3)
+    assert run(taskq_app, "s") == [1, 4]
+    assert len(inserted(taskq_app, "square")) == 2
+
+
+def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None:
+    """Nothing is inserted twice, and the workflow says what is missing instead of waiting for ever."""
+    taskq_app.task("square")(lambda n: n * n)
+    backoff = {"kind": "fixed", "initial": "0 seconds"}
+
+    @taskq_app.workflow("squares", max_tries=2, backoff=backoff)
+    def squares(ctx: taskq.Context) -> list:
+        return ctx.map("all", "square", [1, 2])
+
+    taskq_app.insert("squares", id="s")
+    taskq_app.work(until_idle=True, actions=["squares"])
+    taskq_app.query("SELECT taskq.delete_tasks('{s/all/0}')")
+    taskq_app.work(until_idle=True)
+    assert state(taskq_app, "s") == "aborted"
+    assert "s/all/0" in str(column(taskq_app, "s", "status"))
+
+
 def effects(app: App) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for name, step in app.query("SELECT run, step FROM effects ORDER BY run, step"):

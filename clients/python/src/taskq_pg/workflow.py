@@ -136,16 +136,16 @@ class _Workflow:
         keys: SharedKeys,
     ) -> Calls[list[Any]]:
         name = self._use(name)
-        if name not in self._steps:
+        inserted = f"{name}:tasks"
+        if name not in self._steps and inserted not in self._steps:
             texts = [body_text(body) for body in bodies]
             ids = ids or [f"{self.id}/{name}/{n}" for n in range(len(texts))]
-            if f"{name}:tasks" not in self._steps and texts:
-                shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
-                children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
-                yield _INSERT, [self.id, self.task.token, f"{name}:tasks", dumps(ids), dumps(children)]
-            ended = yield from self._wait(name, ids, None)
-        else:
-            ended = self._steps[name]
+            shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
+            children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
+            yield _INSERT, [self.task.id, self.task.token, inserted, dumps(ids), dumps(children)]
+            self._steps[inserted] = ids
+        # Those that were inserted, whatever the code asks for by now.
+        ended = yield from self._wait(name, self._steps.get(inserted, []), None)
         return _values(ended, return_aborted)
 
     def _sleep(self, name: str, duration: Duration) -> Calls[None]:
