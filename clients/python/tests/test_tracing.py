@@ -98,6 +98,32 @@ def test_without_a_span_nothing_is_added(taskq_app: App, spans: InMemorySpanExpo
     assert inserted(taskq_app)[0].row["metadata"] is None
 
 
+def test_steps_are_spans(taskq_app: App, spans: InMemorySpanExporter) -> None:
+    taskq_app.task("child")(lambda: None)
+
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context) -> None:
+        ctx.step("pay", int)
+        ctx.call("print", "child")
+
+    @taskq_app.workflow("order async")
+    async def order_async(ctx: taskq.AsyncContext) -> None:
+        await ctx.step("pay", int)
+
+    taskq_app.insert("order", id="o")
+    taskq_app.insert("order async")
+    taskq_app.work(until_idle=True, concurrency=1)
+    found = spans.get_finished_spans()
+    performances = {span.context.span_id: span for span in found if span.kind == trace.SpanKind.CONSUMER}
+    parents = [performances[span.parent.span_id].name for span in found if span.name == "step pay"]
+    assert sorted(parents) == ["process order", "process order async"], "a step that is saved is no span again"
+    outcomes = [span.attributes["taskq.outcome"] for span in performances.values() if span.name == "process order"]
+    assert outcomes == ["suspended", "completed"]
+    # What the workflow has inserted belongs to its trace.
+    [child] = [span for span in performances.values() if span.name == "process child"]
+    assert child.parent.span_id in performances
+
+
 def test_metrics(taskq_app: App, spans: object, providers: tuple[InMemorySpanExporter, InMemoryMetricReader]) -> None:
     @taskq_app.task("count")
     def count(fail: bool) -> None:
