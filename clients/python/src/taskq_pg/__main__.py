@@ -1,0 +1,7 @@
+"""``python -m taskq_pg``."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

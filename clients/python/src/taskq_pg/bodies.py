@@ -1,0 +1,219 @@
+"""Bodies and results: Python values to JSON, and JSON to what an annotation asks for.
+
+A string is stored as it is, anything else as JSON: the contract of the queue. Reading goes by the annotation.
+Without one the value is what the JSON says, or the text where it is no JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import sys
+import types
+import typing
+from collections import abc
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, Literal, Union, get_args, get_origin
+from uuid import UUID
+
+from .errors import BodyError
+
+JSON = dict[str, Any] | list[Any] | str | int | float | bool | None
+
+_FROM_TEXT: dict[type, Any] = {
+    datetime: datetime.fromisoformat,
+    date: date.fromisoformat,
+    time: time.fromisoformat,
+    UUID: UUID,
+    Decimal: Decimal,
+}
+
+
+def dumps(value: Any) -> str:
+    """Return the value as JSON text. ``TypeError`` or ``ValueError`` if it is none."""
+    return json.dumps(value, default=_plain, allow_nan=False)
+
+
+def body_text(value: Any) -> str | None:
+    """Return the text that is stored as the body: a string as it is, nothing for None, else JSON."""
+    if value is None or (isinstance(value, str) and not isinstance(value, enum.Enum)):
+        return value
+    return dumps(value)
+
+
+def _plain(value: Any) -> Any:
+    """Turn what ``json`` does not know into what it knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if _is_pydantic(type(value)):
+        return value.model_dump(mode="json")
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (UUID, Decimal, PurePath)):
+        return str(value)
+    if isinstance(value, (set, frozenset, abc.Mapping)):
+        return dict(value) if isinstance(value, abc.Mapping) else list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def read_body(text: str | None, annotation: Any = Any) -> Any:
+    """Return the stored text of a body as what the annotation asks for; ``BodyError`` if it does not fit."""
+    if text is None:
+        return convert(None, annotation)
+    if annotation is str:
+        return text
+    is_union = get_origin(annotation) in (Union, types.UnionType)
+    may_be_text = annotation in (Any, object) or (is_union and str in get_args(annotation))
+    try:
+        return convert(json.loads(text), annotation)
+    except (ValueError, RecursionError) as error:
+        if may_be_text:
+            return text
+        raise BodyError(f"the body is no JSON: {error}") from error
+    except BodyError:
+        if may_be_text:
+            return text
+        raise
+
+
+def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
+    """Return a JSON value as what the annotation asks for; ``BodyError`` tells which part of it does not fit."""
+    if annotation in (Any, object, JSON) or isinstance(annotation, typing.TypeVar):
+        return value
+    if annotation is None or annotation is type(None):
+        return _require(value is None, value, where, "null", value)
+    if _is_pydantic(annotation):
+        return _pydantic(value, annotation, where)
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        return _dataclass(value, annotation, where)
+    if typing.is_typeddict(annotation):
+        return _typed_dict(value, annotation, where)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (typing.Annotated, typing.Required, typing.NotRequired, typing.Final):
+        return convert(value, arguments[0], where)
+    if origin in (Union, types.UnionType):
+        return _union(value, arguments, where)
+    if origin is Literal:
+        return _require(any(value == a and type(value) is type(a) for a in arguments), value, where,
+                        f"one of {', '.join(map(repr, arguments))}", value)  # fmt: skip
+    if isinstance(annotation, typing.NewType):
+        return convert(value, annotation.__supertype__, where)
+    return _container(value, annotation, origin, arguments, where)
+
+
+def _container(value: Any, annotation: Any, origin: Any, arguments: tuple[Any, ...], where: str) -> Any:
+    kind = origin or annotation
+    if kind in (list, set, frozenset, tuple, abc.Sequence, abc.Iterable, abc.Collection):
+        _require(isinstance(value, list), value, where, "an array")
+        return _array(value, kind, arguments, where)
+    if kind in (dict, abc.Mapping, abc.MutableMapping):
+        _require(isinstance(value, dict), value, where, "an object")
+        item = arguments[1] if len(arguments) == 2 else Any
+        return {key: convert(one, item, f"{where}[{key!r}]") for key, one in value.items()}
+    return _scalar(value, annotation, where)
+
+
+def _array(value: list[Any], kind: Any, arguments: tuple[Any, ...], where: str) -> Any:
+    if kind is tuple and arguments and arguments[-1] is not Ellipsis:
+        _require(len(value) == len(arguments), value, where, f"an array of {len(arguments)}")
+        kinds: abc.Iterable[Any] = arguments
+    else:
+        kinds = [arguments[0] if arguments else Any] * len(value)
+    items = [convert(one, k, f"{where}[{n}]") for n, (one, k) in enumerate(zip(value, kinds, strict=True))]
+    return kind(items) if kind in (tuple, set, frozenset) else items
+
+
+def _scalar(value: Any, annotation: Any, where: str) -> Any:
+    if not isinstance(annotation, type):
+        raise BodyError(f"{where} cannot be read as {annotation!r}")
+    if issubclass(annotation, enum.Enum):
+        try:
+            return annotation(value)
+        except ValueError:
+            raise BodyError(f"{where} is {_short(value)}, not one of {[e.value for e in annotation]}") from None
+    if annotation is float:
+        _require(isinstance(value, (int, float)) and not isinstance(value, bool), value, where, "a number")
+        return float(value)
+    if annotation is int:
+        return _require(isinstance(value, int) and not isinstance(value, bool), value, where, "an integer", value)
+    if annotation in (str, bool):
+        return _require(isinstance(value, annotation), value, where, annotation.__name__, value)
+    if annotation in _FROM_TEXT:
+        try:
+            return _FROM_TEXT[annotation](value if annotation is not Decimal else str(value))
+        except (ValueError, TypeError, ArithmeticError):
+            raise BodyError(f"{where} is {_short(value)}, not {annotation.__name__}") from None
+    if issubclass(annotation, PurePath):
+        return annotation(_require(isinstance(value, str), value, where, "a path", value))
+    raise BodyError(f"{where} cannot be read as {annotation.__name__}")
+
+
+def _union(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
+    problems = []
+    for kind in kinds:
+        try:
+            return convert(value, kind, where)
+        except BodyError as error:
+            problems.append(str(error))
+    raise BodyError("; ".join(dict.fromkeys(problems)))
+
+
+def _dataclass(value: Any, annotation: type, where: str) -> Any:
+    """A key that the class does not know is ignored: the inserting side may be newer than the worker."""
+    _require(isinstance(value, dict), value, where, f"an object ({annotation.__name__})")
+    kinds = typing.get_type_hints(annotation, include_extras=True)
+    given: dict[str, Any] = {}
+    for field in dataclasses.fields(annotation):
+        if not field.init:
+            continue
+        if field.name in value:
+            given[field.name] = convert(value[field.name], kinds[field.name], f"{where}.{field.name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise BodyError(f"{where} lacks {field.name!r}")
+    try:
+        return annotation(**given)
+    except (TypeError, ValueError) as error:
+        # A check of the class itself, in __post_init__.
+        raise BodyError(f"{where}: {error}") from error
+
+
+def _typed_dict(value: Any, annotation: Any, where: str) -> Any:
+    _require(isinstance(value, dict), value, where, f"an object ({annotation.__name__})")
+    if missing := sorted(annotation.__required_keys__ - value.keys()):
+        raise BodyError(f"{where} lacks {', '.join(map(repr, missing))}")
+    kinds = typing.get_type_hints(annotation, include_extras=True)
+    return {key: convert(one, kinds.get(key, Any), f"{where}.{key}") for key, one in value.items()}
+
+
+def _is_pydantic(kind: Any) -> bool:
+    # A class of pydantic's can only be there if pydantic has been imported.
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def _pydantic(value: Any, annotation: Any, where: str) -> Any:
+    import pydantic
+
+    try:
+        # From JSON, not from Python values: so that dates and the like are read in strict models, too.
+        return annotation.model_validate_json(json.dumps(value))
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(map(str, first["loc"]))
+        raise BodyError(f"{where}{'.' + path if path else ''}: {first['msg']}") from error
+
+
+def _require(holds: bool, value: Any, where: str, wanted: str, result: Any = None) -> Any:
+    if not holds:
+        raise BodyError(f"{where} is {_short(value)}, not {wanted}")
+    return result
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,151 @@
+"""The app's own connections: opened when first used, kept while idle, left behind when the server has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+
+Connect = Callable[[], "psycopg.Connection[Any]"]
+ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
+
+# How many idle connections an app keeps. More are opened while so many calls are made at once.
+_KEPT = 4
+
+# PgBouncer may stand in between, so nothing is prepared. A server that has vanished is noticed within half a minute.
+_SETTINGS: dict[str, Any] = {
+    "autocommit": True,
+    "prepare_threshold": None,
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+}
+
+
+class Connections:
+    """Opens connections of one database, and keeps some that are idle."""
+
+    def __init__(self, source: str | Connect, source_async: ConnectAsync | None = None) -> None:
+        """Take a conninfo, or a function that returns a connection. Nothing is opened yet."""
+        self._source = source
+        self._source_async = source_async
+        self._lock = threading.Lock()
+        self._idle: list[psycopg.Connection[Any]] = []
+        # A connection of asyncio belongs to its event loop.
+        self._idle_async: weakref.WeakKeyDictionary[Any, list[psycopg.AsyncConnection[Any]]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @property
+    def has_async(self) -> bool:
+        """Whether a connection of asyncio can be had: not from a function that returns a plain one."""
+        return self._source_async is not None or isinstance(self._source, str)
+
+    def open(self, name: str = "taskq") -> psycopg.Connection[Any]:
+        """Open a connection in autocommit mode."""
+        if isinstance(self._source, str):
+            return psycopg.connect(self._source, **_settings(self._source, name))
+        connection = self._source()
+        if not isinstance(connection, psycopg.Connection):
+            raise TypeError(f"the function that connects has returned a {type(connection).__name__}, no connection")
+        connection.autocommit = True
+        return connection
+
+    async def open_async(self, name: str = "taskq") -> psycopg.AsyncConnection[Any]:
+        """Open a connection of asyncio in autocommit mode."""
+        if self._source_async is not None:
+            connection = await self._source_async()
+            await connection.set_autocommit(True)
+            return connection
+        if not isinstance(self._source, str):
+            raise TypeError("give App(connect_async=...) as well: its connect function makes plain connections")
+        return await psycopg.AsyncConnection.connect(self._source, **_settings(self._source, name))
+
+    @contextmanager
+    def use(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection, in autocommit mode."""
+        connection = self._take() or self.open()
+        try:
+            yield connection
+        finally:
+            self._put(connection)
+
+    @asynccontextmanager
+    async def use_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Lend a connection of asyncio, in autocommit mode."""
+        loop = asyncio.get_running_loop()
+        idle = self._idle_async.setdefault(loop, [])
+        connection = None
+        while idle and connection is None:
+            connection = idle.pop()
+            if not _quiet(connection):
+                await connection.close()
+                connection = None
+        connection = connection or await self.open_async()
+        try:
+            yield connection
+        finally:
+            if not _reusable(connection) or len(idle) >= _KEPT:
+                await connection.close()
+            else:
+                idle.append(connection)
+
+    def close(self) -> None:
+        """Close those that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    async def close_async(self) -> None:
+        """Close those of the running loop that are idle."""
+        for connection in self._idle_async.pop(asyncio.get_running_loop(), []):
+            await connection.close()
+
+    def _take(self) -> psycopg.Connection[Any] | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if _quiet(connection):
+                return connection
+            connection.close()
+
+    def _put(self, connection: psycopg.Connection[Any]) -> None:
+        if _reusable(connection):
+            with self._lock:
+                if len(self._idle) < _KEPT:
+                    self._idle.append(connection)
+                    return
+        connection.close()
+
+
+def _settings(conninfo: str, name: str) -> dict[str, Any]:
+    # What the conninfo says goes first.
+    given = psycopg.conninfo.conninfo_to_dict(conninfo)
+    settings = {key: value for key, value in _SETTINGS.items() if key not in given}
+    if "application_name" not in given:
+        settings["application_name"] = name
+    return settings
+
+
+def _reusable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    # An interrupt may have come between a statement and its answer, or its caller has left a transaction open.
+    idle = psycopg.pq.TransactionStatus.IDLE
+    return not connection.closed and connection.info.transaction_status == idle
+
+
+def _quiet(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server has said nothing since the last answer. A server that ends a session says so, or hangs up."""
+    if connection.closed:
+        return False
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return not selector.select(0)

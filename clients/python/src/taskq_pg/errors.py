@@ -1,0 +1,78 @@
+"""What a handler raises to say how its task goes on, and what the package raises."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+
+class TaskqError(Exception):
+    """Base class of the errors of this package. The server's errors are psycopg's, with their SQLSTATE."""
+
+
+class Reject(TaskqError):
+    """Raised by a handler: the task aborts with this text as its status. No further try would help."""
+
+
+class Retry(TaskqError):
+    """Raised by a handler: the task is tried again, ``after`` that time, else after its back-off.
+
+    The try counts unless ``count_try`` is false. ``delay_workgroup`` holds back the whole workgroup of the
+    task, which is the answer to a remote side that says "too many requests".
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        after: str | timedelta | None = None,
+        delay_workgroup: str | timedelta | None = None,
+        count_try: bool = True,
+    ) -> None:
+        """Keep what to tell the queue."""
+        super().__init__(text)
+        self.after = after
+        self.delay_workgroup = delay_workgroup
+        self.count_try = count_try
+
+
+class Leave(TaskqError):
+    """Raised by a handler: the worker forgets the task. It is returned by the holder of its id and token."""
+
+
+class Lost(TaskqError):
+    """The task is no longer held: it was cancelled, taken over or deleted. The handler should end."""
+
+
+class BodyError(TaskqError):
+    """A body, or a saved result, does not fit the annotation that it is to be read as."""
+
+
+class TimedOut(TaskqError):
+    """What a workflow waited for has not ended in time."""
+
+
+class Aborted(TaskqError):
+    """A task that a workflow waited for has aborted. ``task_id`` and ``status`` tell which, and why."""
+
+    def __init__(self, task_id: str, status: str | None) -> None:
+        """Name the task, and its status as the text."""
+        super().__init__(task_id, status)
+        self.task_id = task_id
+        self.status = status
+
+    def __str__(self) -> str:
+        """Return the text that becomes the status of the workflow, if the workflow does not catch it."""
+        return f"{self.task_id}: {self.status}" if self.status else f"{self.task_id} has aborted"
+
+
+class Suspend(BaseException):
+    """Leaves a workflow in the middle: its task waits, and is entered again from the top.
+
+    No ``Exception``, so that an ``except Exception`` in a workflow lets it through.
+    """
+
+    def __init__(self, **returns: Any) -> None:
+        """Keep the keys of the return: ``depends_on``, ``wait_at_most``, ``retry_after``."""
+        super().__init__("the workflow waits")
+        self.returns = returns

@@ -1,0 +1,90 @@
+"""A connection of the worker's, opened again as often as it takes."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+
+from . import borrowed
+from .connections import Connections
+
+log = logging.getLogger("taskq_pg")
+
+
+def delays(longest: float = 10) -> Iterator[float]:
+    """Yield how long to wait before each attempt: twice as long each time, with jitter."""
+    delay = 0.1
+    while True:
+        yield delay * random.uniform(0.5, 1.5)  # noqa: S311
+        delay = min(delay * 2, longest)
+
+
+def is_lost(error: Exception) -> bool:
+    """Tell whether another connection may help: this one is gone, or leads to a standby since a failover."""
+    if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)):
+        return isinstance(error, OSError)
+    state = error.sqlstate or "08000"
+    return state[:2] == "08" or state[:3] == "57P" or state in ("25006", "53300")
+
+
+def is_transient(error: Exception) -> bool:
+    """Tell whether the same call may work now: a deadlock or serialization failure, or a limit of the server's."""
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in ("40", "53", "55", "57", "58")
+
+
+class Link:
+    """One connection. Its calls are made one at a time, by one thread."""
+
+    def __init__(self, connections: Connections, name: str) -> None:
+        """Open nothing yet."""
+        self.give_up_at = float("inf")  # by time.monotonic()
+        self._connections = connections
+        self._name = name
+        self._connection: psycopg.Connection[Any] | None = None
+        self._calling = False
+
+    def call(self, query: str, arguments: Sequence[Any]) -> borrowed.Rows:
+        """Return the rows of a statement in a transaction of its own. It may run twice if its answer gets lost."""
+        self._calling = True
+        try:
+            for delay in delays():
+                try:
+                    if self._connection is None or self._connection.closed:
+                        self._connection = self._connections.open(self._name)
+                    return borrowed.execute(self._connection, query, arguments)
+                except Exception as error:
+                    if not is_lost(error):
+                        raise
+                    self.close()
+                    if time.monotonic() >= self.give_up_at:
+                        raise
+                    log.warning("no connection, again in %.1f s: %s", delay, str(error).strip())
+                self._sleep(delay)
+            raise AssertionError  # delays() has no end
+        finally:
+            self._calling = False
+
+    def cancel(self) -> None:
+        """Cancel the call that another thread is making. It may come too early: repeat it until the call is over."""
+        connection = self._connection
+        if self._calling and connection is not None and not connection.closed:
+            try:
+                connection.cancel_safe(timeout=5)
+            except (psycopg.Error, OSError) as error:
+                log.info("could not cancel the claim: %s", error)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _sleep(self, delay: float) -> None:
+        until = time.monotonic() + delay
+        while (left := min(until, self.give_up_at) - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))

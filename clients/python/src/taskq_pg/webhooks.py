@@ -1,0 +1,117 @@
+"""Tasks as HTTP requests: a worker that POSTs each task to a web server, whose answer ends it.
+
+========================  =============================================================================
+answer                    the task
+========================  =============================================================================
+2xx but 202               completes, with ``result``, ``children``, ``status``, ``delay_workgroup`` and
+                          ``delay_children`` of the answer's JSON
+202                       is left to be returned by the holder of its token
+429 with ``Retry-After``  waits for that time, and its workgroup with it
+4xx but 408 and 429       aborts
+all else, time-outs       is ``pending``: its back-off decides
+========================  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from .app import App
+from .bodies import dumps, read_body
+from .connections import Connect
+from .durations import Duration, seconds
+from .errors import Leave, Reject, Retry
+from .task import Outcome, Task
+
+_ANSWER = {"result", "children", "children_block", "status", "delay_workgroup", "delay_children"}
+# Of an answer that is no JSON, so much goes into the status.
+_EXCERPT = 500
+
+
+def dispatcher(
+    connect: str | Connect,
+    url: str,
+    actions: Iterable[str],
+    *,
+    lease: Duration = "1 minute",
+    authorization: str | None = None,
+    with_token: bool = False,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> App:
+    """Return an app whose handlers POST the tasks of these actions to ``url`` + action.
+
+    A request may take as long as the lease. ``transport`` is httpx's, for tests.
+    """
+    app = App(connect, lease=lease)
+    client = httpx.AsyncClient(timeout=seconds(lease), follow_redirects=False, transport=transport)
+    headers = {"Content-Type": "application/json"}
+    if authorization:
+        headers["Authorization"] = authorization
+
+    async def post(task: Task) -> Outcome:
+        # A request that is sent again after a crash has the same key only if it is the same try.
+        key = {"Idempotency-Key": f"{task.id}/{task.num_tries}"}
+        target = url + quote(task.action, safe="")
+        try:
+            answer = await client.post(target, content=dumps(_request(task, with_token)), headers=headers | key)
+        except httpx.HTTPError as error:
+            raise Retry(f"{type(error).__name__}: {error}") from error
+        return _outcome(answer)
+
+    for action in actions:
+        app.task(action, results=True)(post)
+    return app
+
+
+def _request(task: Task, with_token: bool) -> dict[str, Any]:
+    request = {
+        "task_id": task.id,
+        "action": task.action,
+        "body": read_body(task.text),
+        "results": task.results,
+        "checkpoint": task.checkpoint,
+        "num_tries": task.num_tries,
+    }
+    return {**request, "token": task.token} if with_token else request
+
+
+def _outcome(answer: httpx.Response) -> Outcome:
+    code = answer.status_code
+    if code == 202:
+        raise Leave("accepted, to be returned later")
+    if answer.is_success:
+        return _completed(answer)
+    text = f"HTTP {code} {answer.text[:_EXCERPT]}".strip()
+    if code == 429 and (delay := _retry_after(answer)) is not None:
+        raise Retry(text, after=f"{delay} seconds", delay_workgroup=f"{delay} seconds")
+    if 400 <= code < 500 and code not in (408, 429):
+        raise Reject(text)
+    raise Retry(text)
+
+
+def _completed(answer: httpx.Response) -> Outcome:
+    if not answer.content:
+        return Outcome()
+    try:
+        keys = answer.json()
+    except ValueError as error:
+        raise Reject(f"the answer is no JSON: {answer.text[:_EXCERPT]}") from error
+    if not isinstance(keys, dict) or keys.keys() - _ANSWER:
+        raise Reject(f"the answer is to be an object of {', '.join(sorted(_ANSWER))}: {answer.text[:_EXCERPT]}")
+    return Outcome(**{"children": (), **{key: value for key, value in keys.items() if value is not None}})
+
+
+def _retry_after(answer: httpx.Response) -> float | None:
+    text = answer.headers.get("Retry-After", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

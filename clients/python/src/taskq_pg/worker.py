@@ -1,0 +1,406 @@
+"""The worker: it claims tasks, has handlers perform them, extends their leases, and returns them.
+
+Three threads talk to the server, each over a connection of its own, so that none of them ever waits for another or
+for a handler:
+
+* *claims* sleeps in ``own_tasks(wait =>)`` while there is room for more tasks;
+* *returns* gives back what has ended, all that has in one call, and takes as many others with the same call;
+* *heartbeats* extends the leases. It opens its connection when the first lease needs it.
+
+Handlers that are functions run in threads of their own, coroutines on the loop. A handler that blocks the loop
+delays other coroutines, but no heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from .durations import Duration, seconds
+from .handlers import Handler
+from .link import Link, delays, is_transient
+from .performance import GIVEN_BACK, Performance
+from .task import Result, Task
+from .threads import Threads
+
+if TYPE_CHECKING:
+    from .app import App
+
+log = logging.getLogger("taskq_pg")
+
+_COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, action_deadline, checkpoint, priority,
+              metadata, results"""
+_EXTEND = """SELECT owned FROM taskq.extend_tasks_ownership(%s, %s::text[], %s::text[]::uuid[], %s::text::interval)"""
+
+# How long one claim sleeps in the server. It holds a snapshot meanwhile, so not for long.
+_WAIT = "10 seconds"
+# For how long cancelled coroutines may clean up, and the last returns be tried, when the grace is over.
+_CLEAN_UP = 2.0
+_LAST_RETURNS = 10.0
+
+
+class Worker:
+    """Performs tasks of an app until it is stopped. ``App.work`` and ``App.work_async`` make one and run it."""
+
+    def __init__(
+        self,
+        app: App,
+        handlers: Iterable[Handler],
+        *,
+        concurrency: int = 10,
+        until_idle: bool = False,
+        grace: Duration = "30 seconds",
+        actor: str | None = None,
+    ) -> None:
+        """Connect nothing yet."""
+        self._handlers = {handler.action: handler for handler in handlers}
+        if not self._handlers:
+            raise ValueError("the worker has no handler: register one with @app.task")
+        if concurrency < 1:
+            raise ValueError("concurrency is less than 1")
+        self._app = app
+        self._concurrency = concurrency
+        self._until_idle = until_idle
+        self._grace = seconds(grace)
+        self._actor = actor or f"{socket.gethostname()}:{os.getpid()}"
+        self._actions = list(self._handlers)
+        # One claim is for all actions, so it takes the shortest lease; the first heartbeat makes it a task's own.
+        self._lease = min(handler.lease for handler in self._handlers.values())
+        self._with_results = any(handler.results for handler in self._handlers.values())
+        self._with_steps = any(handler.workflow for handler in self._handlers.values())
+        self._links = {name: Link(app.connections, f"taskq {name}") for name in ("claims", "returns", "heartbeats")}
+        self._threads = Threads(concurrency)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+        # What follows changes under this lock only; each condition wakes the threads that it concerns. A performance
+        # that begins in the moment of the stop ends while the lock is held.
+        lock = threading.RLock()
+        self._claimable = threading.Condition(lock)
+        self._returnable = threading.Condition(lock)
+        self._changed = threading.Condition(lock)
+        self._hand: set[Performance] = set()
+        self._ended: list[Performance] = []
+        self._asked = 0  # for so many tasks there is a claim under way
+        self._changes = 0  # of the hand
+        self._stopping = False
+        self._hurry = False
+        self._closing = threading.Event()
+        self._broken = False  # nothing can be returned any more
+        self._failure: BaseException | None = None
+        self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.left = 0
+        """How many handlers still ran when the worker ended, their tasks given back: a thread cannot be ended."""
+        self.errors: collections.deque[BaseException] = collections.deque(maxlen=1000)
+        """What handlers have raised, the latest thousand."""
+
+    async def run(self) -> None:
+        """Work until stopped; if this is cancelled, stop and wait for the end of that."""
+        self._loop = asyncio.get_running_loop()
+        over = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                self._run()
+            except BaseException as error:
+                self._failure = error
+            finally:
+                loop.call_soon_threadsafe(over.set_result, None)
+
+        loop = self._loop
+        threading.Thread(target=run, name="taskq worker", daemon=True).start()
+        try:
+            await asyncio.shield(over)
+        except asyncio.CancelledError:
+            self.stop()
+            await over
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Claim no more, and end when the tasks in hand have, or the grace is over. Again: end at once.
+
+        May be called by any thread and by a signal handler.
+        """
+        self._commands.put(True)
+
+    # The engine, and its threads.
+
+    def _run(self) -> None:
+        log.info("%s works on %s, %d at once", self._actor, ", ".join(self._actions), self._concurrency)
+        threads = {name: self._thread(name, loop) for name, loop in (
+            ("commands", self._obey), ("claims", self._claim), ("returns", self._return), ("heartbeats", self._beat)
+        )}  # fmt: skip
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping)
+            for performance in self._hand:
+                performance.task.stopping.set()
+        log.info("stopping, %d tasks in hand", len(self._hand))
+        self._end_claims(threads["claims"])
+        self._end_hand()
+        self._closing.set()
+        with self._returnable:
+            self._returnable.notify()
+        self._commands.put(False)
+        for link in self._links.values():
+            link.give_up_at = 0
+        for thread in threads.values():
+            thread.join(_LAST_RETURNS)
+        self._threads.close()
+        for link in self._links.values():
+            link.close()
+        log.info("stopped")
+
+    def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                loop()
+            except BaseException as error:  # ends the worker, which raises it
+                self._fail(name, error)
+
+        thread = threading.Thread(target=run, name=f"taskq {name}", daemon=True)
+        thread.start()
+        return thread
+
+    def _fail(self, name: str, error: BaseException) -> None:
+        with self._changed:
+            if not self._stopping:
+                self._failure = error
+            else:
+                log.error("while stopping: %s", error)
+            self._broken = self._broken or name == "returns"
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for condition in (self._claimable, self._returnable, self._changed):
+            condition.notify_all()
+
+    def _obey(self) -> None:
+        while self._commands.get():
+            with self._changed:
+                self._hurry = self._stopping
+                self._stop()
+
+    # Claims.
+
+    def _claim(self) -> None:
+        self._set_up()
+        while True:
+            with self._claimable:
+                self._claimable.wait_for(lambda: self._stopping or len(self._hand) < self._concurrency)
+                if self._stopping:
+                    return
+                self._asked = self._concurrency - len(self._hand)
+                idle, changes = not self._hand, self._changes
+            tasks = self._own(self._asked)
+            with self._claimable:
+                self._asked = 0
+                self._begin(tasks)
+                if tasks or not self._until_idle:
+                    continue
+                if idle and changes == self._changes:
+                    # Nothing was in hand, and there was nothing to own.
+                    self._stop()
+                self._await_change(changes)
+
+    def _await_change(self, changes: int) -> None:
+        self._claimable.wait_for(lambda: self._stopping or changes != self._changes)
+
+    def _set_up(self) -> None:
+        try:
+            for query, arguments in self._app.declared():
+                self._links["claims"].call(query, arguments)
+        except psycopg.errors.InsufficientPrivilege as error:
+            log.warning("settings and schedules stay as the database has them: %s", error.diag.message_primary)
+        except psycopg.Error:
+            if not self._stopping:
+                raise
+
+    def _own(self, number: int) -> list[Task]:
+        wait = None if self._until_idle else _WAIT
+        query = f"""SELECT {_COLUMNS}, {self._steps()} FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
+                           wait => %s::text::interval, with_results => %s{self._with()})"""
+        arguments = [self._actor, number, self._actions, f"{self._lease} seconds", wait, self._with_results]
+        link = self._links["claims"]
+        for delay in delays():
+            try:
+                return self._tasks(link.call(query, arguments))
+            except psycopg.errors.QueryCanceled:
+                return []  # by stop(), or by a statement_timeout; nothing was granted
+            except psycopg.Error as error:
+                if self._stopping:
+                    return []
+                if not is_transient(error):
+                    raise
+                log.warning("no claim, again in %.1f s: %s", delay, error)
+            with self._claimable:
+                self._claimable.wait_for(lambda: self._stopping, delay)
+        raise AssertionError  # delays() has no end
+
+    def _end_claims(self, thread: threading.Thread) -> None:
+        self._links["claims"].give_up_at = 0
+        while thread.is_alive():
+            self._links["claims"].cancel()
+            thread.join(0.05)
+
+    def _begin(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            performance = Performance(task, self._handlers[task.action], self._on_end)
+            if performance.handler.lease > self._lease:
+                performance.extended_at = float("-inf")
+            self._hand.add(performance)
+            self._changes += 1
+            if self._stopping:
+                # Granted in the moment of the stop.
+                performance.end(GIVEN_BACK)
+            elif performance.handler.is_async:
+                assert self._loop is not None  # noqa: S101
+                performance.start(self._loop)
+            else:
+                self._threads.submit(performance.run)
+
+    # Returns.
+
+    def _on_end(self, performance: Performance) -> None:
+        with self._returnable:
+            self._ended.append(performance)
+            if performance.error is not None:
+                self.errors.append(performance.error)
+            self._returnable.notify()
+
+    def _return(self) -> None:
+        while True:
+            with self._returnable:
+                self._returnable.wait_for(lambda: self._ended or self._closing.is_set())
+                if not self._ended:
+                    return
+                batch, self._ended = self._ended, []
+            tasks = self._give(batch)
+            with self._claimable:
+                self._hand.difference_update(batch)
+                self._changes += 1
+                self._begin(tasks)
+                self._claimable.notify()
+                self._changed.notify()
+
+    def _give(self, batch: Sequence[Performance]) -> list[Task]:
+        """Return the batch, and take as many tasks in its place."""
+        query = f"""SELECT {_COLUMNS}, {self._steps()}, sqlstate
+                      FROM taskq.return_and_own_tasks(%s, %s::text::jsonb, %s, %s::text[], %s::text::interval,
+                                                      with_results => %s{self._with()})"""
+        returns = [performance for performance in batch if performance.returns is not None]
+        for delay in delays():
+            array = f"[{','.join(performance.returns or '' for performance in returns)}]"
+            number = 0 if self._stopping else len(batch)
+            if not returns and not number:
+                return []
+            arguments = [
+                self._actor,
+                array,
+                number,
+                self._actions,
+                f"{self._lease} seconds",
+                self._with_results,
+            ]
+            try:
+                rows = self._links["returns"].call(query, arguments)
+            except psycopg.Error as error:
+                if is_transient(error):
+                    log.warning("no return, again in %.1f s: %s", delay, error)
+                    time.sleep(delay)
+                elif not returns or (error.sqlstate or "08")[:2] == "08":
+                    raise
+                elif len(returns) > 1:
+                    # One of them is refused, and with it the call: each on its own.
+                    return [task for performance in batch for task in self._give([performance])]
+                elif returns[0].refusals:
+                    log.error("%s: left to its lease: %s", returns[0].task.id, error)
+                    returns = []
+                else:
+                    returns[0].refused(error)
+                continue
+            for refused in (row for row in rows if row[-1] is not None):
+                # Cancelled, deleted, taken over, or returned by us and only the answer was lost.
+                log.info("%s: dropped, it is not held any more (%s)", refused[0], refused[-1])
+            return self._tasks(row for row in rows if row[-1] is None)
+        raise AssertionError  # delays() has no end
+
+    # Heartbeats.
+
+    def _beat(self) -> None:
+        every = self._lease / 3
+        while not self._closing.wait(every):
+            with self._changed:
+                due = [performance for performance in self._hand if performance.is_due(every / 2)]
+            for lease, group in itertools.groupby(sorted(due, key=_lease_of), _lease_of):
+                try:
+                    self._extend(lease, list(group))
+                except psycopg.Error as error:
+                    log.warning("no heartbeat: %s", error)
+
+    def _extend(self, lease: float, performances: Sequence[Performance]) -> None:
+        ids = [performance.task.id for performance in performances]
+        tokens = [performance.task.token for performance in performances]
+        extended_at = time.monotonic()
+        rows = self._links["heartbeats"].call(_EXTEND, [self._actor, ids, tokens, f"{lease} seconds"])
+        for performance, (owned,) in zip(performances, rows, strict=True):
+            performance.extended_at = extended_at
+            if not owned and not performance.over and not performance.task.completed:
+                performance.lose()
+
+    # The end.
+
+    def _end_hand(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._hand or self._hurry or self._broken, self._grace)
+            late = [performance for performance in self._hand if not performance.over]
+        for performance in late:
+            log.warning("%s: given back, its handler has not ended in time", performance.task.id)
+            performance.interrupt()
+        until = time.monotonic() + _CLEAN_UP
+        while time.monotonic() < until and any(p.running for p in late if p.handler.is_async):
+            time.sleep(0.01)
+        for performance in late:
+            performance.end(GIVEN_BACK)
+        self.left = sum(performance.running for performance in late)
+        self._links["returns"].give_up_at = time.monotonic() + _LAST_RETURNS / 2
+        with self._changed:
+            self._changed.wait_for(lambda: not self._hand or self._broken, _LAST_RETURNS)
+            if self._hand:
+                log.error("%d tasks could not be returned, and are left to their leases", len(self._hand))
+
+    # Rows.
+
+    def _steps(self) -> str:
+        return "steps" if self._with_steps else "NULL"
+
+    def _with(self) -> str:
+        return ", with_steps => true" if self._with_steps else ""
+
+    def _tasks(self, rows: Iterable[Sequence[Any]]) -> list[Task]:
+        return [self._task(*row[:12]) for row in rows]
+
+    def _task(self, *columns: Any) -> Task:
+        *plain, results, steps = columns
+        given: list[Any] = [*plain, [_result(row) for row in results or ()], steps or {}]
+        return Task(self._app, *given)
+
+
+def _result(row: Mapping[str, Any]) -> Result:
+    return Result(row["task_id"], row["action"], row["status_code"], row["status"], row["result"])
+
+
+def _lease_of(performance: Performance) -> float:
+    return performance.handler.lease

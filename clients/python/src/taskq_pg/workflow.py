@@ -1,0 +1,449 @@
+"""Durable functions: what a workflow has done is saved as steps, and while it waits its task holds nothing.
+
+A workflow is entered from the top after each wait, crash and failure. What has a saved step is not done again: it
+returns what it returned before. Each promise is kept by a SQL call: ``taskq.save_step`` keeps the first result of a
+name and refuses a token that is void, and ``taskq.return_task`` suspends.
+
+What both flavours do is written once, as generators that yield statements and are sent their rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import typing
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+import psycopg
+from psycopg import sql
+
+from . import borrowed, tracing
+from .bodies import body_text, convert, dumps
+from .durations import Duration, interval
+from .errors import Aborted, Lost, Suspend, TimedOut
+from .keys import SharedKeys, plain
+from .link import delays, is_lost, is_transient
+from .threads import in_thread
+
+if TYPE_CHECKING:
+    from .task import Task
+
+T = TypeVar("T")
+Statement = tuple[str, Sequence[Any]]
+Calls = Generator[Statement, borrowed.Rows, T]
+
+_SAVE = "SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb, %s::text::interval)"
+# Until when a wait lasts is saved once, by the queue's own clock: a later try waits for the rest of it.
+_LEFT = """SELECT (until - taskq.clock())::text, until <= taskq.clock()
+             FROM (SELECT (taskq.save_step(%s, %s::text::uuid, %s, to_jsonb(taskq.clock() + %s::text::interval))
+                           #>> '{}')::timestamptz AS until) AS saved"""
+# In one transaction with a step that says so: the tasks are inserted once, even if retention has removed them since.
+_INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb),
+                    (SELECT count(*) FROM taskq.insert_tasks(%s::text::jsonb, on_conflict => 'skip'))"""
+
+
+class _Workflow:
+    """What both contexts share."""
+
+    def __init__(self, task: Task, lease: float) -> None:
+        self.task = task
+        """The task that performs the workflow."""
+        self._lease = f"{lease} seconds"
+        self._steps = dict(task.steps)
+        self._results = {result.task_id: result for result in task.results}
+        self._used: dict[str, int] = {}
+
+    @property
+    def id(self) -> str:
+        """The id of the workflow's task."""
+        return self.task.id
+
+    def _use(self, name: str, unique: bool = True) -> str:
+        if self.task.lost.is_set():
+            raise Lost(f'lost before "{name}"')
+        uses = self._used[name] = self._used.get(name, 0) + 1
+        if uses == 1:
+            return name
+        if unique:
+            raise ValueError(f'a second step is named "{name}"; in a loop, say step(..., unique=False)')
+        return self._use(f"{name}#{uses}")
+
+    def _save(self, name: str, value: Any) -> Calls[Any]:
+        rows = yield self._saving(name, value)
+        self._steps[name] = rows[0][0]
+        return rows[0][0]
+
+    def _saving(self, name: str, value: Any) -> Statement:
+        try:
+            text = dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
+        return _SAVE, [self.task.id, self.task.token, name, text, self._lease]
+
+    def _left(self, name: str, duration: Duration) -> Calls[str | None]:
+        """Return what is left of a duration that began when this was asked first; None if nothing is."""
+        rows = yield _LEFT, [self.task.id, self.task.token, f"{name}:until", interval(duration)]
+        left, over = rows[0]
+        return None if over else left
+
+    def _wait(self, name: str, elements: list[Any], timeout: Duration | None) -> Calls[Any]:
+        """Suspend until the tasks have settled, and return how, as it was saved first."""
+        if name in self._steps:
+            return self._steps[name]
+        ids = [element if isinstance(element, str) else element["id"] for element in elements]
+        ended: Any = [self._ending(task_id) for task_id in ids if task_id in self._results]
+        if len(ended) < len(ids):
+            if timeout is None:
+                raise Suspend(depends_on=elements)
+            left = yield from self._left(name, timeout)
+            if left is not None:
+                raise Suspend(depends_on=elements, wait_at_most=left)
+            ended = {"timed_out": True}
+        return (yield from self._save(name, ended))
+
+    def _ending(self, task_id: str) -> dict[str, Any]:
+        result = self._results[task_id]
+        if result.completed:
+            return {"task_id": task_id, "result": result.result}
+        return {"task_id": task_id, "aborted": result.status}
+
+    def _wait_for(
+        self, name: str, signal: str | None, tasks: Iterable[str] | None, timeout: Duration | None
+    ) -> Calls[Any]:
+        if (signal is None) == (tasks is None):
+            raise TypeError("wait_for takes a signal, or tasks")
+        elements: list[Any] = [{"id": signal, "signal": True}] if tasks is None else list(tasks)
+        ended = yield from self._wait(self._use(name), elements, timeout)
+        if isinstance(ended, dict):
+            raise TimedOut(f'"{name}" has not ended within {timeout}')
+        values = _values(ended, False)
+        return values[0] if tasks is None else values
+
+    def _map(
+        self,
+        name: str,
+        action: str,
+        bodies: Iterable[Any],
+        ids: list[str] | None,
+        return_aborted: bool,
+        keys: SharedKeys,
+    ) -> Calls[list[Any]]:
+        name = self._use(name)
+        inserted = f"{name}:tasks"
+        if name not in self._steps and inserted not in self._steps:
+            texts = [body_text(body) for body in bodies]
+            ids = ids or [f"{self.id}/{name}/{n}" for n in range(len(texts))]
+            shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
+            children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
+            yield _INSERT, [self.task.id, self.task.token, inserted, dumps(ids), dumps(children)]
+            self._steps[inserted] = ids
+        # Those that were inserted, whatever the code asks for by now.
+        ended = yield from self._wait(name, self._steps.get(inserted, []), None)
+        return _values(ended, return_aborted)
+
+    def _sleep(self, name: str, duration: Duration) -> Calls[None]:
+        name = self._use(name)
+        if name in self._steps:
+            return
+        left = yield from self._left(name, duration)
+        if left is not None:
+            # Nothing to wait for but the time.
+            raise Suspend(depends_on=[], retry_after=left)
+        yield from self._save(name, None)
+
+    def _again(self, error: Exception) -> None:
+        """Return if the call may be made again; else raise."""
+        if isinstance(error, psycopg.Error) and error.sqlstate == "TQ001":
+            raise Lost(str(error)) from error
+        if not (is_lost(error) or is_transient(error)):
+            raise error
+        if self.task.lost.is_set():
+            raise Lost(str(error)) from error
+
+
+class Context(_Workflow):
+    """What a workflow that is a plain function is given."""
+
+    def step(self, name: str, function: Callable[..., T], *args: Any, unique: bool = True, **kwargs: Any) -> T:
+        """Call the function once, save its result, and return that from then on.
+
+        The result is JSON, or what the function's own annotation reads from JSON. With ``unique=False`` the second
+        use of a name is ``name#2``, for loops.
+        """
+        name = self._use(name, unique)
+        if name not in self._steps:
+            with tracing.step(name):
+                self._drive(self._save(name, function(*args, **kwargs)))
+        return typing.cast(T, _read(self._steps[name], function, name))
+
+    @overload
+    def transaction(self, name: str) -> AbstractContextManager[Statements]: ...
+    @overload
+    def transaction(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
+    def transaction(self, name: str, function: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Call ``function(connection, ...)`` in a transaction that commits with this step's record: exactly once.
+
+        Without a function it is a context manager, for statements alone: the block is entered each time, and its
+        statements take effect once.
+        """
+        name = self._use(name)
+        if function is None:
+            return self._statements(name)
+        if name not in self._steps:
+            with self._transaction(name) as connection:
+                self._save_in(connection, name, function(connection, *args, **kwargs))
+        return _read(self._steps[name], function, name)
+
+    def wait_for(
+        self,
+        name: str,
+        *,
+        signal: str | None = None,
+        tasks: Iterable[str] | None = None,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Suspend until the signal has come, or the tasks have ended, and return the result, or the list of them.
+
+        Raises ``TimedOut`` after the timeout, counted from the first time that this was reached, and ``Aborted`` if
+        one of them has aborted.
+        """
+        return self._drive(self._wait_for(name, signal, tasks, timeout))
+
+    def map(
+        self,
+        name: str,
+        action: str,
+        bodies: Iterable[Any],
+        *,
+        return_aborted: bool = False,
+        **keys: Unpack[SharedKeys],
+    ) -> list[Any]:
+        """Insert a task for each body, suspend until all have ended, and return their results in order.
+
+        Raises ``Aborted`` if one has aborted; with ``return_aborted`` the ``Aborted`` stands in its place instead.
+        """
+        return self._drive(self._map(name, action, bodies, None, return_aborted, keys))
+
+    def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
+        """Insert one task, suspend until it has ended, and return its result; raises ``Aborted`` if it aborts."""
+        return self._drive(self._map(name, action, [body], [f"{self.id}/{name}"], False, keys))[0]
+
+    def sleep(self, name: str, duration: Duration) -> None:
+        """Suspend for this time."""
+        self._drive(self._sleep(name, duration))
+
+    @contextmanager
+    def _statements(self, name: str) -> Iterator[Statements]:
+        if name in self._steps:
+            yield Statements(None)
+            return
+        with self._transaction(name) as connection:
+            yield Statements(connection)
+            self._save_in(connection, name, None)
+
+    @contextmanager
+    def _transaction(self, name: str) -> Iterator[psycopg.Connection[Any]]:
+        with tracing.step(name), self.task.app.connections.use() as connection:
+            try:
+                with connection.transaction():
+                    yield connection
+            except psycopg.Error as error:
+                if error.sqlstate == "TQ001":
+                    raise Lost(str(error)) from error
+                raise
+
+    def _save_in(self, connection: psycopg.Connection[Any], name: str, value: Any) -> None:
+        self._steps[name] = borrowed.execute(connection, *self._saving(name, value))[0][0]
+
+    def _drive(self, calls: Calls[T]) -> T:
+        try:
+            statement = next(calls)
+            while True:
+                statement = calls.send(self._run(statement))
+        except StopIteration as end:
+            return typing.cast(T, end.value)
+
+    def _run(self, statement: Statement) -> borrowed.Rows:
+        for delay in delays():
+            try:
+                return self.task.app.query(*statement)
+            except (psycopg.Error, OSError) as error:
+                self._again(error)
+            self.task.lost.wait(delay)
+        raise AssertionError  # delays() has no end
+
+
+class AsyncContext(_Workflow):
+    """What a workflow that is a coroutine is given: the same as ``Context``, awaited."""
+
+    async def step(
+        self, name: str, function: Callable[..., Any], *args: Any, unique: bool = True, **kwargs: Any
+    ) -> Any:
+        """Call the function once, save its result, and return that from then on. A plain function runs in a thread."""
+        name = self._use(name, unique)
+        if name not in self._steps:
+            with tracing.step(name):
+                if inspect.iscoroutinefunction(function):
+                    value = await function(*args, **kwargs)
+                else:
+                    value = await in_thread(function, *args, **kwargs)
+                    if inspect.isawaitable(value):
+                        value = await value
+                await self._drive(self._save(name, value))
+        return _read(self._steps[name], function, name)
+
+    @overload
+    def transaction(self, name: str) -> AbstractAsyncContextManager[AsyncStatements]: ...
+    @overload
+    def transaction(
+        self, name: str, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, T]: ...
+    def transaction(self, name: str, function: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Await ``function(connection, ...)`` in a transaction that commits with this step's record: exactly once.
+
+        Without a function it is a context manager, for statements alone, as in ``Context``.
+        """
+        name = self._use(name)
+        if function is None:
+            return self._statements(name)
+        return self._call_in_transaction(name, function, args, kwargs)
+
+    async def wait_for(
+        self,
+        name: str,
+        *,
+        signal: str | None = None,
+        tasks: Iterable[str] | None = None,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Suspend until the signal has come, or the tasks have ended; see ``Context.wait_for``."""
+        return await self._drive(self._wait_for(name, signal, tasks, timeout))
+
+    async def map(
+        self,
+        name: str,
+        action: str,
+        bodies: Iterable[Any],
+        *,
+        return_aborted: bool = False,
+        **keys: Unpack[SharedKeys],
+    ) -> list[Any]:
+        """Insert a task for each body and suspend until all have ended; see ``Context.map``."""
+        return await self._drive(self._map(name, action, bodies, None, return_aborted, keys))
+
+    async def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
+        """Insert one task and suspend until it has ended; see ``Context.call``."""
+        return (await self._drive(self._map(name, action, [body], [f"{self.id}/{name}"], False, keys)))[0]
+
+    async def sleep(self, name: str, duration: Duration) -> None:
+        """Suspend for this time."""
+        await self._drive(self._sleep(name, duration))
+
+    async def _call_in_transaction(
+        self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        if name not in self._steps:
+            async with self._transaction(name) as connection:
+                await self._save_in(connection, name, await function(connection, *args, **kwargs))
+        return _read(self._steps[name], function, name)
+
+    @asynccontextmanager
+    async def _statements(self, name: str) -> AsyncIterator[AsyncStatements]:
+        if name in self._steps:
+            yield AsyncStatements(None)
+            return
+        async with self._transaction(name) as connection:
+            yield AsyncStatements(connection)
+            await self._save_in(connection, name, None)
+
+    @asynccontextmanager
+    async def _transaction(self, name: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        with tracing.step(name):
+            async with self.task.app.connections.use_async() as connection:
+                try:
+                    async with connection.transaction():
+                        yield connection
+                except psycopg.Error as error:
+                    if error.sqlstate == "TQ001":
+                        raise Lost(str(error)) from error
+                    raise
+
+    async def _save_in(self, connection: psycopg.AsyncConnection[Any], name: str, value: Any) -> None:
+        self._steps[name] = (await borrowed.execute_async(connection, *self._saving(name, value)))[0][0]
+
+    async def _drive(self, calls: Calls[T]) -> T:
+        try:
+            statement = next(calls)
+            while True:
+                statement = calls.send(await self._run(statement))
+        except StopIteration as end:
+            return typing.cast(T, end.value)
+
+    async def _run(self, statement: Statement) -> borrowed.Rows:
+        for delay in delays():
+            try:
+                return await self.task.app.query_async(*statement)
+            except (psycopg.Error, OSError) as error:
+                self._again(error)
+            await asyncio.sleep(delay)
+        raise AssertionError  # delays() has no end
+
+
+class Statements:
+    """The statements of a transactional step. They return nothing: when the step is passed over, there is nothing."""
+
+    def __init__(self, connection: psycopg.Connection[Any] | None) -> None:
+        """Take the connection, or None if the step has been saved."""
+        self._connection = connection
+
+    def execute(self, query: str | sql.Composable, arguments: Any = None) -> None:
+        """Run a statement, unless the step has been saved."""
+        if self._connection is not None:
+            self._connection.execute(_query(query), arguments)
+
+
+class AsyncStatements:
+    """The statements of a transactional step, awaited."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any] | None) -> None:
+        """Take the connection, or None if the step has been saved."""
+        self._connection = connection
+
+    async def execute(self, query: str | sql.Composable, arguments: Any = None) -> None:
+        """Run a statement, unless the step has been saved."""
+        if self._connection is not None:
+            await self._connection.execute(_query(query), arguments)
+
+
+def _query(query: str | sql.Composable) -> bytes | sql.Composed | sql.SQL:
+    # psycopg's types demand a literal of a str; the workflow's author knows what the text is made of.
+    return query.encode() if isinstance(query, str) else sql.Composed([query])
+
+
+def _values(ended: list[dict[str, Any]], return_aborted: bool) -> list[Any]:
+    """Return the results; raise the first abort unless it is to be returned in its place."""
+    values: list[Any] = []
+    for one in ended:
+        if "aborted" in one:
+            error = Aborted(one["task_id"], one["aborted"])
+            if not return_aborted:
+                raise error
+            values.append(error)
+        else:
+            values.append(one["result"])
+    return values
+
+
+def _read(value: Any, function: Callable[..., Any], name: str) -> Any:
+    try:
+        kind = typing.get_type_hints(function, include_extras=True).get("return", Any)
+    except (TypeError, NameError, AttributeError):
+        kind = Any  # a built-in, or an annotation that cannot be looked up
+    return convert(value, kind, f'the result of step "{name}"')

@@ -1,0 +1,1 @@
+"""A project of Django's for the tests."""

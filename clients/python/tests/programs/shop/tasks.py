@@ -1,0 +1,28 @@
+"""Tasks of the project."""
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+@task
+def add(a, b=0):
+    return a + b
+
+
+@task(queue_name="mail", priority=5)
+async def send(to):
+    return {"to": to}
+
+
+@task(takes_context=True)
+def attempt(context):
+    if context.attempt == 1:
+        raise LookupError("not yet")
+    return context.attempt
+
+
+@task
+def fail():
+    raise ValueError("never")

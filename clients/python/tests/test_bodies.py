@@ -1,0 +1,127 @@
+"""What is read from JSON is what the annotation says, and what does not fit says where."""
+
+import enum
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict
+from uuid import UUID
+
+import pydantic
+import pytest
+
+from taskq_pg import BodyError
+from taskq_pg.bodies import body_text, convert, dumps, read_body
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+
+
+@dataclass
+class Shape:
+    points: list[Point]
+    colour: Colour | None = None
+    tags: set[str] = field(default_factory=set)
+
+
+class Options(TypedDict):
+    name: str
+    size: NotRequired[int]
+
+
+class Order(pydantic.BaseModel):
+    id: int
+    at: datetime
+
+
+VALUES = [
+    (Shape([Point(1, 2.5), Point(3)], Colour.RED, {"a"}), Shape),
+    ({"name": "a", "size": 3}, Options),
+    (Order(id=1, at=datetime(2030, 1, 2, tzinfo=UTC)), Order),
+    ([Order(id=1, at=datetime(2030, 1, 2, tzinfo=UTC))], list[Order]),
+    ({"a": Point(1)}, dict[str, Point]),
+    ((1, "a"), tuple[int, str]),
+    ((1, 2, 3), tuple[int, ...]),
+    ([1, 2], list[int]),
+    (None, int | None),
+    (5, int | None),
+    (UUID(int=1), UUID),
+    (Decimal("1.50"), Decimal),
+    (date(2030, 1, 2), date),
+    (Path("a/b"), Path),
+    ("red", Literal["red", "blue"]),
+    (Colour.RED, Colour),
+    (7, Any),
+    ({"a": [1, None, "x"]}, Any),
+    (None, Any),
+    (3.5, float),
+    (True, bool),
+]
+
+
+@pytest.mark.parametrize(("value", "annotation"), VALUES)
+def test_a_value_comes_back_as_it_was(value: Any, annotation: Any) -> None:
+    assert convert(json.loads(dumps(value)), annotation) == value
+    if not isinstance(value, str):
+        assert read_body(body_text(value), annotation) == value
+
+
+def test_a_string_is_stored_as_it_is() -> None:
+    assert body_text("hello") == "hello"
+    assert body_text(None) is None
+    assert read_body("hello") == "hello"
+    assert read_body("5", str) == "5"
+    assert read_body("5") == 5
+    assert read_body("hello", str | None) == "hello"
+    assert read_body("5", str | None) == "5"
+    assert read_body(None, str | None) is None
+
+
+def test_an_integer_is_a_number() -> None:
+    assert read_body("3", float) == 3.0
+
+
+def test_keys_that_a_dataclass_does_not_know_are_ignored() -> None:
+    assert read_body('{"x": 1, "newer": 2}', Point) == Point(1)
+
+
+MISFITS = [
+    ('{"y": 1}', Point, "the body lacks 'x'"),
+    ('{"x": "1"}', Point, 'the body.x is "1", not an integer'),
+    ('{"x": true}', Point, "the body.x is true, not an integer"),
+    ("[]", Point, "the body is [], not an object (Point)"),
+    ('{"points": [{"x": 1}, {"x": null}]}', Shape, "the body.points[1].x is null, not an integer"),
+    ('{"points": [], "colour": "blue"}', Shape, "the body.colour is \"blue\", not one of ['red']; the body.colour is"),
+    ('{"size": 1}', Options, "the body lacks 'name'"),
+    ('{"name": "a", "size": "b"}', Options, 'the body.size is "b", not an integer'),
+    ('{"id": "x", "at": "2030-01-01T00:00:00Z"}', Order, "the body.id: Input should be a valid integer"),
+    ("[1]", tuple[int, str], "the body is [1], not an array of 2"),
+    ('"green"', Literal["red", "blue"], "the body is \"green\", not one of 'red', 'blue'"),
+    ("{", Point, "the body is no JSON"),
+    ("nonsense", int, "the body is no JSON"),
+    (None, Point, "the body is null, not an object (Point)"),
+    ('"x"', UUID, 'the body is "x", not UUID'),
+    ("1", bytes, "the body cannot be read as bytes"),
+]
+
+
+@pytest.mark.parametrize(("text", "annotation", "message"), MISFITS)
+def test_what_does_not_fit_says_where(text: str | None, annotation: Any, message: str) -> None:
+    with pytest.raises(BodyError) as caught:
+        read_body(text, annotation)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: object()}, b"bytes", {"a": {2j}}])
+def test_what_is_no_json_is_refused(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        dumps(value)

@@ -1,0 +1,66 @@
+"""``python -m taskq_pg``."""
+
+import sys
+
+import pytest
+
+from conftest import TESTS, conninfo
+from taskq_pg import App
+from taskq_pg.cli import main
+from taskq_pg.testing import inserted
+
+
+@pytest.fixture
+def where(taskq_app: App) -> str:
+    return conninfo(taskq_app)
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(TESTS / "programs")
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.delitem(sys.modules, "jobs", raising=False)
+
+
+def test_insert_and_work(taskq_app: App, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["insert", "noop", "--conninfo", where, "--key", "id=n", "--key", "priority=5"]) == 0
+    assert capsys.readouterr().out == "n\n"
+    assert main(["insert", "asleep", "0.01", "--conninfo", where]) == 0
+    assert main(["work", "jobs:app", "--conninfo", where, "--until-idle", "--action", "noop"]) == 0
+    assert [task.state for task in inserted(taskq_app)] == ["completed", "ready"]
+    assert inserted(taskq_app)[0].row["priority"] == 5
+    assert main(["work", "jobs", "--conninfo", where, "--until-idle"]) == 0
+    assert [task.state for task in inserted(taskq_app)] == ["completed", "completed"]
+
+
+def test_why_top_and_retry(taskq_app: App, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    taskq_app.insert("noop", id="a")
+    taskq_app.insert("noop", id="b", depends_on=["a"])
+    assert main(["why", "b", "--conninfo", where]) == 0
+    assert "a" in capsys.readouterr().out
+    assert main(["top", "--conninfo", where]) == 0
+    header, line, *_ = capsys.readouterr().out.splitlines()
+    assert header.startswith("action")
+    assert line.startswith("noop")
+    taskq_app.query("SELECT taskq.cancel_tasks('{a}')")
+    assert main(["retry", "a", "--conninfo", where]) == 0
+    assert inserted(taskq_app, id="a")[0].state == "ready"
+
+
+def test_setup(taskq_app: App, where: str) -> None:
+    assert main(["setup", "jobs:app", "--conninfo", where]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["work", "jobs:nothing"], "jobs:nothing is no App"),
+        (["work", "jobs:app", "--action", "typo"], "no handler for typo"),
+        (["insert", "noop", "--key", "prioritty=5"], "prioritty"),
+    ],
+)
+def test_mistakes(
+    taskq_app: App, where: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main([*arguments, "--conninfo", where]) == 1
+    assert message in capsys.readouterr().err

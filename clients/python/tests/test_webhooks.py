@@ -1,0 +1,104 @@
+"""Tasks as HTTP requests; the server is a handler of this process."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from conftest import column, conninfo, state
+from taskq_pg import App
+from taskq_pg.webhooks import dispatcher
+
+ANSWERS: dict[str, tuple[int, dict[str, str], str]] = {
+    "fine": (200, {}, json.dumps({"result": {"bytes": 3}, "status": "done", "children": [{"id": "c", "action": "x"}]})),
+    "empty": (204, {}, ""),
+    "accepted": (202, {}, ""),
+    "gone": (410, {}, "no such thing"),
+    "busy": (429, {"Retry-After": "300"}, "slowly"),
+    "broken": (500, {}, "a trace"),
+    "elsewhere": (302, {"Location": "/fine"}, ""),
+    "no json": (200, {}, "hello"),
+    "odd": (200, {}, '{"reslut": 1}'),
+}
+
+
+@pytest.fixture
+def web() -> Iterator[ThreadingHTTPServer]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            server.requests.append((self.path, dict(self.headers), body))  # type: ignore[attr-defined]
+            code, headers, text = ANSWERS[body["body"]]
+            self.send_response(code)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.requests = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_each_answer(taskq_app: App, web: ThreadingHTTPServer) -> None:
+    url = f"http://127.0.0.1:{web.server_port}/hooks/"
+    app = dispatcher(conninfo(taskq_app), url, ["re/size"], authorization="Bearer x", with_token=True)
+    for name in ANSWERS:
+        backoff = {"kind": "fixed", "initial": "1 hour"}
+        taskq_app.insert("re/size", name, id=name, workgroup="w" if name == "busy" else name, backoff=backoff)
+    app.work(until_idle=True)
+    app.close()
+    assert {name: state(taskq_app, name) for name in ANSWERS} == {
+        "fine": "completed",
+        "empty": "completed",
+        "accepted": "in-progress",
+        "gone": "aborted",
+        "busy": "scheduled",
+        "broken": "scheduled",
+        "elsewhere": "scheduled",
+        "no json": "aborted",
+        "odd": "aborted",
+    }
+    assert column(taskq_app, "fine", "result") == {"bytes": 3}
+    assert column(taskq_app, "fine", "status") == "done"
+    assert state(taskq_app, "c") == "ready"
+    assert column(taskq_app, "gone", "status") == "HTTP 410 no such thing"
+    held = taskq_app.query("SELECT not_before > now() + '4 minutes' FROM taskq.workgroups WHERE workgroup = 'w'")
+    assert held == [(True,)]
+
+    requests = {body["task_id"]: (path, headers, body) for path, headers, body in web.requests}
+    assert len(web.requests) == len(ANSWERS), "redirects are not followed"
+    path, headers, body = requests["accepted"]
+    assert path == "/hooks/re%2Fsize"
+    assert headers["Authorization"] == "Bearer x"
+    assert headers["Idempotency-Key"] == "accepted/1"
+    # The token is all that the other side needs.
+    taskq_app.query("SELECT taskq.return_task('accepted', %s::text::uuid)", [body.pop("token")])
+    assert state(taskq_app, "accepted") == "completed"
+    assert body == {
+        "task_id": "accepted",
+        "action": "re/size",
+        "body": "accepted",
+        "results": [],
+        "checkpoint": None,
+        "num_tries": 1,
+    }
+
+
+def test_a_server_that_is_not_there(taskq_app: App) -> None:
+    app = dispatcher(conninfo(taskq_app), "http://127.0.0.1:9/", ["a"])
+    taskq_app.insert("a", id="a", backoff={"kind": "fixed", "initial": "1 hour"})
+    app.work(until_idle=True)
+    app.close()
+    assert state(taskq_app, "a") == "scheduled"
+    assert str(column(taskq_app, "a", "status")).startswith("ConnectError")

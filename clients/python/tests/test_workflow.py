@@ -1,0 +1,449 @@
+"""Durable functions: what is saved is not done again, and waiting holds nothing."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+import taskq_pg as taskq
+from conftest import column, process, state, until, working
+from taskq_pg import App
+from taskq_pg.testing import drain, inserted, travel
+
+# How often the workflow of twenty steps is killed.
+KILLS = int(os.environ.get("TASKQ_TEST_KILLS", "200"))
+
+
+@pytest.fixture(autouse=True)
+def durable(taskq_app: App) -> None:
+    if not taskq_app.query("SELECT FROM pg_proc WHERE proname = 'save_step'"):
+        pytest.skip("this server's taskq has no steps")
+
+
+@dataclass
+class Payment:
+    card: str
+    number: int
+
+
+def steps(app: App, task_id: str) -> list[str]:
+    return [row[0] for row in app.query("SELECT step FROM taskq.steps WHERE task_id = %s ORDER BY position", [task_id])]
+
+
+def run(app: App, task_id: str) -> Any:
+    drain(app)
+    return column(app, task_id, "result")
+
+
+def test_a_step_is_run_once(taskq_app: App) -> None:
+    calls = Counter()
+
+    def charge(card: str, key: str) -> Payment:
+        calls["charge"] += 1
+        return Payment(card, len(key))
+
+    @taskq_app.workflow("order", backoff={"kind": "fixed", "initial": "0 seconds"})
+    def order(ctx: taskq.Context, body: str) -> dict:
+        payment = ctx.step("pay", charge, body, key=f"{ctx.id}/pay")
+        assert payment == Payment("visa", 5)
+        calls["entered"] += 1
+        if calls["entered"] == 1:
+            raise LookupError("after the step")
+        return {"number": payment.number, "nothing": ctx.step("nothing", lambda: None)}
+
+    taskq_app.insert("order", "visa", id="o")
+    with pytest.raises(LookupError):
+        drain(taskq_app)
+    drain(taskq_app)
+    assert column(taskq_app, "o", "result") == {"number": 5, "nothing": None}
+    assert calls == {"charge": 1, "entered": 2}
+    assert steps(taskq_app, "o") == ["pay", "nothing"]
+
+
+def test_an_error_in_a_step_keeps_the_earlier_ones(taskq_app: App) -> None:
+    calls = Counter()
+
+    @taskq_app.workflow("order", backoff={"kind": "fixed", "initial": "0 seconds"})
+    async def order(ctx: taskq.AsyncContext) -> int:
+        async def first() -> int:
+            calls["first"] += 1
+            return 1
+
+        def second() -> int:
+            calls["second"] += 1
+            if calls["second"] < 3:
+                raise ConnectionError("try again")
+            return 2
+
+        return await ctx.step("first", first) + await ctx.step("second", second)
+
+    taskq_app.insert("order", id="o")
+    taskq_app.work(until_idle=True)
+    assert column(taskq_app, "o", "result") == 3
+    assert calls == {"first": 1, "second": 3}
+    assert column(taskq_app, "o", "num_tries") == 3
+
+
+def test_names_are_unique(taskq_app: App) -> None:
+    @taskq_app.workflow("twice")
+    def twice(ctx: taskq.Context) -> None:
+        ctx.step("a", int)
+        ctx.step("a", int)
+
+    @taskq_app.workflow("loop")
+    def loop(ctx: taskq.Context) -> list[int]:
+        return [ctx.step("a", lambda n=n: n, unique=False) for n in range(3)]
+
+    taskq_app.insert("twice", id="t", max_tries=1)
+    taskq_app.insert("loop", id="l")
+    taskq_app.work(until_idle=True)
+    assert 'a second step is named "a"' in str(column(taskq_app, "t", "status"))
+    assert column(taskq_app, "l", "result") == [0, 1, 2]
+    assert steps(taskq_app, "l") == ["a", "a#2", "a#3"]
+
+
+def test_a_result_that_is_no_json_names_its_step(taskq_app: App) -> None:
+    @taskq_app.workflow("odd")
+    def odd(ctx: taskq.Context) -> None:
+        ctx.step("strange", object)
+
+    taskq_app.insert("odd", id="o", max_tries=1)
+    taskq_app.work(until_idle=True)
+    assert column(taskq_app, "o", "status") == 'TypeError: the result of step "strange" is no JSON: object is no JSON'
+
+
+def test_a_signal(taskq_app: App) -> None:
+    entered = Counter()
+
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context, body: dict) -> dict:
+        entered[ctx.id] += 1
+        return {"by": ctx.wait_for("approved", signal=f"approve {ctx.id}", timeout="2 days")}
+
+    taskq_app.insert("order", {}, id="later", max_tries=1)
+    taskq_app.insert("order", {}, id="early", max_tries=1)
+    assert taskq_app.signal("approve early", {"by": "ann"})
+    drain(taskq_app)
+    assert column(taskq_app, "early", "result") == {"by": {"by": "ann"}}
+    assert state(taskq_app, "later") == "blocked"
+    assert column(taskq_app, "later", "num_tries") == 0
+    assert "approve later" in str(taskq_app.query("SELECT taskq.why('later')"))
+    assert taskq_app.query("SELECT task_id, waits_for FROM taskq.waits") == [("later", ["approve later"])]
+    assert taskq_app.signal("approve later", "yes")
+    assert not taskq_app.signal("approve later", "no"), "the first one counts"
+    drain(taskq_app)
+    assert column(taskq_app, "later", "result") == {"by": "yes"}
+    assert entered == {"later": 2, "early": 2}
+
+
+def test_a_signal_in_the_transaction_of_its_sender(taskq_app: App) -> None:
+    with taskq_app.connections.use() as connection:
+        with pytest.raises(LookupError), connection.transaction():
+            taskq_app.signal("s", connection=connection)
+            raise LookupError
+    assert inserted(taskq_app, "signal") == []
+
+
+def test_a_wait_times_out(taskq_app: App) -> None:
+    @taskq_app.workflow("order")
+    async def order(ctx: taskq.AsyncContext) -> str:
+        try:
+            return await ctx.wait_for("approved", signal="approve", timeout="2 days")
+        except taskq.TimedOut:
+            return await ctx.step("reminded", lambda: "reminded")
+
+    taskq_app.insert("order", id="o")
+    drain(taskq_app)
+    travel(taskq_app, "1 day")
+    drain(taskq_app)
+    assert state(taskq_app, "o") == "blocked"
+    travel(taskq_app, "25 hours")
+    drain(taskq_app)
+    assert column(taskq_app, "o", "result") == "reminded"
+    assert taskq_app.signal("approve"), "the signal itself stays, for others"
+
+
+def test_a_signal_that_is_cancelled(taskq_app: App) -> None:
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context) -> str:
+        try:
+            ctx.wait_for("approved", signal="approve")
+        except taskq.Aborted as error:
+            return f"{error.task_id}: {error.status}"
+        return "approved"
+
+    taskq_app.insert("order", id="o")
+    drain(taskq_app)
+    taskq_app.query("SELECT taskq.cancel_tasks('{approve}', 'not now')")
+    assert run(taskq_app, "o") == "approve: not now"
+
+
+def test_map_and_call(taskq_app: App) -> None:
+    @taskq_app.task("square")
+    def square(n: int) -> int:
+        if n == 13:
+            raise taskq.Reject("bad luck")
+        return n * n
+
+    @taskq_app.workflow("sum")
+    def total(ctx: taskq.Context, numbers: list[int]) -> int:
+        assert ctx.map("none", "square", []) == []
+        squares = ctx.map("squares", "square", numbers, priority=3)
+        return sum(squares) + ctx.call("one", "square", 1)
+
+    @taskq_app.workflow("careful")
+    def careful(ctx: taskq.Context) -> list:
+        results = ctx.map("squares", "square", [1, 13], return_aborted=True)
+        try:
+            ctx.call("one", "square", 13)
+        except taskq.Aborted as error:
+            return [results[0], str(results[1]), error.status]
+        raise AssertionError
+
+    taskq_app.insert("sum", [3, 2, 1], id="s")
+    taskq_app.insert("sum", [13], id="fails", max_tries=1)
+    taskq_app.insert("careful", id="c")
+    taskq_app.work(until_idle=True)
+    assert column(taskq_app, "s", "result") == 15
+    assert column(taskq_app, "s", "num_tries") == 1
+    assert [task.row["priority"] for task in inserted(taskq_app, id="s/squares/0")] == [3]
+    assert column(taskq_app, "fails", "status") == "Aborted: fails/squares/0: bad luck"
+    assert column(taskq_app, "c", "result") == [1, "c/squares/1: bad luck", "bad luck"]
+
+
+def test_waiting_for_tasks(taskq_app: App) -> None:
+    taskq_app.task("load")(lambda n: n)
+
+    @taskq_app.workflow("after")
+    def after(ctx: taskq.Context) -> list:
+        return ctx.wait_for("loads", tasks=["b", "a"])
+
+    taskq_app.insert_many("load", [1, 2], ids=["a", "b"])
+    taskq_app.insert("after", id="x")
+    assert run(taskq_app, "x") == [2, 1]
+
+
+def test_sleep(taskq_app: App) -> None:
+    @taskq_app.workflow("slow")
+    def slow(ctx: taskq.Context) -> str:
+        ctx.sleep("cool off", "1 hour")
+        return "slept"
+
+    taskq_app.insert("slow", id="s", max_tries=1)
+    drain(taskq_app)
+    assert state(taskq_app, "s") in ("blocked", "scheduled")
+    assert column(taskq_app, "s", "num_tries") == 0
+    travel(taskq_app, "59 minutes")
+    drain(taskq_app)
+    assert state(taskq_app, "s") in ("blocked", "scheduled")
+    travel(taskq_app, "2 minutes")
+    drain(taskq_app)
+    assert column(taskq_app, "s", "result") == "slept"
+
+
+@pytest.mark.parametrize("flavour", ["function", "statements"])
+def test_a_transaction_is_exactly_once(taskq_app: App, flavour: str) -> None:
+    with taskq_app.connections.use() as connection:
+        connection.execute("CREATE TABLE stock AS SELECT 10 AS n")
+
+    def book(connection: psycopg.Connection, by: int) -> int:
+        connection.execute("UPDATE stock SET n = n - %s", [by])
+        return connection.execute("SELECT n FROM stock").fetchone()[0]
+
+    @taskq_app.workflow("order", backoff={"kind": "fixed", "initial": "0 seconds"})
+    def order(ctx: taskq.Context, body: None) -> str:
+        if flavour == "function":
+            assert ctx.transaction("book", book, 3) == 7
+        else:
+            with ctx.transaction("book") as statements:
+                statements.execute("UPDATE stock SET n = n - %s", [3])
+        if ctx.task.num_tries < 3:
+            raise LookupError
+        return "booked"
+
+    taskq_app.insert("order", id="o")
+    taskq_app.work(until_idle=True)
+    assert column(taskq_app, "o", "result") == "booked"
+    assert taskq_app.query("SELECT n FROM stock") == [(7,)]
+
+
+def test_a_transaction_that_fails_leaves_nothing(taskq_app: App) -> None:
+    with taskq_app.connections.use() as connection:
+        connection.execute("CREATE TABLE stock AS SELECT 10 AS n")
+
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context) -> None:
+        with ctx.transaction("book") as statements:
+            statements.execute("UPDATE stock SET n = 0")
+            raise LookupError
+
+    taskq_app.insert("order", id="o", max_tries=1)
+    taskq_app.work(until_idle=True)
+    assert taskq_app.query("SELECT n FROM stock") == [(10,)]
+    assert steps(taskq_app, "o") == []
+
+
+def test_a_workflow_that_is_lost_ends_at_its_next_step(taskq_app: App) -> None:
+    reached = []
+
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context) -> None:
+        ctx.step("cancel", lambda: taskq_app.query("SELECT taskq.cancel_tasks('{o}')")[0][0])
+        reached.append("the end")
+
+    taskq_app.insert("order", id="o")
+    drain(taskq_app)
+    assert reached == []
+    assert column(taskq_app, "o", "status") == "cancelled"
+
+
+def test_an_except_does_not_swallow_a_wait(taskq_app: App) -> None:
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context) -> str:
+        try:
+            return ctx.wait_for("approved", signal="approve")
+        except Exception:
+            return "swallowed"
+
+    taskq_app.insert("order", id="o")
+    drain(taskq_app)
+    taskq_app.signal("approve", "well")
+    assert run(taskq_app, "o") == "well"
+
+
+def test_code_changes_while_a_workflow_waits(taskq_app: App) -> None:
+    """The old code waits; the new one has another step before, and one behind."""
+
+    @taskq_app.workflow("order")
+    def old(ctx: taskq.Context) -> str:
+        ctx.step("one", lambda: 1)
+        return ctx.wait_for("approved", signal="approve")
+
+    taskq_app.insert("order", id="o")
+    drain(taskq_app)
+    taskq_app.handlers.clear()
+
+    @taskq_app.workflow("order")
+    def new(ctx: taskq.Context) -> list:
+        first = ctx.step("one", lambda: "never called")
+        added = ctx.step("added before", lambda: 0)
+        approval = ctx.wait_for("approved", signal="approve")
+        return [first, added, approval, ctx.step("added behind", lambda: 2)]
+
+    taskq_app.signal("approve", "yes")
+    assert run(taskq_app, "o") == [1, 0, "yes", 2]
+
+
+def test_other_bodies_while_a_map_waits(taskq_app: App) -> None:
+    taskq_app.task("square")(lambda n: n * n)
+    numbers = [1, 2]
+
+    @taskq_app.workflow("squares")
+    def squares(ctx: taskq.Context) -> list:
+        return ctx.map("all", "square", numbers)
+
+    taskq_app.insert("squares", id="s")
+    taskq_app.work(until_idle=True, actions=["squares"])
+    assert state(taskq_app, "s") == "blocked"
+    numbers.append(3)
+    assert run(taskq_app, "s") == [1, 4]
+    assert len(inserted(taskq_app, "square")) == 2
+
+
+def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None:
+    """Nothing is inserted twice, and the workflow says what is missing instead of waiting for ever."""
+    taskq_app.task("square")(lambda n: n * n)
+    backoff = {"kind": "fixed", "initial": "0 seconds"}
+
+    @taskq_app.workflow("squares", max_tries=2, backoff=backoff)
+    def squares(ctx: taskq.Context) -> list:
+        return ctx.map("all", "square", [1, 2])
+
+    taskq_app.insert("squares", id="s")
+    taskq_app.work(until_idle=True, actions=["squares"])
+    taskq_app.query("SELECT taskq.delete_tasks('{s/all/0}')")
+    taskq_app.work(until_idle=True)
+    assert state(taskq_app, "s") == "aborted"
+    assert "s/all/0" in str(column(taskq_app, "s", "status"))
+
+
+def effects(app: App) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for name, step in app.query("SELECT run, step FROM effects ORDER BY run, step"):
+        found.setdefault(name, []).append(step)
+    return found
+
+
+BOOKED = [1, 2, 3, 4, 5, 11, 12, 13, 14, 15, 16, 17, 19, 20]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_killed_two_hundred_times(taskq_app: App) -> None:
+    kill(taskq_app, KILLS)
+
+
+@pytest.mark.timeout(600)
+def test_killed_a_few_times(taskq_app: App) -> None:
+    kill(taskq_app, min(KILLS, 8))
+
+
+def kill(app: App, number: int) -> None:
+    """Kill workers at random moments, in which they do the steps of two workflows."""
+    with app.connections.use() as connection:
+        connection.execute("CREATE TABLE effects (run text, step int)")
+    kills, round_ = 0, 0
+    while kills < number:
+        round_ += 1
+        runs = {f"{round_} {action}": action for action in ("order", "order async")}
+        for name, action in runs.items():
+            app.insert(action, name, id=name, max_tries=1000)
+            app.signal(f"approve {name}", name)
+        # One process at a time; when it is killed depends on chance, not on what it does.
+        while unsettled(app, list(runs)) and kills < number:
+            with process(app, "--concurrency", "3", "--log-level", "error", module="orders:app") as worker:
+                until(lambda: holds(app) or not unsettled(app, list(runs)))
+                time.sleep(random.uniform(0, 0.25))
+                worker.send_signal(signal.SIGKILL)
+                kills += 1
+        with process(app, "--log-level", "error", module="orders:app"):
+            until(lambda: not unsettled(app, list(runs)), 300)
+        for name in runs:
+            assert effects(app)[name] == BOOKED
+            assert column(app, name, "result") == {
+                "done": [*range(1, 11), 19, 20],
+                "parts": [11, 12, 13, 14, 15],
+                "one": 16,
+                "approval": name,
+            }
+    assert app.query("SELECT * FROM taskq.check()") == []
+
+
+def unsettled(app: App, ids: list[str]) -> bool:
+    query = "SELECT FROM taskq.tasks WHERE id = ANY(%s) AND status_code NOT IN ('completed', 'aborted')"
+    return bool(app.query(query, [ids]))
+
+
+def holds(app: App) -> bool:
+    return bool(app.query("SELECT FROM taskq.actors WHERE NOT overdue"))
+
+
+def test_a_worker_that_waits_holds_nothing(taskq_app: App) -> None:
+    @taskq_app.workflow("order")
+    def order(ctx: taskq.Context) -> str:
+        return ctx.wait_for("approved", signal=f"approve {ctx.id}")
+
+    taskq_app.insert_many("order", [None] * 50, ids=[str(n) for n in range(50)])
+    with working(taskq_app, concurrency=1):
+        until(lambda: len(taskq_app.query("SELECT FROM taskq.waits")) == 50)
+        assert not taskq_app.query("SELECT FROM taskq.actors")
+        for n in range(50):
+            taskq_app.signal(f"approve {n}", n)
+        query = "SELECT count FROM taskq.count_tasks(actions => '{order}', states => '{completed}')"
+        until(lambda: taskq_app.query(query) == [(50,)])
