@@ -1,0 +1,151 @@
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Client } from "pg";
+import { describe, sqlState } from "./errors.js";
+import type { Logger } from "./types.js";
+
+const FIRST_DELAY = 100;
+const LONGEST_DELAY = 10_000;
+const CANCEL_REQUEST = 80877102;
+
+/**
+ * Whether the call may work later, through another connection or at another time: the server stops, starts, is a standby
+ * since a failover (25006), has no room, or has ended the call for its time-out (57014) or the sake of another (40001, 40P01, 55P03). An error
+ * without a SQLSTATE is one of the connection.
+ */
+export function isPassing(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === undefined ? isOfTheConnection(error) : /^(08|53|57|25006|40001|40P01|55P03)/.test(state);
+}
+
+function isOfTheConnection(error: unknown): boolean {
+  const { code, message } = error as { code?: unknown; message?: string };
+  return /^E(?!RR_)/.test(String(code)) || /connection|terminated|timeout|not queryable/i.test(message ?? "");
+}
+
+/** Whether the connection is of no use any more. */
+function isBroken(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === undefined || /^(08|57P|25006)/.test(state);
+}
+
+/** `ref` and `unref` are documented by pg, and not declared. */
+type Refable = Client & { ref(): void; unref(): void };
+
+/** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
+export class Link {
+  readonly #make: () => Client;
+  readonly #log: Logger;
+  #client: Client | undefined;
+  #opening: Promise<Client> | undefined;
+  #running = 0;
+  #interrupted = false;
+  #giveUpAt = Number.POSITIVE_INFINITY;
+  #pause = new AbortController();
+
+  constructor(make: () => Client, log: Logger) {
+    this.#make = make;
+    this.#log = log;
+  }
+
+  /** The rows of a statement, sent once. */
+  async query(text: string, values: unknown[]): Promise<any[]> {
+    const client = this.#client ?? (await this.#open());
+    if (this.#running++ === 0) (client as Refable).ref();
+    try {
+      return (await client.query(text, values)).rows;
+    } catch (error) {
+      if (isBroken(error)) this.#drop(client);
+      throw error;
+    } finally {
+      if (--this.#running === 0) (this.#client as Refable | undefined)?.unref();
+    }
+  }
+
+  /**
+   * The rows of a statement, sent until it is answered. It may run twice, if an answer gets lost, so it must be one that
+   * may: a token is good once, and a step is kept as it was saved first.
+   */
+  async call(text: string, values: unknown[]): Promise<any[]> {
+    for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
+      try {
+        return await this.query(text, values);
+      } catch (error) {
+        const interrupted = this.#interrupted && sqlState(error) === "57014";
+        if (interrupted) this.#interrupted = false;
+        if (interrupted || !isPassing(error) || Date.now() + delay > this.#giveUpAt) throw error;
+        this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
+      }
+      // Random, or all workers would come back to a restarted server at once.
+      await sleep(delay * (0.5 + Math.random()), undefined, { signal: this.#pause.signal }).catch(() => {});
+    }
+  }
+
+  /** From then on (`Date.now()`) no call is repeated any more. One that pauses is repeated at once, if there is time. */
+  giveUpAt(time: number): void {
+    this.#giveUpAt = time;
+    this.#pause.abort();
+    this.#pause = new AbortController();
+  }
+
+  /** Ends the statement under way, which fails with 57014 then. What it has committed before that stays. */
+  interrupt(): void {
+    const client = this.#client as (Client & { processID: number; secretKey: number | Buffer }) | undefined;
+    if (!client || this.#running === 0) return;
+    this.#interrupted = true;
+    // The request of the protocol, not pg_cancel_backend(): it finds its way through PgBouncer as well.
+    const secret = client.secretKey;
+    const key = typeof secret === "number" ? int32(secret) : Buffer.from(secret);
+    const body = Buffer.concat([int32(CANCEL_REQUEST), int32(client.processID), key]);
+    const socket = client.host.startsWith("/")
+      ? connect(`${client.host}/.s.PGSQL.${client.port}`)
+      : connect(client.port, client.host);
+    // If the request gets lost, the statement ends when its time is up.
+    socket.on("error", () => socket.destroy());
+    socket.end(Buffer.concat([int32(body.length + 4), body]));
+  }
+
+  /** Closes the connection. The next call opens another one. */
+  async close(): Promise<void> {
+    const client = this.#client ?? (await this.#opening?.catch(() => undefined));
+    this.#client = undefined;
+    (client as Refable | undefined)?.ref();
+    await client?.end().catch(() => {});
+  }
+
+  #open(): Promise<Client> {
+    this.#opening ??= this.#connect().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #connect(): Promise<Client> {
+    const client = this.#make();
+    client.on("error", () => this.#forget(client));
+    client.on("end", () => this.#forget(client));
+    try {
+      await client.connect();
+    } catch (error) {
+      this.#drop(client);
+      throw error;
+    }
+    this.#client = client;
+    return client;
+  }
+
+  #drop(client: Client): void {
+    this.#forget(client);
+    client.end().catch(() => {});
+  }
+
+  #forget(client: Client): void {
+    if (this.#client === client) this.#client = undefined;
+  }
+}
+
+function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value | 0);
+  return bytes;
+}
