@@ -32,6 +32,8 @@ export interface AppOptions extends pg.ClientConfig {
   pool?: pg.Pool;
   /** The name under which tasks are owned, for people. Host and process id, and something random. */
   actor?: string;
+  /** Prepare the statements of the worker. False for PgBouncer before 1.21 in transaction mode. True. */
+  preparedStatements?: boolean;
   /** Where to say what happens. Standard error. */
   logger?: Logger;
 }
@@ -77,6 +79,7 @@ export class App {
   readonly #config: pg.ClientConfig;
   readonly #actor: string;
   readonly #log: Logger;
+  readonly #prepare: boolean;
   readonly #calls: Link;
   readonly #actions = new Map<string, Registered>();
   readonly #givenPool: pg.Pool | undefined;
@@ -86,14 +89,20 @@ export class App {
 
   /** With a connection string, the options of a client of pg, or a pool; with nothing, `PGHOST` and its like count. */
   constructor(options: string | AppOptions = {}) {
-    const { pool, actor, logger, ...config } =
-      typeof options === "string" ? { connectionString: options } : options;
+    const {
+      pool,
+      actor,
+      logger,
+      preparedStatements = true,
+      ...config
+    } = typeof options === "string" ? { connectionString: options } : options;
     this.#givenPool = pool;
     // The password of a pool is not enumerable.
     this.#config = pool ? { ...pool.options, password: pool.options.password, ...config } : config;
     this.#actor = actor ?? `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
     this.#log = logger ?? STDERR;
-    this.#calls = new Link(this.#make, this.#log);
+    this.#prepare = preparedStatements;
+    this.#calls = new Link(this.#make, this.#log, preparedStatements);
   }
 
   // --- registering ---------------------------------------------------------------------------------------------------
@@ -313,7 +322,7 @@ export class App {
     if (registered.length === 0) throw new Error("no handler is registered");
     if (!(Number.isInteger(concurrency) && concurrency >= 1))
       throw new RangeError("concurrency is no positive integer");
-    const queue = new Queue(this.#calls, this.#make, this.#actor, this.#log);
+    const queue = new Queue(this.#calls, this.#make, this.#actor, this.#log, this.#prepare);
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency }, this.#log);
   }

@@ -247,7 +247,7 @@ export class Context {
   /** Counts what is running, for {@link #leave}. */
   async #busy<T>(run: () => Promise<T>): Promise<T> {
     // A task that is lost, or given back, does nothing more.
-    this.task.signal.throwIfAborted();
+    if (this.task.aborted) throw this.task.aborted;
     this.#running++;
     try {
       return await run();

@@ -10,12 +10,14 @@ const CANCEL_REQUEST = 80877102;
 
 /**
  * Whether the call may work later, through another connection or at another time: the server stops, starts, is a standby
- * since a failover (25006), has no room, or has ended the call for its time-out (57014) or the sake of another (40001, 40P01, 55P03). An error
- * without a SQLSTATE is one of the connection.
+ * since a failover (25006), has no room, has ended the call for its time-out (57014) or the sake of another (40001, 40P01, 55P03), or does not know
+ * a prepared statement any more (26000, 0A000). An error without a SQLSTATE is one of the connection.
  */
 export function isPassing(error: unknown): boolean {
   const state = sqlState(error);
-  return state === undefined ? isOfTheConnection(error) : /^(08|53|57|25006|40001|40P01|55P03)/.test(state);
+  return state === undefined
+    ? isOfTheConnection(error)
+    : /^(08|53|57|25006|26000|0A000|40001|40P01|55P03)/.test(state);
 }
 
 function isOfTheConnection(error: unknown): boolean {
@@ -26,7 +28,7 @@ function isOfTheConnection(error: unknown): boolean {
 /** Whether the connection is of no use any more. */
 function isBroken(error: unknown): boolean {
   const state = sqlState(error);
-  return state === undefined || /^(08|57P|25006)/.test(state);
+  return state === undefined || /^(08|57P|25006|26000|0A000)/.test(state);
 }
 
 /** `ref` and `unref` are documented by pg, and not declared. */
@@ -35,30 +37,46 @@ type Refable = Client & { ref(): void; unref(): void };
 /** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
 export class Link {
   readonly #make: () => Client;
+  readonly #prepare: boolean;
   readonly #log: Logger;
   #client: Client | undefined;
   #opening: Promise<Client> | undefined;
-  #running = 0;
+  #running: Client | undefined;
+  #last: Promise<void> = Promise.resolve();
   #interrupted = false;
   #giveUpAt = Number.POSITIVE_INFINITY;
   #pause = new AbortController();
 
-  constructor(make: () => Client, log: Logger) {
+  /** With `prepare`, statements that have a name are prepared once per connection. */
+  constructor(make: () => Client, log: Logger, prepare = false) {
     this.#make = make;
+    this.#prepare = prepare;
     this.#log = log;
   }
 
-  /** The rows of a statement, sent once. */
-  async query(text: string, values: unknown[]): Promise<any[]> {
-    const client = this.#client ?? (await this.#open());
-    if (this.#running++ === 0) (client as Refable).ref();
+  /** The rows of a statement, sent once, after those before it. */
+  async query(text: string, values: unknown[], name?: string): Promise<any[]> {
+    const before = this.#last;
+    const mine = before.then(() => this.#send(text, values, name));
+    this.#last = mine.then(
+      () => {},
+      () => {},
+    );
+    return mine;
+  }
+
+  async #send(text: string, values: unknown[], name: string | undefined): Promise<any[]> {
+    const client = (this.#client ?? (await this.#open())) as Refable;
+    client.ref();
+    this.#running = client;
     try {
-      return (await client.query(text, values)).rows;
+      return (await client.query({ text, values, name: this.#prepare ? name : undefined })).rows;
     } catch (error) {
       if (isBroken(error)) this.#drop(client);
       throw error;
     } finally {
-      if (--this.#running === 0) (this.#client as Refable | undefined)?.unref();
+      this.#running = undefined;
+      client.unref();
     }
   }
 
@@ -66,10 +84,10 @@ export class Link {
    * The rows of a statement, sent until it is answered. It may run twice, if an answer gets lost, so it must be one that
    * may: a token is good once, and a step is kept as it was saved first.
    */
-  async call(text: string, values: unknown[]): Promise<any[]> {
+  async call(text: string, values: unknown[], name?: string): Promise<any[]> {
     for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
       try {
-        return await this.query(text, values);
+        return await this.query(text, values, name);
       } catch (error) {
         const interrupted = this.#interrupted && sqlState(error) === "57014";
         if (interrupted) this.#interrupted = false;
@@ -90,8 +108,8 @@ export class Link {
 
   /** Ends the statement under way, which fails with 57014 then. What it has committed before that stays. */
   interrupt(): void {
-    const client = this.#client as (Client & { processID: number; secretKey: number | Buffer }) | undefined;
-    if (!client || this.#running === 0) return;
+    const client = this.#running as (Client & { processID: number; secretKey: number | Buffer }) | undefined;
+    if (!client) return;
     this.#interrupted = true;
     // The request of the protocol, not pg_cancel_backend(): it finds its way through PgBouncer as well.
     const secret = client.secretKey;

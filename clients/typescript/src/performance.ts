@@ -10,13 +10,12 @@ import { type Ending, tracedPerformance } from "./telemetry.js";
 /** A task in hand: from its grant until it is returned. */
 export class Performance {
   readonly task: Task;
-  readonly #controller = new AbortController();
   #outcome: Return | undefined;
   #ended = false;
   #refused = false;
 
   constructor(granted: Granted, calls: Link) {
-    this.task = new Task(granted, this.#controller.signal, calls);
+    this.task = new Task(granted, calls);
   }
 
   /** What is returned. None if the handler has returned the task by itself. */
@@ -29,19 +28,9 @@ export class Performance {
     return this.#ended;
   }
 
-  /** Whether the task was cancelled or taken over. */
-  get lost(): boolean {
-    return this.task.lost;
-  }
-
   /** Whether the queue has refused its return already. */
   get refused(): boolean {
     return this.#refused;
-  }
-
-  /** Tells the handler to end. */
-  abort(reason: Error): void {
-    this.#controller.abort(reason);
   }
 
   /** Runs the handler; what it throws becomes an outcome. */
@@ -84,7 +73,7 @@ export class Performance {
 
   #outcomeOf(error: unknown): Return {
     if (error instanceof Reject) return { status_code: "aborted", status: printable(error.message) };
-    if (this.task.signal.reason instanceof WorkerStopped) return this.givenBack();
+    if (this.task.aborted instanceof WorkerStopped) return this.givenBack();
     if (error instanceof Retry) {
       const { after, countTry, delayWorkgroup } = error.options;
       return {

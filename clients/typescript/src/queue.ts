@@ -11,7 +11,6 @@ export interface Granted {
   body: string | null;
   num_tries: number;
   num_failures: number;
-  action_deadline: Date | null;
   checkpoint: unknown;
   results: GrantedResult[] | null;
   priority: number;
@@ -59,7 +58,7 @@ export interface Return {
 }
 
 const COLUMNS =
-  "task_id, token, action, body, num_tries, num_failures, action_deadline, checkpoint, results, priority, metadata";
+  "task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata";
 
 /**
  * What a worker says to the queue: one SQL call each. Two connections do, however many tasks are in hand: one that sleeps
@@ -71,9 +70,9 @@ export class Queue {
   readonly #spare: Link;
   readonly #actor: string;
 
-  constructor(calls: Link, make: () => Client, actor: string, log: Logger) {
+  constructor(calls: Link, make: () => Client, actor: string, log: Logger, prepare: boolean) {
     this.calls = calls;
-    this.#waiter = new Link(make, log);
+    this.#waiter = new Link(make, log, prepare);
     this.#spare = new Link(make, log);
     this.#actor = actor;
   }
@@ -90,6 +89,7 @@ export class Queue {
     return this.#waiter.call(
       `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, $5, $6${steps(claim)})`,
       [this.#actor, max, actions, lease, wait, withResults],
+      `taskq own${steps(claim)}`,
     );
   }
 
@@ -105,6 +105,7 @@ export class Queue {
       `SELECT sqlstate, ${columns(claim)}
          FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
       [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults],
+      `taskq return${steps(claim)}`,
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
     const count = first === -1 ? rows.length : first;
@@ -122,7 +123,7 @@ export class Queue {
     const late = new Promise<"late">((resolve) => {
       timer = setTimeout(resolve, patience, "late");
     });
-    const sent = this.calls.query(query, values);
+    const sent = this.calls.query(query, values, "taskq extend");
     try {
       const first = await Promise.race([sent, late]).catch(() => "late" as const);
       const rows = first === "late" ? await this.#spare.query(query, values) : first;

@@ -1,4 +1,5 @@
 import { decodeBody, encodeTask, interval } from "./encode.js";
+import { TaskLost } from "./errors.js";
 import type { Link } from "./link.js";
 import { runOn } from "./queryable.js";
 import type { Granted } from "./queue.js";
@@ -47,18 +48,15 @@ export class Task {
   readonly checkpoint: unknown;
   /** What its dependencies have left; for actions that are registered with `results: true`, and workflows. */
   readonly results: DependencyResult[];
-  /**
-   * Aborted when the result is of no use any more: the task was cancelled or taken over (the reason is a `TaskLost`), or
-   * the worker stops and the grace is over (a `WorkerStopped`).
-   */
-  readonly signal: AbortSignal;
   /** @internal The steps that a workflow has saved. */
   readonly steps: Record<string, unknown>;
   readonly #calls: Link;
   #completed = false;
+  #aborted: Error | undefined;
+  #controller: AbortController | undefined;
 
   /** @internal */
-  constructor(granted: Granted, signal: AbortSignal, calls: Link) {
+  constructor(granted: Granted, calls: Link) {
     this.id = granted.task_id;
     this.token = granted.token;
     this.action = granted.action;
@@ -76,7 +74,6 @@ export class Task {
       result: row.result,
     }));
     this.steps = granted.steps ?? {};
-    this.signal = signal;
     this.#calls = calls;
   }
 
@@ -85,9 +82,31 @@ export class Task {
     return decodeBody(this.bodyText);
   }
 
+  /**
+   * Aborted when the result is of no use any more: the task was cancelled or taken over (the reason is a `TaskLost`), or
+   * the worker stops and the grace is over (a `WorkerStopped`).
+   */
+  get signal(): AbortSignal {
+    // Made when it is asked for: many handlers do not, and it costs more than the rest of a task.
+    this.#controller ??= new AbortController();
+    if (this.#aborted) this.#controller.abort(this.#aborted);
+    return this.#controller.signal;
+  }
+
+  /** @internal Why the signal is aborted. */
+  get aborted(): Error | undefined {
+    return this.#aborted;
+  }
+
+  /** @internal Tells the handler to end. */
+  abort(reason: Error): void {
+    this.#aborted ??= reason;
+    this.#controller?.abort(this.#aborted);
+  }
+
   /** Whether the task was cancelled, deleted or taken over. What the handler returns is dropped then. */
   get lost(): boolean {
-    return this.signal.aborted && (this.signal.reason as Error)?.name === "TaskLost";
+    return this.#aborted instanceof TaskLost;
   }
 
   /** Says how far it is (0 to 1), and saves a checkpoint, which comes with the next try if there is one. */

@@ -1,5 +1,6 @@
 import { createRequire } from "node:module";
 import type * as Otel from "@opentelemetry/api";
+import { describe } from "./errors.js";
 import type { Return } from "./queue.js";
 import type { Task } from "./task.js";
 
@@ -106,11 +107,8 @@ function spanned<T>(name: string, run: () => Promise<T>, options: Otel.SpanOptio
 
 function fail(span: Otel.Span, error: unknown): void {
   span.setAttribute("error.type", typeOf(error));
-  span.recordException(error instanceof Error ? error : String(error));
-  span.setStatus({
-    code: (otel as typeof Otel).SpanStatusCode.ERROR,
-    message: String((error as Error)?.message ?? error),
-  });
+  span.recordException(error instanceof Error ? error : describe(error));
+  span.setStatus({ code: (otel as typeof Otel).SpanStatusCode.ERROR, message: describe(error) });
 }
 
 function typeOf(error: unknown): string {

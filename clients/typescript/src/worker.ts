@@ -207,8 +207,11 @@ export class Worker {
     // A claim has one lease for all actions, the shortest. Who has a longer one gets it before its handler begins.
     const longer = begun.filter((performance) => this.#leaseOf(performance) !== this.#shortest);
     const extended = longer.length > 0 ? this.#extend(longer) : undefined;
-    for (const performance of begun)
-      void this.#perform(performance, longer.includes(performance) ? extended : undefined);
+    for (const performance of begun) {
+      this.#perform(performance, longer.includes(performance) ? extended : undefined).catch((error) =>
+        this.#fail(error),
+      );
+    }
     // Granted by a claim that was under way when the grace ended.
     if (this.#graceIsOver) void this.#giveBack();
   }
@@ -216,8 +219,9 @@ export class Worker {
   async #perform(performance: Performance, extended: Promise<void> | undefined): Promise<void> {
     await extended;
     const registered = this.#actions.get(performance.task.action) as Registered;
-    const { outcome, error } = await performance.run(registered, this.#environment);
-    if (error !== undefined && !performance.task.signal.aborted && sqlState(error) !== "TQ001") {
+    const ending = await performance.run(registered, this.#environment);
+    const { outcome, error } = ending;
+    if ("error" in ending && !performance.task.aborted && sqlState(error) !== "TQ001") {
       this.#log.warn(`${performance.task.action} ${performance.task.id}: ${describe(error)}`);
       this.#options.onError?.(error, performance.task);
     }
@@ -252,7 +256,7 @@ export class Worker {
 
   async #return(ended: Performance[]): Promise<Granted[]> {
     // The task of a lost one is another's by now, or gone.
-    const kept = ended.filter((performance) => performance.outcome && !performance.lost);
+    const kept = ended.filter((performance) => performance.outcome && !performance.task.lost);
     const claim = this.#claim(ended.length, ended);
     if (kept.length === 0 && claim.max === 0) return [];
     this.#claims.set(claim, ended);
@@ -319,7 +323,7 @@ export class Worker {
     let beat: Promise<void> | undefined;
     const timer = setInterval(() => {
       // A task that its handler is completing is left out: the call would wait for that transaction.
-      const held = [...this.#hand].filter(({ ended, lost, task }) => !ended && !lost && !task.wasCompleted);
+      const held = [...this.#hand].filter(({ ended, task }) => !ended && !task.lost && !task.wasCompleted);
       if (held.length === 0) return;
       beat ??= this.#extend(held).finally(() => {
         beat = undefined;
@@ -352,7 +356,7 @@ export class Worker {
     // Ended meanwhile: then the heartbeat came after its return.
     if (performance.ended || performance.task.wasCompleted) return;
     this.#log.warn(`${performance.task.action} ${performance.task.id}: lost, it was cancelled or taken over`);
-    performance.abort(new TaskLost(`task "${performance.task.id}" is not ours any more`));
+    performance.task.abort(new TaskLost(`task "${performance.task.id}" is not ours any more`));
   }
 
   // --- stopping ------------------------------------------------------------------------------------------------------
@@ -360,7 +364,7 @@ export class Worker {
   /** The grace is over: what still runs is told, and then given back, which uses up no try. */
   async #giveBack(): Promise<void> {
     this.#graceIsOver = true;
-    for (const performance of this.#hand) performance.abort(new WorkerStopped("the worker stops"));
+    for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker stops"));
     await sleep(LAST_MOMENT);
     this.#abandoned = [...this.#hand].some((performance) => !performance.ended);
     for (const performance of this.#hand) this.#end(performance, performance.givenBack());
@@ -369,7 +373,7 @@ export class Worker {
   /** An error that no repetition mends, of the role's rights for instance, ends the worker. */
   #fail(error: unknown): void {
     this.#failure ??= { error };
-    for (const performance of this.#hand) performance.abort(new WorkerStopped("the worker has failed"));
+    for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker has failed"));
     this.#queue.interrupt();
     this.#tell();
   }
