@@ -79,19 +79,17 @@ export class Worker {
 
   /** Works until it is stopped, or idle if that was asked for. */
   async run(): Promise<void> {
+    let beats: { end(): Promise<void> } | undefined;
     try {
       await this.#readDurations();
-    } catch (error) {
-      await this.#queue.close();
-      throw error;
-    }
-    const beats = this.#beat();
-    try {
+      beats = this.#beat();
       await this.#claimAll();
       while (this.#hand.size > 0 && !this.#failure) await this.#change;
+    } catch (error) {
+      this.#fail(error);
     } finally {
       clearTimeout(this.#graceOver);
-      await beats.end();
+      await beats?.end();
       await this.#queue.close();
     }
     if (!this.#failure) return;

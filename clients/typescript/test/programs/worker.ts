@@ -26,6 +26,7 @@ app.task<Body>("booking", { lease, transactional: true }, async ({ sleep: ms = 0
   return "booked";
 });
 
+const working = app.work({ concurrency: Number(process.env.CONCURRENCY ?? 4), grace: process.env.GRACE ?? "30 seconds" });
 console.log("works");
-await app.work({ concurrency: Number(process.env.CONCURRENCY ?? 4), grace: process.env.GRACE ?? "30 seconds" });
+await working;
 console.log("stopped");
