@@ -186,13 +186,13 @@ export class Context {
    */
   async #wait<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
     const step = this.#name(name, { unique });
-    const ending = `${step}/ended`;
-    const saved = this.#steps.get(ending) as Ended | undefined;
+    const saved = this.#steps.get(step) as Ended | undefined;
     if (saved) return unwrap(saved, step);
     const ended = kind.ended(step);
-    if (ended) return unwrap(await this.#busy(() => this.#save(ending, ended)), step);
-    const left = timeout === undefined ? undefined : await this.#busy(() => this.#left(step, timeout));
-    if (left === 0) return unwrap(await this.#busy(() => this.#save(ending, kind.timedOut)), step);
+    if (ended) return unwrap(await this.#busy(() => this.#save(step, ended)), step);
+    const left =
+      timeout === undefined ? undefined : await this.#busy(() => this.#left(`${step}/until`, timeout));
+    if (left === 0) return unwrap(await this.#busy(() => this.#save(step, kind.timedOut)), step);
     return this.#leave(await this.#busy(async () => kind.wait(step, left)));
   }
 

@@ -43,16 +43,14 @@ export interface InsertedTask {
 const LOCK = 0x7461736b; // "task": whoever makes the template holds it
 
 /**
- * Makes a database with the extension. It is copied from a template, which is made once and kept on the server; one for
- * each text of `setup`.
+ * Makes a database with the extension. It is copied from a template, which is made once and kept on the server.
  */
 export async function createTestDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const { connectionString, setup } = options;
-  const digest = createHash("sha256").update(String(setup)).digest("hex").slice(0, 12);
-  const template = `taskq_template_${digest}`;
   const name = `taskq_test_${randomBytes(6).toString("hex")}`;
   await withClient({ connectionString, database: maintenance(connectionString) }, async (client) => {
     await client.query("SELECT pg_advisory_lock($1)", [LOCK]);
+    const template = await templateName(client, setup);
     const { rowCount } = await client.query("SELECT FROM pg_database WHERE datname = $1", [template]);
     if (rowCount === 0) await makeTemplate(client, template, connectionString, setup);
     await client.query(`CREATE DATABASE ${name} TEMPLATE ${template}`);
@@ -62,6 +60,15 @@ export async function createTestDatabase(options: TestDatabaseOptions = {}): Pro
       await client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     });
   return { connectionString: withDatabase(connectionString, name), drop, [Symbol.asyncDispose]: drop };
+}
+
+/** One for each version of the extension and each text of `setup`. */
+async function templateName(client: pg.Client, setup: TestDatabaseOptions["setup"]): Promise<string> {
+  const { rows } = await client.query(
+    "SELECT default_version FROM pg_available_extensions WHERE name = 'taskq'",
+  );
+  const digest = createHash("sha256").update(`${rows[0]?.default_version} ${setup}`).digest("hex");
+  return `taskq_template_${digest.slice(0, 12)}`;
 }
 
 /** Makes it under another name first, so that one whose setup has failed is not taken for a good one. */

@@ -15,7 +15,9 @@ describe("workflows", () => {
 
   const work = (app: App) => app.work({ untilIdle: true });
   const steps = async (id: string) =>
-    (await database.rows("SELECT step FROM taskq.steps WHERE task_id = $1 ORDER BY position", id)).map(({ step }) => step);
+    (await database.rows("SELECT step FROM taskq.steps WHERE task_id = $1 ORDER BY position", id)).map(
+      ({ step }) => step,
+    );
 
   test("a step that was saved is not run again, and its result is the same", async () => {
     const app = database.app();
@@ -177,9 +179,14 @@ describe("workflows", () => {
     await drain(app);
     assert.deepEqual((await database.task(id)).result, { none: [], one: 81, many: [1, 4, 9] });
     assert.equal(entered, 3);
-    const ids = await database.rows("SELECT id, priority FROM taskq.tasks WHERE action = 'square' ORDER BY id");
+    const ids = await database.rows(
+      "SELECT id, priority FROM taskq.tasks WHERE action = 'square' ORDER BY id",
+    );
     assert.ok(ids.every(({ id }) => /^children\/(one|many)\/\d\/[0-9a-f]{8}$/.test(id)));
-    assert.deepEqual(ids.map(({ priority }) => priority), [3, 3, 3, 0]);
+    assert.deepEqual(
+      ids.map(({ priority }) => priority),
+      [3, 3, 3, 0],
+    );
   });
 
   test("a child that aborts is an Aborted that names it", async () => {
@@ -272,7 +279,9 @@ describe("workflows and time", () => {
     app.workflow("patient", async (ctx) => {
       entered++;
       await ctx.sleep("cool off", "3 days");
-      const late = await ctx.waitFor("answer", { signal: "no answer", timeout: "2 days" }).catch((error) => error);
+      const late = await ctx
+        .waitFor("answer", { signal: "no answer", timeout: "2 days" })
+        .catch((error) => error);
       assert.ok(late instanceof TimedOut);
       await ctx.sleep("again", "1 day");
       return "patient";
@@ -309,7 +318,11 @@ describe("workflows that are killed", () => {
     const client = new pg.Client(database.connectionString);
     await client.connect();
     const unfinished = async () =>
-      (await client.query("SELECT count(*)::int FROM taskq.tasks WHERE action = 'twenty' AND status_code <> 'completed'")).rows[0].count;
+      (
+        await client.query(
+          "SELECT count(*)::int FROM taskq.tasks WHERE action = 'twenty' AND status_code <> 'completed'",
+        )
+      ).rows[0].count;
     let inserted = 0;
     for (let killed = 0; killed < kills; ) {
       // Always some that are under way.
@@ -332,14 +345,20 @@ describe("workflows that are killed", () => {
       await client.query("SELECT taskq.release_tasks(actions => '{twenty,double}')");
     }
     const last = database.worker("twenty");
-    await until(async () => (await unfinished()) === 0, "all workflows to end", () => last.output);
+    await until(
+      async () => (await unfinished()) === 0,
+      "all workflows to end",
+      () => last.output,
+    );
     last.kill("SIGTERM");
     await last.exited;
     const wrong = await client.query(
       `SELECT id, result FROM taskq.tasks WHERE action = 'twenty' AND result IS DISTINCT FROM to_jsonb(100 + 153 + 8 + 1000 + 2 + 4)`,
     );
     assert.deepEqual(wrong.rows, []);
-    const effects = await client.query("SELECT workflow, step, count(*)::int FROM effects GROUP BY 1, 2 HAVING count(*) <> 1");
+    const effects = await client.query(
+      "SELECT workflow, step, count(*)::int FROM effects GROUP BY 1, 2 HAVING count(*) <> 1",
+    );
     assert.deepEqual(effects.rows, []);
     const all = await client.query("SELECT count(*)::int FROM effects");
     assert.equal(all.rows[0].count, 9 * inserted);

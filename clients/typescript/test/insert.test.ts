@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { drizzle } from "drizzle-orm/node-postgres";
 import { sql } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/node-postgres";
 import knex from "knex";
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import postgres from "postgres";
-import { drain } from "taskq-pg/testing";
 import type { App } from "taskq-pg";
+import { drain } from "taskq-pg/testing";
 import { Database } from "./support.js";
 
 describe("insertion", () => {
@@ -45,7 +45,15 @@ describe("insertion", () => {
     const task = await database.task(id);
     assert.equal(id, "all keys");
     assert.deepEqual(
-      [task.priority, task.max_tries, task.group_id, task.workgroup, task.merge_key, task.metadata, task.state],
+      [
+        task.priority,
+        task.max_tries,
+        task.group_id,
+        task.workgroup,
+        task.merge_key,
+        task.metadata,
+        task.state,
+      ],
       [7, 3, "g", "w", "m", { by: "ann" }, "blocked"],
     );
     assert.equal(task.total_dependencies, 1);
@@ -54,24 +62,41 @@ describe("insertion", () => {
   });
 
   test("what is inserted is what the handler gets", async () => {
-    const bodies = [{ a: [1, null, "x"] }, "plain text", '{"text": "that is JSON"}', "42", 42, true, "null", null, [], "", "ü \ud83d\ude00"];
+    const bodies = [
+      { a: [1, null, "x"] },
+      "plain text",
+      '{"text": "that is JSON"}',
+      "42",
+      42,
+      true,
+      "null",
+      null,
+      [],
+      "",
+      "ü \ud83d\ude00",
+    ];
     const got: unknown[] = [];
     const mirror = database.app();
     mirror.task("mirror", (body) => void got.push(body));
     await mirror.insertMany("mirror", bodies);
     await drain(mirror, { concurrency: 1 });
     assert.deepEqual(got, bodies);
-    const [{ body }] = await database.rows("SELECT body FROM taskq.tasks WHERE action = 'mirror' AND body LIKE 'plain%'");
+    const [{ body }] = await database.rows(
+      "SELECT body FROM taskq.tasks WHERE action = 'mirror' AND body LIKE 'plain%'",
+    );
     assert.equal(body, "plain text", "a text is stored as it is, for workers in other languages");
   });
 
   test("a refusal is thrown, and nothing is inserted", async () => {
     const dependsOn = ["nobody knows this"];
     await assert.rejects(app.insert("refused", null, { dependsOn }), { code: "TQ003" });
-    await assert.rejects(app.insertTasks([{ action: "refused" }, { action: "refused", colour: "red" } as never]), {
-      code: "TQ006",
-      message: /colour/,
-    });
+    await assert.rejects(
+      app.insertTasks([{ action: "refused" }, { action: "refused", colour: "red" } as never]),
+      {
+        code: "TQ006",
+        message: /colour/,
+      },
+    );
     assert.deepEqual(await database.states("refused"), {});
   });
 
@@ -145,7 +170,7 @@ describe("insertion", () => {
         const text = `INSERT INTO orders VALUES ('${row}')`;
         await (tx.query?.(text) ?? tx.raw?.(text) ?? tx.unsafe(text));
       };
-      const body = { quote: "it's \\ \"quoted\" ? $1" };
+      const body = { quote: 'it\'s \\ "quoted" ? $1' };
       await transaction(async (client, row) => {
         await write(client, row);
         assert.equal(await app.insert("orm", body, { id: `${name} 1`, client }), `${name} 1`);
@@ -164,7 +189,8 @@ describe("insertion", () => {
 
   test("in a transaction of Prisma, by the one method that is called of it", async () => {
     const client = {
-      $queryRawUnsafe: async (text: string, ...values: unknown[]) => (await database.client.query(text, values)).rows,
+      $queryRawUnsafe: async (text: string, ...values: unknown[]) =>
+        (await database.client.query(text, values)).rows,
     };
     assert.equal(await app.insert("orm", 1, { id: "prisma", client }), "prisma");
   });
@@ -175,7 +201,9 @@ describe("insertion", () => {
 
   test("an idle app keeps no process alive, and survives the loss of its connection", async () => {
     await app.insert("alive", 1);
-    await database.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'taskq-pg' AND datname = current_database()");
+    await database.rows(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'taskq-pg' AND datname = current_database()",
+    );
     // The first one may meet the dead connection; it is not repeated, since it may have been committed.
     await app.insert("alive", 2).catch(() => {});
     await app.insert("alive", 3);

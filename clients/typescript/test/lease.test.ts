@@ -17,7 +17,12 @@ describe("leases", () => {
     const id = await app.insert("slow");
     const other = database.app();
     other.task("slow", { lease: "1 second" }, () => assert.fail("it is held"));
-    const working = [app.work(), until(async () => (await database.task(id)).state === "in-progress", "the claim").then(() => other.work())];
+    const working = [
+      app.work(),
+      until(async () => (await database.task(id)).state === "in-progress", "the claim").then(() =>
+        other.work(),
+      ),
+    ];
     await database.until(id, "completed");
     assert.equal((await database.task(id)).num_tries, 1);
     await Promise.all([app.stop(), other.stop()]);
@@ -56,9 +61,14 @@ describe("leases", () => {
     const working = app.work({ concurrency: 1 });
     await database.until(id, "in-progress");
     await database.rows("SELECT taskq.release_tasks(ARRAY[$1])", id);
-    const [{ token }] = await database.rows("SELECT token FROM taskq.own_tasks('thief', 1, '{taken}', '1 hour')");
+    const [{ token }] = await database.rows(
+      "SELECT token FROM taskq.own_tasks('thief', 1, '{taken}', '1 hour')",
+    );
     go.open();
-    await until(() => app.lines.some((line) => line.includes("dropped") && line.includes("TQ001")), "the refusal");
+    await until(
+      () => app.lines.some((line) => line.includes("dropped") && line.includes("TQ001")),
+      "the refusal",
+    );
     await database.rows("SELECT taskq.return_task($1, $2, result => '\"of the second\"')", id, token);
     const next = await app.insert("taken");
     assert.equal((await app.waitForTask(next))?.result, "of the first");

@@ -86,7 +86,12 @@ describe("the server goes away", { skip }, () => {
       app.task("quick", () => "quick");
       const slow = await app.insert("slow");
       const working = app.work();
-      await until(async () => (await server.query(`SELECT FROM taskq.tasks WHERE id = '${slow}' AND state = 'in-progress'`)).length === 1, "the claim");
+      await until(
+        async () =>
+          (await server.query(`SELECT FROM taskq.tasks WHERE id = '${slow}' AND state = 'in-progress'`))
+            .length === 1,
+        "the claim",
+      );
       await server.do(how);
       if (how === "stop-now") {
         go.open(); // its return finds no server
@@ -94,7 +99,12 @@ describe("the server goes away", { skip }, () => {
         await server.do("start");
       }
       go.open();
-      const ended = async (id: string) => (await server.query(`SELECT result, num_tries FROM taskq.tasks WHERE id = '${id}' AND state = 'completed'`))[0];
+      const ended = async (id: string) =>
+        (
+          await server.query(
+            `SELECT result, num_tries FROM taskq.tasks WHERE id = '${id}' AND state = 'completed'`,
+          )
+        )[0];
       await until(async () => (await ended(slow)) !== undefined, "the result");
       assert.deepEqual(await ended(slow), { result: "kept", num_tries: 1 });
       // Not through the app: its own connection may not have noticed yet, and an insertion is not repeated.
@@ -109,7 +119,20 @@ describe("the server goes away", { skip }, () => {
     const socket = await server.socket();
     const pgBin = (await run(pgConfig as string, ["--bindir"])).stdout.trim();
     const data = join(standby.folder, "data");
-    const backup = [join(pgBin, "pg_basebackup"), "-h", socket, "-U", "postgres", "-D", data, "-R", "-X", "stream", "-c", "fast"];
+    const backup = [
+      join(pgBin, "pg_basebackup"),
+      "-h",
+      socket,
+      "-U",
+      "postgres",
+      "-D",
+      data,
+      "-R",
+      "-X",
+      "stream",
+      "-c",
+      "fast",
+    ];
     await run("mkdir", ["-p", standby.folder]);
     if (process.getuid?.() === 0) {
       // The server refuses to run as root, and the backup belongs to the server's user.
@@ -125,9 +148,16 @@ describe("the server goes away", { skip }, () => {
     app.task("over", () => go.promise.then(() => "kept"));
     const id = await app.insert("over");
     const working = app.work();
-    await until(async () => (await server.query(`SELECT FROM taskq.tasks WHERE id = '${id}' AND state = 'in-progress'`)).length === 1, "the claim");
     await until(
-      async () => (await standby.query(`SELECT FROM taskq.tasks WHERE id = '${id}' AND state = 'in-progress'`)).length === 1,
+      async () =>
+        (await server.query(`SELECT FROM taskq.tasks WHERE id = '${id}' AND state = 'in-progress'`))
+          .length === 1,
+      "the claim",
+    );
+    await until(
+      async () =>
+        (await standby.query(`SELECT FROM taskq.tasks WHERE id = '${id}' AND state = 'in-progress'`))
+          .length === 1,
       "the standby to have it",
     );
     await server.do("kill");
@@ -135,9 +165,19 @@ describe("the server goes away", { skip }, () => {
     go.open();
     await pause(500); // it meets a server that is read-only (25006)
     await standby.query("SELECT pg_promote()");
-    await until(async () => (await standby.query(`SELECT FROM taskq.tasks WHERE id = '${id}' AND result = '"kept"'`)).length === 1, "the result");
+    await until(
+      async () =>
+        (await standby.query(`SELECT FROM taskq.tasks WHERE id = '${id}' AND result = '"kept"'`)).length ===
+        1,
+      "the result",
+    );
     await standby.query("SELECT taskq.insert_task('after it', 'over')");
-    await until(async () => (await standby.query("SELECT FROM taskq.tasks WHERE id = 'after it' AND state = 'completed'")).length === 1, "another task");
+    await until(
+      async () =>
+        (await standby.query("SELECT FROM taskq.tasks WHERE id = 'after it' AND state = 'completed'"))
+          .length === 1,
+      "another task",
+    );
     await app.close();
     await working;
   });

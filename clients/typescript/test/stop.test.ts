@@ -17,12 +17,22 @@ describe("stopping and dying", () => {
   };
   /** No worker may take a task of another test. */
   const idle = () =>
-    until(async () => (await database.rows("SELECT FROM taskq.tasks WHERE status_code IN ('pending', 'in-progress')")).length === 0, "an empty queue");
+    until(
+      async () =>
+        (await database.rows("SELECT FROM taskq.tasks WHERE status_code IN ('pending', 'in-progress')"))
+          .length === 0,
+      "an empty queue",
+    );
 
   test("SIGTERM while idle ends it at once", async () => {
     const worker = database.worker("worker");
     await until(
-      async () => (await database.rows("SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%own_tasks%' AND state = 'active' AND pid <> pg_backend_pid()")).length === 1,
+      async () =>
+        (
+          await database.rows(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%own_tasks%' AND state = 'active' AND pid <> pg_backend_pid()",
+          )
+        ).length === 1,
       "the claim to sleep",
     );
     const begun = Date.now();
@@ -46,7 +56,10 @@ describe("stopping and dying", () => {
     const next = await insert("next", {});
     worker.kill("SIGTERM");
     assert.deepEqual(await worker.exited, { code: 0, signal: null });
-    assert.deepEqual([(await database.task(running)).state, (await database.task(next)).state], ["completed", "ready"]);
+    assert.deepEqual(
+      [(await database.task(running)).state, (await database.task(next)).state],
+      ["completed", "ready"],
+    );
     await database.rows("SELECT taskq.cancel_tasks('{next}')");
   });
 
@@ -93,14 +106,18 @@ describe("stopping and dying", () => {
 
   test("killed in the middle of a transaction: its rows are there once", async () => {
     const ids = ["b1", "b2", "b3", "b4"];
-    for (const id of ids) await database.rows("SELECT taskq.insert_task($1, 'booking', $2::jsonb)", id, { sleep: 1000 });
+    for (const id of ids)
+      await database.rows("SELECT taskq.insert_task($1, 'booking', $2::jsonb)", id, { sleep: 1000 });
     const killed = database.worker("worker");
     for (const id of ids) await killed.says(`begun ${id}`);
     killed.kill("SIGKILL");
     const heir = database.worker("worker");
     for (const id of ids) await database.until(id, "completed");
     const rows = await database.rows("SELECT id, count(*)::int FROM bookings GROUP BY 1 ORDER BY 1");
-    assert.deepEqual(rows, ids.map((id) => ({ id, count: 1 })));
+    assert.deepEqual(
+      rows,
+      ids.map((id) => ({ id, count: 1 })),
+    );
     heir.kill("SIGTERM");
     await heir.exited;
     await idle();

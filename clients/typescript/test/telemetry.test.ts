@@ -3,8 +3,17 @@ import { after, before, beforeEach, describe, test } from "node:test";
 import { context, metrics, propagation, SpanKind, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
-import { AggregationTemporality, InMemoryMetricExporter, MeterProvider, PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics";
-import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
+import {
+  AggregationTemporality,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from "@opentelemetry/sdk-metrics";
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  SimpleSpanProcessor,
+} from "@opentelemetry/sdk-trace-base";
 import { Reject, Retry } from "taskq-pg";
 import { Database } from "./support.js";
 
@@ -16,7 +25,9 @@ describe("telemetry", () => {
   before(async () => {
     context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
     propagation.setGlobalPropagator(new W3CTraceContextPropagator());
-    trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }));
+    trace.setGlobalTracerProvider(
+      new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }),
+    );
     metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }));
     database = await Database.make();
   });
@@ -35,7 +46,9 @@ describe("telemetry", () => {
       if (task.numTries === 1) throw new Retry("again", { after: 0 });
     });
     const request = trace.getTracer("test").startSpan("request");
-    await context.with(trace.setSpan(context.active(), request), () => app.insert("traced", 1, { id: "traced", metadata: { by: "ann" } }));
+    await context.with(trace.setSpan(context.active(), request), () =>
+      app.insert("traced", 1, { id: "traced", metadata: { by: "ann" } }),
+    );
     request.end();
     await app.work({ untilIdle: true });
     const [send] = named("send traced");
@@ -51,10 +64,17 @@ describe("telemetry", () => {
     assert.equal(first.spanContext().traceId, request.spanContext().traceId);
     assert.equal(second.parentSpanContext, undefined);
     assert.notEqual(second.spanContext().traceId, request.spanContext().traceId);
-    assert.deepEqual(second.links.map((link) => link.context.spanId), [send.spanContext().spanId]);
+    assert.deepEqual(
+      second.links.map((link) => link.context.spanId),
+      [send.spanContext().spanId],
+    );
     assert.deepEqual(inside, [first.spanContext().spanId, second.spanContext().spanId]);
     assert.deepEqual(
-      [first.attributes["messaging.message.id"], first.attributes["taskq.outcome"], first.attributes["error.type"]],
+      [
+        first.attributes["messaging.message.id"],
+        first.attributes["taskq.outcome"],
+        first.attributes["error.type"],
+      ],
       ["traced", "pending", "Retry"],
     );
     assert.equal(second.attributes["taskq.outcome"], "completed");
@@ -84,10 +104,14 @@ describe("telemetry", () => {
       .flatMap((resource) => resource.scopeMetrics)
       .flatMap((scope) => scope.metrics)
       .filter((metric) => metric.descriptor.name === "messaging.process.duration")
-      .flatMap((metric) => metric.dataPoints as { attributes: Record<string, unknown>; value: { count: number } }[])
+      .flatMap(
+        (metric) => metric.dataPoints as { attributes: Record<string, unknown>; value: { count: number } }[],
+      )
       .filter((point) => point.attributes["messaging.destination.name"] === "counted");
     assert.deepEqual(
-      points.map(({ attributes, value }) => [attributes["taskq.outcome"], attributes["error.type"], value.count]).sort(),
+      points
+        .map(({ attributes, value }) => [attributes["taskq.outcome"], attributes["error.type"], value.count])
+        .sort(),
       [
         ["aborted", "Reject", 1],
         ["completed", undefined, 2],

@@ -16,7 +16,8 @@ describe("transactions", () => {
     await pool.end();
     await database.drop();
   });
-  const bookings = async (id: string) => (await database.rows("SELECT FROM bookings WHERE id = $1", id)).length;
+  const bookings = async (id: string) =>
+    (await database.rows("SELECT FROM bookings WHERE id = $1", id)).length;
 
   for (const given of ["a pool of its own", "the pool that it was given"]) {
     test(`rows and completion are one, with ${given}`, async () => {
@@ -44,7 +45,10 @@ describe("transactions", () => {
     const ids = await app.insertMany("fails", [0, 1, 2, 3]);
     await app.work({ untilIdle: true });
     const ends = await Promise.all(ids.map((id) => database.task(id)));
-    assert.deepEqual(ends.map(({ state }) => state), ["aborted", "scheduled", "aborted", "scheduled"]);
+    assert.deepEqual(
+      ends.map(({ state }) => state),
+      ["aborted", "scheduled", "aborted", "scheduled"],
+    );
     assert.match(ends[1].status, /division by zero/);
     for (const id of ids) assert.equal(await bookings(id), 0);
   });
@@ -76,7 +80,10 @@ describe("transactions", () => {
     await app.work({ untilIdle: true });
     const { state, result, status, num_tries } = await database.task(good);
     assert.deepEqual([state, result, status, num_tries], ["completed", "by hand", "booked", 1]);
-    assert.deepEqual([(await database.task(bad)).state, (await database.task(bad)).num_tries], ["completed", 2]);
+    assert.deepEqual(
+      [(await database.task(bad)).state, (await database.task(bad)).num_tries],
+      ["completed", 2],
+    );
     assert.deepEqual([await bookings(good), await bookings(bad)], [1, 1]);
     assert.deepEqual(app.lines, [], "that the first was committed is no news");
   });

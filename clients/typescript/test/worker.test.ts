@@ -16,7 +16,10 @@ describe("performing", () => {
   test("results, types, and what a handler is told", async () => {
     const app = database.app();
     const add = app.task<{ a: number; b: number }, number>("add", { results: true }, ({ a, b }, task) => {
-      assert.deepEqual([task.id, task.action, task.numTries, task.metadata.by, task.priority], ["3", "add", 1, "ann", 5]);
+      assert.deepEqual(
+        [task.id, task.action, task.numTries, task.metadata.by, task.priority],
+        ["3", "add", 1, "ann", 5],
+      );
       assert.deepEqual(
         task.results.map(({ taskId, statusCode, result }) => [taskId, statusCode, result]),
         [["one", "completed", { n: 1 }]],
@@ -80,10 +83,19 @@ describe("performing", () => {
     const atOnce = await app.insert("at once");
     const uncounted = await app.insert("uncounted", null, { maxTries: 1 });
     await app.work({ untilIdle: true });
-    const [row] = await database.rows("SELECT status, not_before - now() > '1 hour' AS late FROM taskq.tasks WHERE id = $1", later);
+    const [row] = await database.rows(
+      "SELECT status, not_before - now() > '1 hour' AS late FROM taskq.tasks WHERE id = $1",
+      later,
+    );
     assert.deepEqual(row, { status: "come back", late: true });
-    assert.deepEqual([(await database.task(atOnce)).state, (await database.task(atOnce)).num_tries], ["completed", 3]);
-    assert.deepEqual([(await database.task(uncounted)).state, (await database.task(uncounted)).num_tries], ["scheduled", 0]);
+    assert.deepEqual(
+      [(await database.task(atOnce)).state, (await database.task(atOnce)).num_tries],
+      ["completed", 3],
+    );
+    assert.deepEqual(
+      [(await database.task(uncounted)).state, (await database.task(uncounted)).num_tries],
+      ["scheduled", 0],
+    );
   });
 
   // Results that no jsonb holds: the next try would have no other, so the task aborts, and the others of the batch do not.
@@ -103,8 +115,13 @@ describe("performing", () => {
   ];
   test("results that cannot be stored", async () => {
     const app = database.app();
-    app.task("result", (n: number | null) => (n === null ? "good" : (results[n] as (typeof results)[0])[1]()));
-    const ids = await app.insertMany("result", results.map((_, n) => n));
+    app.task("result", (n: number | null) =>
+      n === null ? "good" : (results[n] as (typeof results)[0])[1](),
+    );
+    const ids = await app.insertMany(
+      "result",
+      results.map((_, n) => n),
+    );
     const [good] = await app.insertMany("result", [null]);
     await app.work({ untilIdle: true });
     for (const [n, id] of ids.entries()) {
@@ -117,11 +134,17 @@ describe("performing", () => {
 
   test("children that the queue refuses give the task back, and say why", async () => {
     const app = database.app();
-    app.task("bad parent", () => new Complete(1, { children: [{ action: "child", dependsOn: ["no such task"] }] }));
+    app.task(
+      "bad parent",
+      () => new Complete(1, { children: [{ action: "child", dependsOn: ["no such task"] }] }),
+    );
     const id = await app.insert("bad parent");
     await app.work({ untilIdle: true });
     const task = await database.task(id);
-    assert.deepEqual([task.state, /its return was refused: .*no such task/.test(task.status)], ["scheduled", true]);
+    assert.deepEqual(
+      [task.state, /its return was refused: .*no such task/.test(task.status)],
+      ["scheduled", true],
+    );
   });
 
   test("a body that does not fit aborts the task", async () => {
@@ -144,7 +167,15 @@ describe("performing", () => {
 
   test("children come with the completion", async () => {
     const app = database.app();
-    app.task("parent", () => new Complete("done", { status: "split", children: [{ action: "leaf", body: 1 }], childrenBlock: true }));
+    app.task(
+      "parent",
+      () =>
+        new Complete("done", {
+          status: "split",
+          children: [{ action: "leaf", body: 1 }],
+          childrenBlock: true,
+        }),
+    );
     const order: string[] = [];
     app.task("leaf", () => void order.push("leaf"));
     app.task("end", () => void order.push("end"));
@@ -152,7 +183,10 @@ describe("performing", () => {
     await app.insert("end", null, { dependsOn: [parent] });
     await drain(app);
     assert.deepEqual(order, ["leaf", "end"]);
-    assert.deepEqual([(await database.task(parent)).status, (await database.task(parent)).result], ["split", "done"]);
+    assert.deepEqual(
+      [(await database.task(parent)).status, (await database.task(parent)).result],
+      ["split", "done"],
+    );
   });
 
   test("a checkpoint comes with the next try", async () => {
@@ -227,7 +261,12 @@ describe("performing", () => {
     app.task("woken", () => "awake");
     const working = app.work();
     await until(
-      async () => (await database.rows("SELECT FROM pg_stat_activity WHERE query LIKE '%own_tasks%' AND state = 'active' AND pid <> pg_backend_pid()")).length > 0,
+      async () =>
+        (
+          await database.rows(
+            "SELECT FROM pg_stat_activity WHERE query LIKE '%own_tasks%' AND state = 'active' AND pid <> pg_backend_pid()",
+          )
+        ).length > 0,
       "the claim to sleep",
     );
     const id = await app.insert("woken");
@@ -252,7 +291,11 @@ describe("performing", () => {
 
   test("an error that no repetition mends is thrown", async () => {
     await database.rows("CREATE ROLE nobody_of_taskq LOGIN").catch(() => {});
-    const app = database.app({ connectionString: undefined, database: database.name, user: "nobody_of_taskq" });
+    const app = database.app({
+      connectionString: undefined,
+      database: database.name,
+      user: "nobody_of_taskq",
+    });
     app.task("mine", () => 1);
     await assert.rejects(app.work(), { code: "42501" });
     const lost = database.app({ connectionString: undefined, database: "no such database" });
@@ -267,7 +310,10 @@ describe("performing", () => {
     });
     const id = await app.insert("fails");
     const heard: unknown[] = [];
-    await app.work({ untilIdle: true, onError: (error, task) => heard.push((error as Error).message, task.id) });
+    await app.work({
+      untilIdle: true,
+      onError: (error, task) => heard.push((error as Error).message, task.id),
+    });
     assert.deepEqual(heard, ["heard", id]);
   });
 });

@@ -26,7 +26,10 @@ app.task<Body>("booking", { lease, transactional: true }, async ({ sleep: ms = 0
   return "booked";
 });
 
-const working = app.work({ concurrency: Number(process.env.CONCURRENCY ?? 4), grace: process.env.GRACE ?? "30 seconds" });
+const working = app.work({
+  concurrency: Number(process.env.CONCURRENCY ?? 4),
+  grace: process.env.GRACE ?? "30 seconds",
+});
 console.log("works");
 await working;
 console.log("stopped");
