@@ -102,7 +102,7 @@ export class App {
     this.#actor = actor ?? `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
     this.#log = logger ?? STDERR;
     this.#prepare = preparedStatements;
-    this.#calls = new Link(this.#make, this.#log, preparedStatements);
+    this.#calls = new Link(this.#make, this.#log, { prepare: preparedStatements, spare: true });
   }
 
   // --- registering ---------------------------------------------------------------------------------------------------
@@ -253,7 +253,8 @@ export class App {
     id: string,
     { timeout = "10 seconds" }: { timeout?: Duration } = {},
   ): Promise<Settled<Result> | undefined> {
-    const link = new Link(this.#make, this.#log);
+    // However long it sleeps, that is no sign of a server that has vanished.
+    const link = new Link(() => this.#make({ query_timeout: 0 }), this.#log);
     try {
       const [row] = await link.query("SELECT * FROM taskq.wait_for_task($1, $2)", [id, interval(timeout)]);
       if (!row) return undefined;
@@ -339,13 +340,14 @@ export class App {
     return this.#ownPool;
   }
 
-  readonly #make = (): pg.Client =>
+  readonly #make = (options: pg.ClientConfig = {}): pg.Client =>
     new pg.Client({
       application_name: "taskq-pg",
       connectionTimeoutMillis: 10_000,
       keepAlive: true,
       query_timeout: QUERY_TIMEOUT,
       ...this.#config,
+      ...options,
     });
 
   /** @internal For `taskq-pg/testing`: the registered actions and the configuration. */

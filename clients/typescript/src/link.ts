@@ -34,11 +34,34 @@ function isBroken(error: unknown): boolean {
 /** `ref` and `unref` are documented by pg, and not declared. */
 type Refable = Client & { ref(): void; unref(): void };
 
+/** What a link is besides a connection. */
+export interface LinkOptions {
+  /** Statements that have a name are prepared once per connection. */
+  prepare?: boolean;
+  /**
+   * A statement that waits for its turn for too long gets a second connection, for as long as it takes. For one that is
+   * before it may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock.
+   */
+  spare?: boolean;
+}
+
+/** How one statement is sent. */
+export interface Sending {
+  /** The name to prepare it under. */
+  name?: string;
+  /** For how many milliseconds it waits for its turn before it takes the second connection. */
+  patience?: number;
+  /** It may be sent a second time: it waits no longer for its answer, either. */
+  twice?: boolean;
+}
+
 /** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
 export class Link {
   readonly #make: () => Client;
   readonly #prepare: boolean;
+  readonly #spare: Link | undefined;
   readonly #log: Logger;
+  #waiting = 0;
   #client: Client | undefined;
   #opening: Promise<Client> | undefined;
   #running: Client | undefined;
@@ -47,22 +70,39 @@ export class Link {
   #giveUpAt = Number.POSITIVE_INFINITY;
   #pause = new AbortController();
 
-  /** With `prepare`, statements that have a name are prepared once per connection. */
-  constructor(make: () => Client, log: Logger, prepare = false) {
+  constructor(make: () => Client, log: Logger, { prepare = false, spare = false }: LinkOptions = {}) {
     this.#make = make;
     this.#prepare = prepare;
+    this.#spare = spare ? new Link(make, log) : undefined;
     this.#log = log;
   }
 
   /** The rows of a statement, sent once, after those before it. */
-  async query(text: string, values: unknown[], name?: string): Promise<any[]> {
-    const before = this.#last;
-    const mine = before.then(() => this.#send(text, values, name));
-    this.#last = mine.then(
-      () => {},
-      () => {},
-    );
-    return mine;
+  query(
+    text: string,
+    values: unknown[],
+    { name, patience = 1000, twice = false }: Sending = {},
+  ): Promise<any[]> {
+    const spare = this.#spare;
+    return new Promise((resolve, reject) => {
+      let timer: NodeJS.Timeout | undefined;
+      if (spare && (twice || this.#waiting > 0)) {
+        timer = setTimeout(() => {
+          timer = undefined;
+          resolve(spare.query(text, values).finally(() => spare.#waiting > 0 || spare.close()));
+        }, patience);
+      }
+      const late = timer;
+      this.#waiting++;
+      this.#last = this.#last.then(async () => {
+        if (late === undefined || timer !== undefined) {
+          if (!twice) clearTimeout(timer);
+          await this.#send(text, values, name).then(resolve, reject);
+          clearTimeout(timer);
+        }
+        this.#waiting--;
+      });
+    });
   }
 
   async #send(text: string, values: unknown[], name: string | undefined): Promise<any[]> {
@@ -84,10 +124,10 @@ export class Link {
    * The rows of a statement, sent until it is answered. It may run twice, if an answer gets lost, so it must be one that
    * may: a token is good once, and a step is kept as it was saved first.
    */
-  async call(text: string, values: unknown[], name?: string): Promise<any[]> {
+  async call(text: string, values: unknown[], sending: Sending = {}): Promise<any[]> {
     for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
       try {
-        return await this.query(text, values, name);
+        return await this.query(text, values, sending);
       } catch (error) {
         const interrupted = this.#interrupted && sqlState(error) === "57014";
         if (interrupted) this.#interrupted = false;
@@ -125,6 +165,7 @@ export class Link {
 
   /** Closes the connection. The next call opens another one. */
   async close(): Promise<void> {
+    await this.#spare?.close();
     const client = this.#client ?? (await this.#opening?.catch(() => undefined));
     this.#client = undefined;
     (client as Refable | undefined)?.ref();

@@ -62,18 +62,16 @@ const COLUMNS =
 
 /**
  * What a worker says to the queue: one SQL call each. Two connections do, however many tasks are in hand: one that sleeps
- * in claims, and one for the rest. A third is opened for heartbeats only, when a call on the second takes too long.
+ * in claims, and one for the rest.
  */
 export class Queue {
   readonly calls: Link;
   readonly #waiter: Link;
-  readonly #spare: Link;
   readonly #actor: string;
 
   constructor(calls: Link, make: () => Client, actor: string, log: Logger, prepare: boolean) {
     this.calls = calls;
-    this.#waiter = new Link(make, log, prepare);
-    this.#spare = new Link(make, log);
+    this.#waiter = new Link(make, log, { prepare });
     this.#actor = actor;
   }
 
@@ -89,7 +87,7 @@ export class Queue {
     return this.#waiter.call(
       `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, $5, $6${steps(claim)})`,
       [this.#actor, max, actions, lease, wait, withResults],
-      `taskq own${steps(claim)}`,
+      { name: `taskq own${steps(claim)}` },
     );
   }
 
@@ -105,7 +103,7 @@ export class Queue {
       `SELECT sqlstate, ${columns(claim)}
          FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
       [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults],
-      `taskq return${steps(claim)}`,
+      { name: `taskq return${steps(claim)}` },
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
     const count = first === -1 ? rows.length : first;
@@ -113,26 +111,17 @@ export class Queue {
   }
 
   /**
-   * Moves deadlines; of each task whether it is still held. A call before it on the same connection may wait for a
-   * transaction of the caller's, and the leases must not end meanwhile: so after `patience` it goes another way.
+   * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A call
+   * before it may wait for a transaction of the caller's, and a connection may be dead without a word: after `patience`
+   * milliseconds it goes another way.
    */
   async extend(held: Held[], lease: string, patience: number): Promise<boolean[]> {
-    const query = "SELECT owned FROM taskq.extend_tasks_ownership($1, $2::text[], $3::uuid[], $4)";
-    const values = [this.#actor, held.map((task) => task.task_id), held.map((task) => task.token), lease];
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<"late">((resolve) => {
-      timer = setTimeout(resolve, patience, "late");
-    });
-    const sent = this.calls.query(query, values, "taskq extend");
-    try {
-      const first = await Promise.race([sent, late]).catch(() => "late" as const);
-      const rows = first === "late" ? await this.#spare.query(query, values) : first;
-      return rows.map((row) => row.owned);
-    } finally {
-      clearTimeout(timer);
-      sent.catch(() => {});
-      await this.#spare.close();
-    }
+    const rows = await this.calls.query(
+      "SELECT owned FROM taskq.extend_tasks_ownership($1, $2::text[], $3::uuid[], $4)",
+      [this.#actor, held.map((task) => task.task_id), held.map((task) => task.token), lease],
+      { name: "taskq extend", patience, twice: true },
+    );
+    return rows.map((row) => row.owned);
   }
 
   /** Claims no more, and repeats no call after this time (`Date.now()`). */
@@ -145,7 +134,7 @@ export class Queue {
   /** Closes the connections. That of the calls is the app's, which opens it again when it needs it. */
   async close(): Promise<void> {
     this.calls.giveUpAt(Number.POSITIVE_INFINITY);
-    await Promise.all([this.#waiter.close(), this.#spare.close(), this.calls.close()]);
+    await Promise.all([this.#waiter.close(), this.calls.close()]);
   }
 }
 

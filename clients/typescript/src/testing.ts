@@ -40,7 +40,8 @@ export interface InsertedTask {
   metadata: Record<string, unknown> | null;
 }
 
-const LOCK = 0x7461736b; // "task": whoever makes the template holds it
+/** The advisory lock that is held while a template is made: "task" in ASCII. */
+const LOCK = 0x7461736b;
 
 /**
  * Makes a database with the extension. It is copied from a template, which is made once and kept on the server.

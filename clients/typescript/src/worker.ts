@@ -202,7 +202,7 @@ export class Worker {
   #begin(granted: Granted[]): void {
     const begun = granted.map((row) => new Performance(row, this.#environment.calls));
     for (const performance of begun) this.#hand.add(performance);
-    // A claim has one lease for all actions, the shortest. Who has a longer one gets it before its handler begins.
+    // A claim has one lease for all actions, the shortest. A task with a longer one gets it before its handler begins.
     const longer = begun.filter((performance) => this.#leaseOf(performance) !== this.#shortest);
     const extended = longer.length > 0 ? this.#extend(longer) : undefined;
     for (const performance of begun) {

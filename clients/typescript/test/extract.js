@@ -9,5 +9,11 @@ mkdirSync(folder, { recursive: true });
 const programs = [...page.matchAll(/<!-- (\S+\.ts) -->\n```ts\n(.*?)```\n(?:\n```text\n(.*?)```\n)?/gs)];
 if (programs.length === 0) throw new Error("the page has no programs");
 for (const [, name, program] of programs) writeFileSync(join(folder, name), program);
-const expected = Object.fromEntries(programs.map(([, name, , output = ""]) => [name.replace(/\.ts$/, ""), output]));
+// A program that works is stopped by a signal; any other ends by itself.
+const expected = Object.fromEntries(
+  programs.map(([, name, program, output = ""]) => [
+    name.replace(/\.ts$/, ""),
+    { output, works: program.includes("app.work(") },
+  ]),
+);
 writeFileSync(join(folder, "expected.json"), JSON.stringify(expected, undefined, 2));

@@ -88,7 +88,7 @@ describe("insertion", () => {
   });
 
   test("a refusal is thrown, and nothing is inserted", async () => {
-    const dependsOn = ["nobody knows this"];
+    const dependsOn = ["no such task"];
     await assert.rejects(app.insert("refused", null, { dependsOn }), { code: "TQ003" });
     await assert.rejects(
       app.insertTasks([{ action: "refused" }, { action: "refused", colour: "red" } as never]),

@@ -102,7 +102,7 @@ describe("leases", () => {
     app.task("beaten", { lease: "1 second" }, () => pause(4000));
     const client = new pg.Client(database.connectionString);
     await client.connect();
-    // Whoever inserts a dependent and does not commit holds up the return of the task.
+    // A transaction that has inserted a dependent, and is open, holds up the return of the task.
     await app.insert("returned", null, { id: "returned" });
     await client.query("BEGIN");
     await client.query("SELECT taskq.insert_task('dependent', 'none', depends_on => '{returned}')");
@@ -121,5 +121,38 @@ describe("leases", () => {
     assert.equal((await database.task(beaten)).num_tries, 1);
     await Promise.all([app.stop(), thief.stop()]);
     await Promise.all(working);
+  });
+
+  test("a return that waits for the handler's own transaction does not hold up what the handler waits for", async () => {
+    const app = database.app();
+    const go = gate();
+    app.task("held", () => go.promise);
+    app.task("linking", async (id: string) => {
+      const client = new pg.Client(database.connectionString);
+      await client.connect();
+      await client.query("BEGIN");
+      await app.insert("never", null, { dependsOn: [id], client });
+      go.open();
+      // The return of the other task waits for this transaction by now, and is before this call.
+      await until(
+        async () =>
+          (
+            await database.rows(
+              "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()",
+            )
+          ).length > 0,
+        "the return to wait",
+      );
+      await app.insert("never");
+      await client.query("COMMIT");
+      await client.end();
+    });
+    const held = await app.insert("held");
+    const linking = await app.insert("linking", held);
+    const working = app.work();
+    await database.until(linking, "completed");
+    await database.until(held, "completed");
+    await app.stop();
+    await working;
   });
 });

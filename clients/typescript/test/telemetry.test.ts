@@ -91,6 +91,35 @@ describe("telemetry", () => {
     assert.equal(inner?.spanContext().traceId, outer?.spanContext().traceId);
   });
 
+  test("each step is a span of its performance, and a suspension is an outcome", async () => {
+    const app = database.app();
+    app.workflow("traced workflow", async (ctx) => {
+      await ctx.step("pay", () => 1);
+      await ctx.transaction("book", () => 2);
+      await ctx.waitFor("go", { signal: "traced go" });
+      await ctx.step("ship", () => 3);
+    });
+    await app.insert("traced workflow");
+    await app.work({ untilIdle: true });
+    await app.signal("traced go");
+    await app.work({ untilIdle: true });
+    const [first, second] = named("process traced workflow");
+    assert.deepEqual(
+      [first?.attributes["taskq.outcome"], second?.attributes["taskq.outcome"]],
+      ["suspended", "completed"],
+    );
+    for (const [step, performance] of [
+      ["pay", first],
+      ["book", first],
+      ["ship", second],
+    ] as const) {
+      assert.equal(named(`step ${step}`).length, 1);
+      assert.equal(named(`step ${step}`)[0]?.parentSpanContext?.spanId, performance?.spanContext().spanId);
+    }
+    // It has used up no try, so it is still the first one.
+    assert.equal(second?.spanContext().traceId, first?.spanContext().traceId);
+  });
+
   test("performances are counted by action and outcome", async () => {
     const app = database.app();
     app.task("counted", (n: number) => {

@@ -29,7 +29,7 @@ describe("taskq-pg/testing", () => {
     await using database = await createTestDatabase();
     await using app = new App({ connectionString: database.connectionString, logger: silent });
     app.task("mail", (to: string) => {
-      if (to === "nobody") throw new RangeError("no such person");
+      if (to === "unknown") throw new RangeError("no such person");
       return to.length;
     });
     await app.insert("mail", "ann", { id: "1", priority: 3, groupId: "news" });
@@ -55,7 +55,7 @@ describe("taskq-pg/testing", () => {
       ["1"],
     );
     assert.deepEqual((await inserted(app, "mail", { id: "2", state: "ready" })).length, 0);
-    await app.insert("mail", "nobody");
+    await app.insert("mail", "unknown");
     await assert.rejects(drain(app), RangeError);
   });
 

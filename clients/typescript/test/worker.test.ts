@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
 import { Complete, Reject, Retry } from "taskq-pg";
 import { drain } from "taskq-pg/testing";
 import { z } from "zod";
@@ -275,6 +276,22 @@ describe("performing", () => {
     await working;
   });
 
+  // The statements that go to the server, by whatever client of this process.
+  const counted = async (work: () => Promise<unknown>) => {
+    const { query } = pg.Client.prototype;
+    let count = 0;
+    pg.Client.prototype.query = function (this: pg.Client, ...values: unknown[]) {
+      count++;
+      return (query as any).apply(this, values);
+    } as never;
+    try {
+      await work();
+    } finally {
+      pg.Client.prototype.query = query;
+    }
+    return count;
+  };
+
   test("10,000 tasks, each performed once, in far fewer calls", async () => {
     const app = database.app();
     const seen = new Set<string>();
@@ -284,17 +301,29 @@ describe("performing", () => {
       seen.add(task.id);
     });
     await app.insertMany("no-op", new Array(10_000).fill(null));
-    await app.work({ untilIdle: true, concurrency: 100 });
+    const calls = await counted(() => app.work({ untilIdle: true, concurrency: 100 }));
     assert.deepEqual([performed, seen.size], [10_000, 10_000]);
     assert.deepEqual(await database.states("no-op"), { completed: 10_000 });
+    // A hundred calls would do; heartbeats and batches that are not full come on top.
+    assert.ok(calls < 1000, `${calls} calls`);
+  });
+
+  test("one task at a time takes one round trip a task", async () => {
+    const app = database.app();
+    app.task("single", () => "done");
+    await app.insertMany("single", new Array(300).fill(null));
+    const calls = await counted(() => app.work({ untilIdle: true, concurrency: 1 }));
+    assert.deepEqual(await database.states("single"), { completed: 300 });
+    // Besides: the lengths of leases, the first and the last claim, and heartbeats if it is slow.
+    assert.ok(calls < 320, `${calls} calls`);
   });
 
   test("an error that no repetition mends is thrown", async () => {
-    await database.rows("CREATE ROLE nobody_of_taskq LOGIN").catch(() => {});
+    await database.rows("CREATE ROLE no_rights LOGIN").catch(() => {});
     const app = database.app({
       connectionString: undefined,
       database: database.name,
-      user: "nobody_of_taskq",
+      user: "no_rights",
     });
     app.task("mine", () => 1);
     await assert.rejects(app.work(), { code: "42501" });
