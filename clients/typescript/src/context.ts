@@ -21,17 +21,23 @@ export interface WaitOptions extends StepOptions {
   timeout?: Duration;
 }
 
-/** What to wait for: a signal, which is made if it does not exist yet, or a task that exists. */
-export type WaitFor = WaitOptions &
-  (
-    | {
-        /** The id of the signal. */ signal: string /** The action of a signal that is made. */;
-        action?: string;
-        expiresIn?: Duration;
-        expiresAt?: Instant;
-      }
-    | { /** The id of the task. */ task: string }
-  );
+/** A signal to wait for. It is made if it does not exist yet; then the other keys count. */
+export interface SignalToWaitFor {
+  /** The id that `App.signal` is given. */
+  signal: string;
+  action?: string;
+  expiresIn?: Duration;
+  expiresAt?: Instant;
+}
+
+/** A task to wait for, which exists. */
+export interface TaskToWaitFor {
+  /** The id of the task. */
+  task: string;
+}
+
+/** What to wait for, and for how long. */
+export type WaitFor = WaitOptions & (SignalToWaitFor | TaskToWaitFor);
 
 /** What children may say; their ids are made of the task's id and the step's name. */
 export type ChildOptions = WaitOptions & Omit<TaskOptions, "id" | "signal" | "spontaneous" | "uniqueBy">;
@@ -277,20 +283,9 @@ export class Context {
   }
 }
 
-function signalElement(options: {
-  signal: string;
-  action?: string;
-  expiresIn?: Duration;
-  expiresAt?: Instant;
-}): Json {
-  const { signal: id, action, expiresIn, expiresAt } = options;
-  return {
-    id,
-    signal: true,
-    action,
-    expires_in: expiresIn === undefined ? undefined : interval(expiresIn),
-    expires_at: expiresAt,
-  };
+function signalElement({ signal, action, expiresIn, expiresAt }: SignalToWaitFor): Json {
+  const expires_in = expiresIn === undefined ? undefined : interval(expiresIn);
+  return { id: signal, signal: true, action, expires_in, expires_at: expiresAt };
 }
 
 /** The return that suspends a task for these waits. */
@@ -300,9 +295,14 @@ function suspension(waits: Wait[]): Return {
   return {
     status_code: "pending",
     depends_on: waits.flatMap((wait) => wait.dependsOn ?? []),
-    wait_at_most: Number.isFinite(atMost) ? `${atMost} seconds` : undefined,
-    retry_after: notBefore > 0 ? `${notBefore} seconds` : undefined,
+    wait_at_most: Number.isFinite(atMost) ? seconds(atMost) : undefined,
+    retry_after: notBefore > 0 ? seconds(notBefore) : undefined,
   };
+}
+
+/** No exponent: an interval of PostgreSQL knows none. */
+function seconds(number: number): string {
+  return `${number.toFixed(6)} seconds`;
 }
 
 function childIds(prefix: string, count: number, run: string): string[] {

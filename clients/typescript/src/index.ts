@@ -4,7 +4,15 @@
  * @packageDocumentation
  */
 export { type Action, App, type AppOptions, type ScheduleOptions, type Settled } from "./app.js";
-export type { ChildOptions, Context, StepOptions, WaitFor, WaitOptions } from "./context.js";
+export type {
+  ChildOptions,
+  Context,
+  SignalToWaitFor,
+  StepOptions,
+  TaskToWaitFor,
+  WaitFor,
+  WaitOptions,
+} from "./context.js";
 export { Aborted, Reject, Retry, type RetryOptions, TaskLost, TimedOut, WorkerStopped } from "./errors.js";
 export type {
   ActionOptions,

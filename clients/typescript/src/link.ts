@@ -9,9 +9,10 @@ const LONGEST_DELAY = 10_000;
 const CANCEL_REQUEST = 80877102;
 
 /**
- * Whether the call may work later, through another connection or at another time: the server stops, starts, is a standby
- * since a failover (25006), has no room, has ended the call for its time-out (57014) or the sake of another (40001, 40P01, 55P03), or does not know
- * a prepared statement any more (26000, 0A000). An error without a SQLSTATE is one of the connection.
+ * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
+ * or is a standby since a failover (25006); it has ended the call for its time-out (57014) or for the sake of another
+ * (40001, 40P01, 55P03); it does not know a prepared statement any more (26000, 0A000). An error without a SQLSTATE is
+ * one of the connection.
  */
 export function isPassing(error: unknown): boolean {
   const state = sqlState(error);
@@ -85,21 +86,19 @@ export class Link {
   ): Promise<any[]> {
     const spare = this.#spare;
     return new Promise((resolve, reject) => {
+      let gone = false;
       let timer: NodeJS.Timeout | undefined;
       if (spare && (twice || this.#waiting > 0)) {
         timer = setTimeout(() => {
-          timer = undefined;
+          gone = true;
           resolve(spare.query(text, values).finally(() => spare.#waiting > 0 || spare.close()));
         }, patience);
       }
-      const late = timer;
       this.#waiting++;
       this.#last = this.#last.then(async () => {
-        if (late === undefined || timer !== undefined) {
-          if (!twice) clearTimeout(timer);
-          await this.#send(text, values, name).then(resolve, reject);
-          clearTimeout(timer);
-        }
+        if (!twice) clearTimeout(timer);
+        if (!gone) await this.#send(text, values, name).then(resolve, reject);
+        clearTimeout(timer);
         this.#waiting--;
       });
     });

@@ -221,9 +221,18 @@ export class Worker {
     const { outcome, error } = ending;
     if ("error" in ending && !performance.task.aborted && sqlState(error) !== "TQ001") {
       this.#log.warn(`${performance.task.action} ${performance.task.id}: ${describe(error)}`);
-      this.#options.onError?.(error, performance.task);
+      this.#report(error, performance.task);
     }
     this.#end(performance, outcome);
+  }
+
+  /** What `onError` throws must not end the worker. */
+  #report(error: unknown, task: Task): void {
+    try {
+      this.#options.onError?.(error, task);
+    } catch (reason) {
+      this.#log.error(`onError: ${describe(reason)}`);
+    }
   }
 
   /** A performance ends once: with its handler, or before it when it is given back. */
