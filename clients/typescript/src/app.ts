@@ -32,7 +32,7 @@ export interface AppOptions extends pg.ClientConfig {
   pool?: pg.Pool;
   /** The name under which tasks are owned, for people. Host and process id, and something random. */
   actor?: string;
-  /** Prepare the statements of the worker. False for PgBouncer before 1.21 in transaction mode. True. */
+  /** Prepare the statements of the worker. PgBouncer before 1.21 in transaction mode knows none. True. */
   preparedStatements?: boolean;
   /** Where to say what happens. Standard error. */
   logger?: Logger;

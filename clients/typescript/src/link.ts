@@ -11,14 +11,14 @@ const CANCEL_REQUEST = 80877102;
 /**
  * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
  * or is a standby since a failover (25006); it has ended the call for its time-out (57014) or for the sake of another
- * (40001, 40P01, 55P03); it does not know a prepared statement any more (26000, 0A000). An error without a SQLSTATE is
- * one of the connection.
+ * (40001, 40P01, 55P03); or prepared statements are lost on it (26000, 42P05, 0A000). An error without a SQLSTATE is one of
+ * the connection.
  */
 export function isPassing(error: unknown): boolean {
   const state = sqlState(error);
   return state === undefined
     ? isOfTheConnection(error)
-    : /^(08|53|57|25006|26000|0A000|40001|40P01|55P03)/.test(state);
+    : /^(08|53|57|25006|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
 }
 
 function isOfTheConnection(error: unknown): boolean {
@@ -29,7 +29,7 @@ function isOfTheConnection(error: unknown): boolean {
 /** Whether the connection is of no use any more. */
 function isBroken(error: unknown): boolean {
   const state = sqlState(error);
-  return state === undefined || /^(08|57P|25006|26000|0A000)/.test(state);
+  return state === undefined || /^(08|57P|25006|26000|42P05|0A000)/.test(state);
 }
 
 /** `ref` and `unref` are documented by pg, and not declared. */
@@ -59,7 +59,7 @@ export interface Sending {
 /** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
 export class Link {
   readonly #make: () => Client;
-  readonly #prepare: boolean;
+  #prepare: boolean;
   readonly #spare: Link | undefined;
   readonly #log: Logger;
   #waiting = 0;
@@ -112,6 +112,8 @@ export class Link {
       return (await client.query({ text, values, name: this.#prepare ? name : undefined })).rows;
     } catch (error) {
       if (isBroken(error)) this.#drop(client);
+      // A pooler that shares server connections and knows nothing of prepared statements: go on without.
+      if (/^(26000|42P05)$/.test(sqlState(error) ?? "")) this.#prepare = false;
       throw error;
     } finally {
       this.#running = undefined;
