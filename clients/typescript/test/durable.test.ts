@@ -248,6 +248,83 @@ describe("workflows", () => {
     assert.deepEqual(await steps(id), []);
   });
 
+  test("what the queue refuses to wait for gives the workflow back, and says why", async () => {
+    const app = database.app();
+    app.workflow("refused", (ctx) => ctx.waitFor("load", { task: "no such task" }));
+    const id = await app.insert("refused");
+    await work(app);
+    const task = await database.task(id);
+    assert.deepEqual(
+      [task.state, /its return was refused: .*no such task/.test(task.status)],
+      ["scheduled", true],
+    );
+  });
+
+  test("a suspension that is refused spoils no other return of its batch", async () => {
+    const app = database.app();
+    app.workflow("mixed", async (ctx, n: number) =>
+      n === 0 ? ctx.waitFor("load", { task: "no such task" }) : n,
+    );
+    const ids = await app.insertMany("mixed", [1, 0, 2]);
+    await work(app);
+    const states = await Promise.all(ids.map(async (id) => (await database.task(id)).state));
+    assert.deepEqual(states, ["completed", "scheduled", "completed"]);
+  });
+
+  test("a child waits for its own children, and results pass through", async () => {
+    const app = database.app();
+    app.workflow("fibonacci", async (ctx, n: number): Promise<number> => {
+      if (n < 2) return n;
+      const [a, b] = await ctx.map<number>("parts", "fibonacci", [n - 1, n - 2]);
+      return (a as number) + (b as number);
+    });
+    const id = await app.insert("fibonacci", 6);
+    await drain(app);
+    assert.equal((await database.task(id)).result, 8);
+  });
+
+  test("hundreds of workflows that wait take no worker from others", async () => {
+    const app = database.app();
+    app.workflow("crowd", (ctx, n: number) => ctx.waitFor("go", { signal: `crowd ${n}` }));
+    app.task("beside", () => "done");
+    const ids = await app.insertMany(
+      "crowd",
+      Array.from({ length: 300 }, (_, n) => n),
+    );
+    const beside = await app.insert("beside", null, { priority: -1 });
+    await app.work({ untilIdle: true, concurrency: 5 });
+    assert.equal((await database.task(beside)).result, "done");
+    assert.deepEqual(await database.states("crowd"), { blocked: 300 });
+    for (const [n] of ids.entries()) await app.signal(`crowd ${n}`, n);
+    await app.work({ untilIdle: true, concurrency: 5 });
+    assert.deepEqual(await database.states("crowd"), { completed: 300 });
+  });
+
+  test("a role that is a worker and no more can run workflows", async () => {
+    await database.rows("CREATE ROLE taskq_ts_worker LOGIN").catch(() => {}); // roles are the server's, not the database's
+    await database.rows("SELECT taskq.grant_worker('taskq_ts_worker')");
+    const app = database.app({
+      connectionString: undefined,
+      database: database.name,
+      user: "taskq_ts_worker",
+    });
+    app.task("part of it", (n: number) => n);
+    app.workflow("by a worker", async (ctx) => {
+      const step = await ctx.step("step", () => 1);
+      const row = await ctx.transaction("row", () => 2);
+      const child = await ctx.call<number>("child", "part of it", 3);
+      await ctx.sleep("sleep", "10 milliseconds");
+      const signal = await ctx.waitFor<number>("go", { signal: "by a worker", timeout: "1 hour" });
+      return [step, row, child, signal];
+    });
+    const id = await app.insert("by a worker");
+    await app.signal("by a worker", 4);
+    const working = app.work();
+    assert.deepEqual((await database.until(id, "completed")).result, [1, 2, 3, 4]);
+    await app.stop();
+    await working;
+  });
+
   test("rewound to a step, it goes on from there, and its children are new ones", async () => {
     const app = database.app();
     const run: string[] = [];
@@ -302,6 +379,69 @@ describe("workflows and time", () => {
     const task = await database.task(id);
     assert.deepEqual([task.state, task.result, task.num_tries], ["completed", "patient", 1]);
     assert.equal(entered, 4);
+  });
+});
+
+describe("workflows, children and time", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+  });
+  after(() => database.drop());
+
+  test("a wait beside children that times out keeps the children", async () => {
+    const app = database.app();
+    let children = 0;
+    app.task("slow child", (n: number) => {
+      children++;
+      return n;
+    });
+    app.workflow("both", async (ctx) => {
+      const [sizes, answer] = await Promise.all([
+        ctx.map("sizes", "slow child", [1, 2]),
+        ctx.waitFor("answer", { signal: "none comes", timeout: "1 day" }).catch((error) => error.name),
+      ]);
+      return { sizes, answer };
+    });
+    const id = await app.insert("both");
+    // Only the workflow is performed; its children come later than the timeout.
+    await drain(app, { actions: ["both"] });
+    await travel(app, "2 days");
+    await drain(app, { actions: ["both"] });
+    assert.equal((await database.task(id)).state, "blocked", "it waits for the children now");
+    await drain(app);
+    assert.deepEqual((await database.task(id)).result, { sizes: [1, 2], answer: "TimedOut" });
+    assert.equal(children, 2, "each child once");
+  });
+
+  test("children that take too long are a TimedOut, and a later wait goes on", async () => {
+    const app = database.app();
+    app.task("late child", () => "late");
+    app.workflow("impatient", async (ctx) => {
+      const first = await ctx.call("try", "late child", null, { timeout: "1 hour" }).catch((error) => error);
+      if (first instanceof TimedOut) return ctx.call("again", "late child");
+      return first;
+    });
+    const id = await app.insert("impatient");
+    await drain(app, { actions: ["impatient"] });
+    await travel(app, "2 hours");
+    await drain(app, { actions: ["impatient"] });
+    await drain(app);
+    assert.equal((await database.task(id)).result, "late");
+    const children = await database.rows("SELECT id FROM taskq.tasks WHERE action = 'late child'");
+    assert.equal(children.length, 2);
+  });
+
+  test("an answer that comes in time counts, however late the workflow is entered", async () => {
+    const app = database.app();
+    app.workflow("late entry", (ctx) => ctx.waitFor("answer", { signal: "in time", timeout: "1 day" }));
+    const id = await app.insert("late entry");
+    await drain(app);
+    await travel(app, "23 hours");
+    await app.signal("in time", "yes");
+    await travel(app, "3 days"); // less than the retention of the signal
+    await drain(app);
+    assert.equal((await database.task(id)).result, "yes");
   });
 });
 
