@@ -4,24 +4,8 @@ import pg from "pg";
 const quiet = () => {};
 
 export const systems = {
-  taskq: {
-    async open(connectionString, concurrency, onTask) {
-      const { App } = await import("taskq-pg");
-      const app = new App({ connectionString, logger: { info: quiet, warn: console.error, error: console.error } });
-      app.task("noop", onTask);
-      return {
-        insert: (count) => app.insertMany("noop", new Array(count).fill(null)),
-        start() {
-          this.working = app.work({ concurrency, signals: false });
-        },
-        async stop() {
-          await app.close();
-          await this.working;
-        },
-      };
-    },
-    prepare: (client) => client.query("CREATE EXTENSION taskq"),
-  },
+  taskq: taskq(() => ({})),
+  "taskq, prefetch": taskq((concurrency) => ({ prefetch: Math.max(concurrency, 50) })),
   // As it comes, and with what its page on performance says: a local queue, and completions in batches.
   "graphile-worker": graphile(() => ({})),
   "graphile-worker, tuned": graphile((concurrency) => ({
@@ -32,6 +16,27 @@ export const systems = {
   // A worker that fetches a batch, and fetches again at once while batches are full. Single jobs are polled for, twice a second.
   "pg-boss, batches": pgBoss((concurrency) => ({ batchSize: Math.max(concurrency, 10), burstWhenBatchFull: true })),
 };
+
+function taskq(options) {
+  return {
+    async open(connectionString, concurrency, onTask) {
+      const { App } = await import("taskq-pg");
+      const app = new App({ connectionString, logger: { info: quiet, warn: console.error, error: console.error } });
+      app.task("noop", onTask);
+      return {
+        insert: (count) => app.insertMany("noop", new Array(count).fill(null)),
+        start() {
+          this.working = app.work({ concurrency, signals: false, ...options(concurrency) });
+        },
+        async stop() {
+          await app.close();
+          await this.working;
+        },
+      };
+    },
+    prepare: (client) => client.query("CREATE EXTENSION taskq"),
+  };
+}
 
 function graphile(options) {
   return {

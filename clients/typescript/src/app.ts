@@ -314,7 +314,7 @@ export class App {
   }
 
   #newWorker(options: WorkOptions): Worker {
-    const { actions = [...this.#actions.keys()], concurrency = 10 } = options;
+    const { actions = [...this.#actions.keys()], concurrency = 10, prefetch = 0 } = options;
     const registered = actions.map((action) => {
       const found = this.#actions.get(action);
       if (!found) throw new Error(`no handler is registered for action "${action}"`);
@@ -325,7 +325,7 @@ export class App {
       throw new RangeError("concurrency is no positive integer");
     const queue = new Queue(this.#calls, this.#make, this.#actor, this.#log, this.#prepare);
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
-    return new Worker(queue, environment, registered, { ...options, concurrency }, this.#log);
+    return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);
   }
 
   #pool(max: number): pg.Pool {

@@ -13,6 +13,12 @@ import type { Duration, Logger } from "./types.js";
 export interface WorkOptions {
   /** At most so many tasks in hand. 10. */
   concurrency?: number;
+  /**
+   * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
+   * not wait for a round trip then. A task that waits here is kept from other workers, and not overtaken by one of a higher
+   * priority. 0.
+   */
+  prefetch?: number;
   /** Only tasks of these of the registered actions. */
   actions?: string[];
   /** End when there is nothing to do. */
@@ -44,12 +50,15 @@ export class Worker {
   readonly #log: Logger;
   readonly #options: WorkOptions;
   readonly #concurrency: number;
-  /** What is performed, or has ended and is not returned yet. */
+  /** What waits for its turn, is performed, or has ended and is not returned yet. */
   readonly #hand = new Set<Performance>();
   /** Claims under way, and what leaves the hand with the same call. */
   readonly #claims = new Map<Claim, Performance[]>();
   readonly #milliseconds = new Map<string, number>();
   #shortest = "";
+  /** What waits for its turn, and what it waits for besides: its own lease. */
+  #prefetched: { performance: Performance; extended: Promise<void> | undefined }[] = [];
+  #running = 0;
   #ended: Performance[] = [];
   #returning: Promise<void> | undefined;
   #stopping = false;
@@ -58,7 +67,6 @@ export class Worker {
   #change = Promise.resolve();
   #graceOver: NodeJS.Timeout | undefined;
   #grace = 0;
-  #graceIsOver = false;
   #abandoned = false;
 
   constructor(
@@ -107,6 +115,7 @@ export class Worker {
     this.#queue.stop(Date.now() + grace + PATIENCE);
     clearTimeout(this.#graceOver);
     this.#graceOver = setTimeout(() => void this.#giveBack(), grace);
+    this.#returnPrefetched();
     this.#tell();
   }
 
@@ -149,7 +158,7 @@ export class Worker {
   }
 
   #free(): number {
-    let free = this.#concurrency - this.#hand.size;
+    let free = this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size;
     for (const [claim, leaving] of this.#claims) free -= Math.max(claim.max - leaving.length, 0);
     return free;
   }
@@ -206,12 +215,37 @@ export class Worker {
     const longer = begun.filter((performance) => this.#leaseOf(performance) !== this.#shortest);
     const extended = longer.length > 0 ? this.#extend(longer) : undefined;
     for (const performance of begun) {
-      this.#perform(performance, longer.includes(performance) ? extended : undefined).catch((error) =>
-        this.#fail(error),
-      );
+      this.#prefetched.push({ performance, extended: longer.includes(performance) ? extended : undefined });
     }
-    // Granted by a claim that was under way when the grace ended.
-    if (this.#graceIsOver) void this.#giveBack();
+    if (this.#stopping) this.#returnPrefetched();
+    this.#performNext();
+  }
+
+  /** Begins what waits for its turn, as far as there are slots. */
+  #performNext(): void {
+    while (this.#running < this.#concurrency) {
+      const next = this.#prefetched.shift();
+      if (!next) return;
+      const { performance, extended } = next;
+      if (performance.task.lost) {
+        this.#end(performance, undefined);
+        continue;
+      }
+      this.#running++;
+      this.#perform(performance, extended)
+        .finally(() => {
+          this.#running--;
+          this.#performNext();
+        })
+        .catch((error) => this.#fail(error));
+    }
+  }
+
+  /** A worker that stops begins nothing: what waits for its turn goes back, as though it had not been claimed. */
+  #returnPrefetched(): void {
+    for (const { performance } of this.#prefetched.splice(0)) {
+      this.#end(performance, performance.givenBack());
+    }
   }
 
   async #perform(performance: Performance, extended: Promise<void> | undefined): Promise<void> {
@@ -370,7 +404,6 @@ export class Worker {
 
   /** The grace is over: what still runs is told, and then given back, which uses up no try. */
   async #giveBack(): Promise<void> {
-    this.#graceIsOver = true;
     for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker stops"));
     await sleep(LAST_MOMENT);
     this.#abandoned = [...this.#hand].some((performance) => !performance.ended);

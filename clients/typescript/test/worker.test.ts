@@ -318,6 +318,43 @@ describe("performing", () => {
     assert.ok(calls < 320, `${calls} calls`);
   });
 
+  test("with prefetch, tasks wait here for their turn, and need no round trip each", async () => {
+    const app = database.app();
+    let running = 0;
+    let most = 0;
+    const order: number[] = [];
+    app.task("prefetched", async (n: number) => {
+      most = Math.max(most, ++running);
+      await sleep(0);
+      order.push(n);
+      running--;
+    });
+    const numbers = Array.from({ length: 300 }, (_, n) => n);
+    await app.insertMany("prefetched", numbers);
+    const calls = await counted(() => app.work({ untilIdle: true, concurrency: 1, prefetch: 50 }));
+    assert.deepEqual(order, numbers);
+    assert.equal(most, 1);
+    assert.ok(calls < 200, `${calls} calls`);
+  });
+
+  test("what waits for its turn goes back when the worker stops, and its try does not count", async () => {
+    const app = database.app();
+    const go = gate();
+    app.task("turn", () => go.promise);
+    const [first, ...others] = await app.insertMany("turn", [1, 2, 3]);
+    const working = app.work({ concurrency: 1, prefetch: 5 });
+    for (const id of others) await database.until(id, "in-progress");
+    const stopped = app.stop();
+    for (const id of others) {
+      const task = await database.until(id, "ready");
+      assert.deepEqual([task.num_tries, task.num_releases], [0, 1]);
+    }
+    go.open();
+    await stopped;
+    await working;
+    assert.equal((await database.task(first as string)).state, "completed");
+  });
+
   test("an error that no repetition mends is thrown", async () => {
     await database.rows("CREATE ROLE no_rights LOGIN").catch(() => {});
     const app = database.app({
