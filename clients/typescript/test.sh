@@ -27,4 +27,4 @@ TASKQ_DOCS=$repository/docs node extract.js docs
 npx tsc -p .
 
 export TASKQ_CLUSTER=$repository/.ci/cluster.sh
-node --test --test-concurrency=3 --test-timeout=300000 build/*"${1:-}"*.test.js
+node --test --test-concurrency=4 --test-timeout=1800000 build/*"${1:-}"*.test.js

@@ -453,7 +453,7 @@ describe("workflows that are killed", () => {
   });
   after(() => database.drop());
 
-  const kills = Number(process.env.TASKQ_KILLS ?? (process.env.TASKQ_TEST_LONG ? 200 : 12));
+  const kills = Number(process.env.TASKQ_KILLS ?? (process.env.TASKQ_TEST_LONG ? 200 : 6));
   test(`twenty steps, killed ${kills} times in the middle: each transactional step has its effect once`, async () => {
     const client = new pg.Client(database.connectionString);
     await client.connect();
