@@ -1,0 +1,330 @@
+import { randomUUID } from "node:crypto";
+import type { PoolClient } from "pg";
+import { encodeTask, interval, type Json, toJson } from "./encode.js";
+import { type Environment, inTransaction } from "./environment.js";
+import { Aborted, TimedOut } from "./errors.js";
+import { runOn } from "./queryable.js";
+import type { Return } from "./queue.js";
+import type { Task } from "./task.js";
+import { tracedStep } from "./telemetry.js";
+import type { DependencyResult, Duration, Instant, Queryable, TaskOptions } from "./types.js";
+
+/** What a step may say. */
+export interface StepOptions {
+  /** `false`: the name may be used again, in a loop; the second use is saved as `name#2`, and so on. */
+  unique?: boolean;
+}
+
+/** What a wait may say. */
+export interface WaitOptions extends StepOptions {
+  /** How long to wait at most, from the moment the wait is reached first. After that it throws `TimedOut`. */
+  timeout?: Duration;
+}
+
+/** A signal to wait for. It is made if it does not exist yet; then the other keys count. */
+export interface SignalToWaitFor {
+  /** The id that `App.signal` is given. */
+  signal: string;
+  action?: string;
+  expiresIn?: Duration;
+  expiresAt?: Instant;
+}
+
+/** A task to wait for, which exists. */
+export interface TaskToWaitFor {
+  /** The id of the task. */
+  task: string;
+}
+
+/** What to wait for, and for how long. */
+export type WaitFor = WaitOptions & (SignalToWaitFor | TaskToWaitFor);
+
+/** What children may say; their ids are made of the task's id and the step's name. */
+export type ChildOptions = WaitOptions & Omit<TaskOptions, "id" | "signal" | "spontaneous" | "uniqueBy">;
+
+/** How a wait has ended, as it is saved. */
+type Ended = { result: unknown } | { aborted: string | null; task: string } | { timed_out: true };
+
+/** What a wait asks of the suspension. Times are in seconds. */
+interface Wait {
+  dependsOn?: Json[];
+  atMost?: number;
+  notBefore?: number;
+}
+
+/** One kind of wait. */
+interface Kind {
+  /** How it has ended, if it has. */
+  ended(step: string): Ended | undefined;
+  /** What to suspend for; `left` is what is left of its timeout. */
+  wait(step: string, left: number | undefined): Wait | Promise<Wait>;
+  /** What a timeout means. */
+  timedOut: Ended;
+}
+
+const TIMED_OUT: Ended = { timed_out: true };
+
+/**
+ * What a workflow is given. What it does through this is saved under a name and not done again. While it waits, it holds
+ * no worker, no lease and no connection; when that is over it is entered anew from the top, and finds what was saved.
+ */
+export class Context {
+  readonly task: Task;
+  /** @internal What the worker returns when the function waits. */
+  readonly suspended: Promise<Return>;
+  readonly #environment: Environment;
+  readonly #steps: Map<string, unknown>;
+  readonly #results: Map<string, DependencyResult>;
+  readonly #used = new Map<string, number>();
+  readonly #waits: Wait[] = [];
+  #running = 0;
+  #suspend!: (outcome: Return) => void;
+
+  /** @internal */
+  constructor(task: Task, environment: Environment) {
+    this.task = task;
+    this.#environment = environment;
+    this.#steps = new Map(Object.entries(task.steps));
+    this.#results = new Map(task.results.map((row) => [row.taskId, row]));
+    this.suspended = new Promise((resolve) => {
+      this.#suspend = resolve;
+    });
+  }
+
+  /** The task's id. */
+  get id(): string {
+    return this.task.id;
+  }
+
+  /**
+   * Runs the function and saves its result; once it is saved, the result is given instead. If the worker dies between the
+   * two, the function runs again: what it does elsewhere needs an idempotency key, `${ctx.id}/pay` for instance.
+   */
+  async step<T>(name: string, run: () => T | Promise<T>, options: StepOptions = {}): Promise<T> {
+    const step = this.#name(name, options);
+    if (this.#steps.has(step)) return this.#steps.get(step) as T;
+    return this.#busy(() => tracedStep(step, async () => (await this.#save(step, await run())) as T));
+  }
+
+  /** Runs the function in a transaction that saves the step, too: its rows are written exactly once. */
+  async transaction<T>(
+    name: string,
+    run: (client: PoolClient) => T | Promise<T>,
+    options: StepOptions = {},
+  ): Promise<T> {
+    const step = this.#name(name, options);
+    if (this.#steps.has(step)) return this.#steps.get(step) as T;
+    return this.#busy(() =>
+      tracedStep(step, () =>
+        inTransaction(
+          this.#environment.pool(),
+          async (client) => (await this.#save(step, await run(client), client)) as T,
+        ),
+      ),
+    );
+  }
+
+  /**
+   * Waits until a signal was given, and returns what it says; or until a task has ended, and returns its result. Throws
+   * `TimedOut` after the `timeout`, and `Aborted` if the signal was cancelled or has expired, or the task has aborted.
+   */
+  waitFor<T = unknown>(name: string, options: WaitFor): Promise<T> {
+    const element = "signal" in options ? signalElement(options) : { id: options.task };
+    return this.#wait<T>(name, options, {
+      ended: () => endOf(this.#results.get(String(element.id))),
+      wait: (_, left) => ({ dependsOn: [element], atMost: left }),
+      timedOut: TIMED_OUT,
+    });
+  }
+
+  /** Performs one task and returns its result. Throws `Aborted` if it aborts. */
+  async call<T = unknown>(
+    name: string,
+    action: string,
+    body?: unknown,
+    options: ChildOptions = {},
+  ): Promise<T> {
+    const [result] = await this.map<T>(name, action, [body], options);
+    return result as T;
+  }
+
+  /**
+   * Performs a task for each body, and returns their results in the order of the bodies once all have ended. Throws
+   * `Aborted` if one of them has aborted.
+   */
+  map<T = unknown>(
+    name: string,
+    action: string,
+    bodies: unknown[],
+    options: ChildOptions = {},
+  ): Promise<T[]> {
+    const { unique, timeout, ...keys } = options;
+    return this.#wait<T[]>(
+      name,
+      { unique, timeout },
+      {
+        ended: (step) => endOfAll(this.#childIds(step, bodies.length)?.map((id) => this.#results.get(id))),
+        wait: async (step, left) => {
+          const ids = this.#childIds(step, bodies.length) ?? (await this.#spawn(step, action, bodies, keys));
+          return { dependsOn: ids.map((id) => ({ id })), atMost: left };
+        },
+        timedOut: TIMED_OUT,
+      },
+    );
+  }
+
+  /** Waits for so long. */
+  async sleep(name: string, duration: Duration, options: StepOptions = {}): Promise<void> {
+    await this.#wait(
+      name,
+      { ...options, timeout: duration },
+      {
+        ended: () => undefined,
+        wait: (_, left) => ({ notBefore: left }),
+        timedOut: { result: null },
+      },
+    );
+  }
+
+  /**
+   * A wait of any kind. How it has ended is saved, so that history does not change: not by a later signal, and not because
+   * a task it waited for is removed.
+   */
+  async #wait<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
+    const step = this.#name(name, { unique });
+    const saved = this.#steps.get(step) as Ended | undefined;
+    if (saved) return unwrap(saved, step);
+    const ended = kind.ended(step);
+    if (ended) return unwrap(await this.#busy(() => this.#save(step, ended)), step);
+    const left =
+      timeout === undefined ? undefined : await this.#busy(() => this.#left(`${step}/until`, timeout));
+    if (left === 0) return unwrap(await this.#busy(() => this.#save(step, kind.timedOut)), step);
+    return this.#leave(await this.#busy(async () => kind.wait(step, left)));
+  }
+
+  /** The ids of the children of a step, in order, if they were inserted. */
+  #childIds(step: string, count: number): string[] | undefined {
+    if (count === 0) return [];
+    const saved = this.#steps.get(`${step}/children`) as { run: string } | undefined;
+    return saved && childIds(`${this.id}/${step}`, count, saved.run);
+  }
+
+  /** Inserts the children of a step, and saves that they are there. */
+  async #spawn(step: string, action: string, bodies: unknown[], keys: TaskOptions): Promise<string[]> {
+    // Of each run anew: a workflow that was rewound finds the ids of its first run taken.
+    const run = randomUUID().slice(0, 8);
+    const ids = childIds(`${this.id}/${step}`, bodies.length, run);
+    const children = ids.map((id, n) => encodeTask({ ...keys, id, action, body: bodies[n] }));
+    await this.#environment.calls.call(
+      `SELECT taskq.save_step($1, $2, $3, $4::jsonb), (SELECT count(*) FROM taskq.insert_tasks($5::jsonb, on_conflict => 'skip'))`,
+      [this.id, this.task.token, `${step}/children`, JSON.stringify({ run }), JSON.stringify(children)],
+    );
+    return ids;
+  }
+
+  /** Saves a step, and gives what is kept: what was saved first, as JSON has it. */
+  async #save<T>(step: string, result: T, client?: Queryable): Promise<T> {
+    const query = "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb) AS saved";
+    const values = [this.task.id, this.task.token, step, toJson(result) ?? null];
+    const [row] = await (client ? runOn(client, query, values) : this.#environment.calls.call(query, values));
+    return row.saved;
+  }
+
+  /** The seconds that are left of a time that began when this was asked first, by the queue's clock. */
+  async #left(step: string, duration: Duration): Promise<number> {
+    const [row] = await this.#environment.calls.call(
+      `SELECT greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock())::float8, 0) AS left
+         FROM taskq.save_step($1, $2, $3, jsonb_build_object('until', taskq.clock() + $4::interval)) AS saved`,
+      [this.task.id, this.task.token, step, interval(duration)],
+    );
+    return row.left;
+  }
+
+  /**
+   * Suspends the task. Waits that are asked for together, in a `Promise.all`, are one suspension, for all of them; and it
+   * comes when no step is running beside them.
+   */
+  #leave(wait: Wait): Promise<never> {
+    this.#waits.push(wait);
+    this.#settle();
+    return new Promise(() => {});
+  }
+
+  /** Counts what is running, for {@link #leave}. */
+  async #busy<T>(run: () => Promise<T>): Promise<T> {
+    // A task that is lost, or given back, does nothing more.
+    if (this.task.aborted) throw this.task.aborted;
+    this.#running++;
+    try {
+      return await run();
+    } finally {
+      this.#running--;
+      this.#settle();
+    }
+  }
+
+  #settle(): void {
+    if (this.#waits.length === 0) return;
+    // What follows a step, and may be another one, begins before this.
+    setImmediate(() => {
+      if (this.#running === 0) this.#suspend(suspension(this.#waits));
+    });
+  }
+
+  /** The name under which a step is saved. */
+  #name(name: string, { unique = true }: StepOptions): string {
+    if (name === "") throw new TypeError("a step needs a name");
+    const count = (this.#used.get(name) ?? 0) + 1;
+    this.#used.set(name, count);
+    if (count === 1) return name;
+    if (unique)
+      throw new Error(`step "${name}" is used twice in this run: give it another name, or { unique: false }`);
+    return `${name}#${count}`;
+  }
+}
+
+function signalElement({ signal, action, expiresIn, expiresAt }: SignalToWaitFor): Json {
+  const expires_in = expiresIn === undefined ? undefined : interval(expiresIn);
+  return { id: signal, signal: true, action, expires_in, expires_at: expiresAt };
+}
+
+/** The return that suspends a task for these waits. */
+function suspension(waits: Wait[]): Return {
+  const atMost = Math.min(...waits.map((wait) => wait.atMost ?? Number.POSITIVE_INFINITY));
+  const notBefore = Math.max(...waits.map((wait) => wait.notBefore ?? 0));
+  return {
+    status_code: "pending",
+    depends_on: waits.flatMap((wait) => wait.dependsOn ?? []),
+    wait_at_most: Number.isFinite(atMost) ? seconds(atMost) : undefined,
+    retry_after: notBefore > 0 ? seconds(notBefore) : undefined,
+  };
+}
+
+/** No exponent: an interval of PostgreSQL knows none. */
+function seconds(number: number): string {
+  return `${number.toFixed(6)} seconds`;
+}
+
+function childIds(prefix: string, count: number, run: string): string[] {
+  return Array.from({ length: count }, (_, n) => `${prefix}/${n}/${run}`);
+}
+
+function endOf(row: DependencyResult | undefined): Ended | undefined {
+  if (row === undefined) return undefined;
+  return row.statusCode === "completed" ? { result: row.result } : { aborted: row.status, task: row.taskId };
+}
+
+/** Not before all have ended. */
+function endOfAll(rows: (DependencyResult | undefined)[] | undefined): Ended | undefined {
+  if (rows === undefined || rows.includes(undefined)) return undefined;
+  const ends = rows.map((row) => endOf(row) as Ended);
+  return (
+    ends.find((end) => "aborted" in end) ?? { result: ends.map((end) => (end as { result: unknown }).result) }
+  );
+}
+
+function unwrap<T>(ended: Ended, step: string): T {
+  if ("timed_out" in ended) throw new TimedOut(`"${step}" has timed out`);
+  if ("aborted" in ended) throw new Aborted(ended.task, ended.aborted);
+  return ended.result as T;
+}

@@ -1,0 +1,98 @@
+import { Reject } from "./errors.js";
+import { traceContext } from "./telemetry.js";
+import type { Duration, NewTask, UniqueBy } from "./types.js";
+
+/** A task, or a part of one, as the JSON that the queue takes. */
+export type Json = Record<string, unknown>;
+
+/** An interval as the queue takes it. */
+export function interval(duration: Duration): string {
+  return typeof duration === "number" ? `${duration} milliseconds` : duration;
+}
+
+/**
+ * A body as the queue stores it: a text as it is, anything else as its JSON text. A text that would be read as JSON is
+ * quoted, so that {@link decodeBody} gives back just what was inserted.
+ */
+export function encodeBody(body: unknown): unknown {
+  return typeof body === "string" && isJson(body) ? JSON.stringify(body) : body;
+}
+
+/** The body as it was inserted: the value of a JSON text, or else the text; `null` if there is none. */
+export function decodeBody(body: string | null): unknown {
+  if (body === null) return null;
+  try {
+    return JSON.parse(body);
+  } catch {
+    return body;
+  }
+}
+
+/**
+ * A task with the keys of the contract, and with the trace context. A key that is not known here is passed on; the queue
+ * refuses it and names it.
+ */
+export function encodeTask({ body, ...options }: NewTask): Json {
+  const task: Json = body === undefined ? {} : { body: encodeBody(body) };
+  for (const [key, value] of Object.entries(options)) {
+    if (value !== undefined) task[snake(key)] = encodeKey(key, value);
+  }
+  const trace = traceContext();
+  if (trace) task.metadata = { ...trace, ...options.metadata };
+  return task;
+}
+
+function encodeKey(key: string, value: any): unknown {
+  switch (key) {
+    case "maxDuration":
+    case "maxRunTime":
+    case "delay":
+    case "expiresIn":
+      return interval(value);
+    case "uniqueBy":
+      return encodeUnique(value);
+    case "backoff":
+      return intervals(value, "initial", "max");
+    case "retention":
+      return typeof value === "object" ? intervals(value, "completed", "aborted") : interval(value);
+    default:
+      return value;
+  }
+}
+
+function encodeUnique(unique: UniqueBy): unknown {
+  if (typeof unique !== "object" || unique === null) return unique;
+  const { onConflict, maxWait, ...rest } = unique;
+  return intervals({ ...rest, on_conflict: onConflict, max_wait: maxWait }, "period", "max_wait");
+}
+
+/** The object with these of its values as intervals. */
+function intervals(object: Json, ...keys: string[]): Json {
+  const copy = { ...object };
+  for (const key of keys) {
+    if (copy[key] !== undefined) copy[key] = interval(copy[key] as Duration);
+  }
+  return copy;
+}
+
+function snake(key: string): string {
+  return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The JSON text of a result. One that has none would have none the next time. */
+export function toJson(result: unknown): string | undefined {
+  try {
+    return JSON.stringify(result);
+  } catch (error) {
+    throw new Reject(`the result is no JSON: ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,72 @@
+import { inspect } from "node:util";
+import type { Duration } from "./types.js";
+
+/** Thrown by a handler: no further try makes sense. The task is aborted with this text as its status. */
+export class Reject extends Error {
+  override readonly name = "Reject";
+}
+
+/** What {@link Retry} may say besides its text. */
+export interface RetryOptions {
+  /** When the next try may begin. Absent: the back-off of the task, of its action, or of the queue decides. */
+  after?: Duration;
+  /** `false`: this try does not count, as when a service said "later". */
+  countTry?: boolean;
+  /** Holds back every task of this task's workgroup for so long. */
+  delayWorkgroup?: Duration;
+}
+
+/** Thrown by a handler: the task is given back for another try, at a time that the handler knows. */
+export class Retry extends Error {
+  override readonly name = "Retry";
+  readonly options: RetryOptions;
+
+  constructor(message: string, options: RetryOptions = {}) {
+    super(message);
+    this.options = options;
+  }
+}
+
+/** Thrown by the waits of a workflow whose `timeout` is over. */
+export class TimedOut extends Error {
+  override readonly name = "TimedOut";
+}
+
+/** Thrown by the waits of a workflow when what they waited for has aborted, or is gone. */
+export class Aborted extends Error {
+  override readonly name = "Aborted";
+  /** The task that has aborted. */
+  readonly taskId: string;
+
+  constructor(taskId: string, status: string | null) {
+    super(status === null ? `task "${taskId}" has aborted` : `task "${taskId}" has aborted: ${status}`);
+    this.taskId = taskId;
+  }
+}
+
+/** The reason of `task.signal` when the task was cancelled, taken over or deleted. Its result is dropped. */
+export class TaskLost extends Error {
+  override readonly name = "TaskLost";
+}
+
+/** The reason of `task.signal` when the worker stops and the grace is over. The task is given back. */
+export class WorkerStopped extends Error {
+  override readonly name = "WorkerStopped";
+}
+
+/** The SQLSTATE of an error of the server; undefined for any other error, one of the connection for instance. */
+export function sqlState(error: unknown): string | undefined {
+  const code = (error as { code?: unknown } | null | undefined)?.code;
+  // EPIPE and its like are Node's, not the server's.
+  return typeof code === "string" && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code) ? code : undefined;
+}
+
+/** What a text of PostgreSQL can hold, at a length that a person reads. */
+export function printable(text: string): string {
+  return text.replaceAll("\0", "").toWellFormed().slice(0, 10_000);
+}
+
+/** An error's type and text. A handler may throw anything, also what has no text. */
+export function describe(error: unknown): string {
+  return printable(error instanceof Error ? `${error.name}: ${error.message}` : inspect(error));
+}

@@ -1,0 +1,43 @@
+/**
+ * Workers, durable functions and typed insertion for taskq.
+ *
+ * @packageDocumentation
+ */
+export { type Action, App, type AppOptions, type ScheduleOptions, type Settled } from "./app.js";
+export type {
+  ChildOptions,
+  Context,
+  SignalToWaitFor,
+  StepOptions,
+  TaskToWaitFor,
+  WaitFor,
+  WaitOptions,
+} from "./context.js";
+export { Aborted, Reject, Retry, type RetryOptions, TaskLost, TimedOut, WorkerStopped } from "./errors.js";
+export type {
+  ActionOptions,
+  Answer,
+  Handler,
+  HandlerOptions,
+  TransactionalHandler,
+  Workflow,
+} from "./handlers.js";
+export { Complete, type CompleteOptions, type Task } from "./task.js";
+export type {
+  Backoff,
+  Condition,
+  Dependency,
+  DependencyResult,
+  Duration,
+  InsertCall,
+  Instant,
+  Logger,
+  NewTask,
+  Queryable,
+  Schema,
+  SchemaResult,
+  StandardSchema,
+  TaskOptions,
+  UniqueBy,
+} from "./types.js";
+export type { WorkOptions } from "./worker.js";

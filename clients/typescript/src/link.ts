@@ -1,0 +1,211 @@
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Client } from "pg";
+import { describe, sqlState } from "./errors.js";
+import type { Logger } from "./types.js";
+
+const FIRST_DELAY = 100;
+const LONGEST_DELAY = 10_000;
+const CANCEL_REQUEST = 80877102;
+
+/**
+ * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
+ * or is a standby since a failover (25006); it has ended the call for its time-out (57014) or for the sake of another
+ * (40001, 40P01, 55P03); or prepared statements are lost on it (26000, 42P05, 0A000). An error without a SQLSTATE is one of
+ * the connection.
+ */
+export function isPassing(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === undefined
+    ? isOfTheConnection(error)
+    : /^(08|53|57|25006|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
+}
+
+function isOfTheConnection(error: unknown): boolean {
+  const { code, message } = error as { code?: unknown; message?: string };
+  return /^E(?!RR_)/.test(String(code)) || /connection|terminated|timeout|not queryable/i.test(message ?? "");
+}
+
+/** Whether the connection is of no use any more. */
+function isBroken(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === undefined || /^(08|57P|25006|26000|42P05|0A000)/.test(state);
+}
+
+/** `ref` and `unref` are documented by pg, and not declared. */
+type Refable = Client & { ref(): void; unref(): void };
+
+/** What a link is besides a connection. */
+export interface LinkOptions {
+  /** Statements that have a name are prepared once per connection. */
+  prepare?: boolean;
+  /**
+   * A statement that waits for its turn for too long gets a second connection, for as long as it takes. For one that is
+   * before it may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock.
+   */
+  spare?: boolean;
+}
+
+/** How one statement is sent. */
+export interface Sending {
+  /** The name to prepare it under. */
+  name?: string;
+  /** For how many milliseconds it waits for its turn before it takes the second connection. */
+  patience?: number;
+  /** It may be sent a second time: it waits no longer for its answer, either. */
+  twice?: boolean;
+}
+
+/** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
+export class Link {
+  readonly #make: () => Client;
+  #prepare: boolean;
+  readonly #spare: Link | undefined;
+  readonly #log: Logger;
+  #waiting = 0;
+  #client: Client | undefined;
+  #opening: Promise<Client> | undefined;
+  #running: Client | undefined;
+  #last: Promise<void> = Promise.resolve();
+  #interrupted = false;
+  #giveUpAt = Number.POSITIVE_INFINITY;
+  #pause = new AbortController();
+
+  constructor(make: () => Client, log: Logger, { prepare = false, spare = false }: LinkOptions = {}) {
+    this.#make = make;
+    this.#prepare = prepare;
+    this.#spare = spare ? new Link(make, log) : undefined;
+    this.#log = log;
+  }
+
+  /** The rows of a statement, sent once, after those before it. */
+  query(
+    text: string,
+    values: unknown[],
+    { name, patience = 1000, twice = false }: Sending = {},
+  ): Promise<any[]> {
+    const spare = this.#spare;
+    return new Promise((resolve, reject) => {
+      let gone = false;
+      let timer: NodeJS.Timeout | undefined;
+      if (spare && (twice || this.#waiting > 0)) {
+        timer = setTimeout(() => {
+          gone = true;
+          resolve(spare.query(text, values).finally(() => spare.#waiting > 0 || spare.close()));
+        }, patience);
+      }
+      this.#waiting++;
+      this.#last = this.#last.then(async () => {
+        if (!twice) clearTimeout(timer);
+        if (!gone) await this.#send(text, values, name).then(resolve, reject);
+        clearTimeout(timer);
+        this.#waiting--;
+      });
+    });
+  }
+
+  async #send(text: string, values: unknown[], name: string | undefined): Promise<any[]> {
+    const client = (this.#client ?? (await this.#open())) as Refable;
+    client.ref();
+    this.#running = client;
+    try {
+      return (await client.query({ text, values, name: this.#prepare ? name : undefined })).rows;
+    } catch (error) {
+      if (isBroken(error)) this.#drop(client);
+      // A pooler that shares server connections and knows nothing of prepared statements: go on without.
+      if (/^(26000|42P05)$/.test(sqlState(error) ?? "")) this.#prepare = false;
+      throw error;
+    } finally {
+      this.#running = undefined;
+      client.unref();
+    }
+  }
+
+  /**
+   * The rows of a statement, sent until it is answered. It may run twice, if an answer gets lost, so it must be one that
+   * may: a token is good once, and a step is kept as it was saved first.
+   */
+  async call(text: string, values: unknown[], sending: Sending = {}): Promise<any[]> {
+    for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
+      try {
+        return await this.query(text, values, sending);
+      } catch (error) {
+        const interrupted = this.#interrupted && sqlState(error) === "57014";
+        if (interrupted) this.#interrupted = false;
+        if (interrupted || !isPassing(error) || Date.now() + delay > this.#giveUpAt) throw error;
+        this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
+      }
+      // Random, or all workers would come back to a restarted server at once.
+      await sleep(delay * (0.5 + Math.random()), undefined, { signal: this.#pause.signal }).catch(() => {});
+    }
+  }
+
+  /** From then on (`Date.now()`) no call is repeated any more. One that pauses is repeated at once, if there is time. */
+  giveUpAt(time: number): void {
+    this.#giveUpAt = time;
+    this.#pause.abort();
+    this.#pause = new AbortController();
+  }
+
+  /** Ends the statement under way, which fails with 57014 then. What it has committed before that stays. */
+  interrupt(): void {
+    const client = this.#running as (Client & { processID: number; secretKey: number | Buffer }) | undefined;
+    if (!client) return;
+    this.#interrupted = true;
+    // The request of the protocol, not pg_cancel_backend(): it finds its way through PgBouncer as well.
+    const secret = client.secretKey;
+    const key = typeof secret === "number" ? int32(secret) : Buffer.from(secret);
+    const body = Buffer.concat([int32(CANCEL_REQUEST), int32(client.processID), key]);
+    const socket = client.host.startsWith("/")
+      ? connect(`${client.host}/.s.PGSQL.${client.port}`)
+      : connect(client.port, client.host);
+    // If the request gets lost, the statement ends when its time is up.
+    socket.on("error", () => socket.destroy());
+    socket.end(Buffer.concat([int32(body.length + 4), body]));
+  }
+
+  /** Closes the connection. The next call opens another one. */
+  async close(): Promise<void> {
+    await this.#spare?.close();
+    const client = this.#client ?? (await this.#opening?.catch(() => undefined));
+    this.#client = undefined;
+    (client as Refable | undefined)?.ref();
+    await client?.end().catch(() => {});
+  }
+
+  #open(): Promise<Client> {
+    this.#opening ??= this.#connect().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #connect(): Promise<Client> {
+    const client = this.#make();
+    client.on("error", () => this.#forget(client));
+    client.on("end", () => this.#forget(client));
+    try {
+      await client.connect();
+    } catch (error) {
+      this.#drop(client);
+      throw error;
+    }
+    this.#client = client;
+    return client;
+  }
+
+  #drop(client: Client): void {
+    this.#forget(client);
+    client.end().catch(() => {});
+  }
+
+  #forget(client: Client): void {
+    if (this.#client === client) this.#client = undefined;
+  }
+}
+
+function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value | 0);
+  return bytes;
+}

@@ -1,0 +1,23 @@
+import type { Logger } from "./types.js";
+import type { Worker } from "./worker.js";
+
+/**
+ * SIGTERM and SIGINT stop the worker; a second one ends it at once. Either way the process ends with 0: by itself, or, if
+ * a handler does not heed its signal, by `process.exit`, since its task was given back and is another worker's by then.
+ */
+export function stopOnSignals(worker: Worker, log: Logger): { end(): void } {
+  let received = 0;
+  const stop = (signal: NodeJS.Signals) => {
+    received++;
+    log.info(received === 1 ? `${signal}: the worker stops` : `${signal}: the worker ends at once`);
+    worker.stop(received > 1);
+  };
+  process.on("SIGTERM", stop).on("SIGINT", stop);
+  return {
+    end() {
+      process.off("SIGTERM", stop).off("SIGINT", stop);
+      // What awaits the worker comes first.
+      if (received > 0 && worker.abandoned) setTimeout(() => process.exit(), 100);
+    },
+  };
+}

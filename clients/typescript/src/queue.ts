@@ -1,0 +1,154 @@
+import type { Client } from "pg";
+import type { Json } from "./encode.js";
+import { Link } from "./link.js";
+import type { Logger } from "./types.js";
+
+/** A row of `own_tasks`. */
+export interface Granted {
+  task_id: string;
+  token: string;
+  action: string;
+  body: string | null;
+  num_tries: number;
+  num_failures: number;
+  checkpoint: unknown;
+  results: GrantedResult[] | null;
+  priority: number;
+  metadata: Record<string, unknown> | null;
+  steps?: Record<string, unknown> | null;
+}
+
+/** An element of its column `results`. */
+export interface GrantedResult {
+  task_id: string;
+  action: string;
+  status_code: "completed" | "aborted";
+  status: string | null;
+  result: unknown;
+}
+
+/** What a claim asks for. */
+export interface Claim {
+  max: number;
+  actions: string[];
+  lease: string;
+  withResults: boolean;
+  withSteps: boolean;
+}
+
+/** A performance, as the queue knows it. */
+export interface Held {
+  task_id: string;
+  token: string;
+}
+
+/** The keys of a return, as in "A task as JSON" of the reference. */
+export interface Return {
+  status_code: "completed" | "aborted" | "pending";
+  status?: string;
+  result?: unknown;
+  retry_after?: string;
+  count_try?: boolean;
+  children?: Json[];
+  children_block?: boolean;
+  delay_children?: string;
+  delay_workgroup?: string;
+  depends_on?: Json[];
+  wait_at_most?: string;
+}
+
+const COLUMNS =
+  "task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata";
+
+/**
+ * What a worker says to the queue: one SQL call each. Two connections do, however many tasks are in hand: one that sleeps
+ * in claims, and one for the rest.
+ */
+export class Queue {
+  readonly calls: Link;
+  readonly #waiter: Link;
+  readonly #actor: string;
+
+  constructor(calls: Link, make: () => Client, actor: string, log: Logger, prepare: boolean) {
+    this.calls = calls;
+    this.#waiter = new Link(make, log, { prepare });
+    this.#actor = actor;
+  }
+
+  /** Lengths of time in milliseconds. The server reads intervals, so that none is read differently here. */
+  async milliseconds(intervals: string[]): Promise<number[]> {
+    const query = "SELECT 1000 * extract(epoch FROM i::interval)::float8 AS ms FROM unnest($1::text[]) AS i";
+    return (await this.calls.call(query, [intervals])).map((row) => row.ms);
+  }
+
+  /** Up to so many tasks. With `wait` it sleeps in the server until there are some. */
+  own(claim: Claim, wait: string | null): Promise<Granted[]> {
+    const { max, actions, lease, withResults } = claim;
+    return this.#waiter.call(
+      `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, $5, $6${steps(claim)})`,
+      [this.#actor, max, actions, lease, wait, withResults],
+      { name: `taskq own${steps(claim)}` },
+    );
+  }
+
+  /** Ends the sleep of {@link own}: it fails with 57014, or brings what was granted before. */
+  interrupt(): void {
+    this.#waiter.interrupt();
+  }
+
+  /** Returns tasks and takes others, in one call: what was refused, and what was granted. */
+  async returnAndOwn(returns: string[], claim: Claim): Promise<{ refused: Refused[]; granted: Granted[] }> {
+    const { max, actions, lease, withResults } = claim;
+    const rows = await this.calls.call(
+      `SELECT sqlstate, ${columns(claim)}
+         FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
+      [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults],
+      { name: `taskq return${steps(claim)}` },
+    );
+    const first = rows.findIndex((row) => row.sqlstate === null);
+    const count = first === -1 ? rows.length : first;
+    return { refused: rows.slice(0, count), granted: rows.slice(count) };
+  }
+
+  /**
+   * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A call
+   * before it may wait for a transaction of the caller's, and a connection may be dead without a word: after `patience`
+   * milliseconds it goes another way.
+   */
+  async extend(held: Held[], lease: string, patience: number): Promise<boolean[]> {
+    const rows = await this.calls.query(
+      "SELECT owned FROM taskq.extend_tasks_ownership($1, $2::text[], $3::uuid[], $4)",
+      [this.#actor, held.map((task) => task.task_id), held.map((task) => task.token), lease],
+      { name: "taskq extend", patience, twice: true },
+    );
+    return rows.map((row) => row.owned);
+  }
+
+  /** Claims no more, and repeats no call after this time (`Date.now()`). */
+  stop(giveUpAt: number): void {
+    this.#waiter.giveUpAt(0);
+    this.#waiter.interrupt();
+    this.calls.giveUpAt(giveUpAt);
+  }
+
+  /** Closes the connections. That of the calls is the app's, which opens it again when it needs it. */
+  async close(): Promise<void> {
+    this.calls.giveUpAt(Number.POSITIVE_INFINITY);
+    await Promise.all([this.#waiter.close(), this.calls.close()]);
+  }
+}
+
+/** A return that was refused, and why: TQ001 or TQ003. */
+export interface Refused {
+  task_id: string;
+  sqlstate: string;
+}
+
+/** The steps are asked for only where there are workflows, and so are columns that the other claims leave empty. */
+function columns({ withSteps }: Claim): string {
+  return withSteps ? `${COLUMNS}, steps` : COLUMNS;
+}
+
+function steps({ withSteps }: Claim): string {
+  return withSteps ? ", with_steps => true" : "";
+}

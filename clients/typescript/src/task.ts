@@ -1,0 +1,166 @@
+import { decodeBody, encodeTask, interval } from "./encode.js";
+import { TaskLost } from "./errors.js";
+import type { Link } from "./link.js";
+import { runOn } from "./queryable.js";
+import type { Granted } from "./queue.js";
+import type { DependencyResult, Duration, NewTask, Queryable } from "./types.js";
+
+/** What a return may say besides the result. */
+export interface CompleteOptions {
+  /** A text for people. */
+  status?: string;
+  /** Tasks that are inserted in the transaction that completes this one. */
+  children?: NewTask[];
+  /** What waits for this task waits for the children, too. */
+  childrenBlock?: boolean;
+  /** Neither the children nor the dependents are performed before that. */
+  delayChildren?: Duration;
+  /** Holds back every task of this task's workgroup for so long. */
+  delayWorkgroup?: Duration;
+}
+
+/** Returned by a handler that has more to say than its result: `return new Complete(result, { children })`. */
+export class Complete<Result = unknown> {
+  readonly result: Result;
+  readonly options: CompleteOptions;
+
+  constructor(result: Result, options: CompleteOptions = {}) {
+    this.result = result;
+    this.options = options;
+  }
+}
+
+/** One performance of a task, as its handler sees it. */
+export class Task {
+  readonly id: string;
+  /** Names this performance. Any process that has it and the id may report, extend and return. */
+  readonly token: string;
+  readonly action: string;
+  /** The body as it is stored, before it is read as JSON. */
+  readonly bodyText: string | null;
+  readonly priority: number;
+  readonly metadata: Record<string, unknown>;
+  /** Tries so far, this one included. */
+  readonly numTries: number;
+  /** How many of its dependencies have aborted. */
+  readonly numFailures: number;
+  /** What an earlier try has saved with {@link report}. */
+  readonly checkpoint: unknown;
+  /** What its dependencies have left; for actions that are registered with `results: true`, and workflows. */
+  readonly results: DependencyResult[];
+  /** @internal The steps that a workflow has saved. */
+  readonly steps: Record<string, unknown>;
+  readonly #calls: Link;
+  #completed = false;
+  #aborted: Error | undefined;
+  #controller: AbortController | undefined;
+
+  /** @internal */
+  constructor(granted: Granted, calls: Link) {
+    this.id = granted.task_id;
+    this.token = granted.token;
+    this.action = granted.action;
+    this.bodyText = granted.body;
+    this.priority = granted.priority;
+    this.metadata = granted.metadata ?? {};
+    this.numTries = granted.num_tries;
+    this.numFailures = granted.num_failures;
+    this.checkpoint = granted.checkpoint;
+    this.results = (granted.results ?? []).map((row) => ({
+      taskId: row.task_id,
+      action: row.action,
+      statusCode: row.status_code,
+      status: row.status,
+      result: row.result,
+    }));
+    this.steps = granted.steps ?? {};
+    this.#calls = calls;
+  }
+
+  /** The body as the handler gets it, if no schema changes it. */
+  get body(): unknown {
+    return decodeBody(this.bodyText);
+  }
+
+  /**
+   * Aborted when the result is of no use any more: the task was cancelled or taken over (the reason is a `TaskLost`), or
+   * the worker stops and the grace is over (a `WorkerStopped`).
+   */
+  get signal(): AbortSignal {
+    // Made when it is asked for: many handlers do not, and it costs more than the rest of a task.
+    this.#controller ??= new AbortController();
+    if (this.#aborted) this.#controller.abort(this.#aborted);
+    return this.#controller.signal;
+  }
+
+  /** @internal Why the signal is aborted. */
+  get aborted(): Error | undefined {
+    return this.#aborted;
+  }
+
+  /** @internal Tells the handler to end. */
+  abort(reason: Error): void {
+    this.#aborted ??= reason;
+    this.#controller?.abort(this.#aborted);
+  }
+
+  /** Whether the task was cancelled, deleted or taken over. What the handler returns is dropped then. */
+  get lost(): boolean {
+    return this.#aborted instanceof TaskLost;
+  }
+
+  /** Says how far it is (0 to 1), and saves a checkpoint, which comes with the next try if there is one. */
+  async report(report: { status?: string; progress?: number; checkpoint?: unknown }): Promise<void> {
+    const checkpoint = report.checkpoint === undefined ? null : JSON.stringify(report.checkpoint);
+    await this.#calls.call("SELECT taskq.report_status($1, $2, $3, $4, $5::jsonb)", [
+      this.id,
+      this.token,
+      report.status ?? null,
+      report.progress ?? null,
+      checkpoint,
+    ]);
+  }
+
+  /**
+   * Completes the task in a transaction of the handler's own, whose rows and the completion are one then. Call it last in
+   * that transaction. What the handler returns afterwards counts for nothing. If the transaction is rolled back all the
+   * same, the task is given back for another try.
+   */
+  async complete({
+    client,
+    result,
+    ...options
+  }: { client: Queryable; result?: unknown } & CompleteOptions): Promise<void> {
+    await completeOn(client, this, new Complete(result, options));
+    this.#completed = true;
+  }
+
+  /** @internal Whether {@link complete} was called. */
+  get wasCompleted(): boolean {
+    return this.#completed;
+  }
+}
+
+/** Completes a task in the transaction of a client. */
+export async function completeOn(
+  client: Queryable,
+  task: Task,
+  { result, options }: Complete,
+): Promise<void> {
+  await runOn(
+    client,
+    `SELECT taskq.return_task($1::text, $2::text::uuid, 'completed', $3::text, result => $4::text::jsonb,
+              children => $5::text::jsonb, children_block => $6::text::boolean,
+              delay_children => $7::text::interval, delay_workgroup => $8::text::interval)`,
+    [
+      task.id,
+      task.token,
+      options.status ?? null,
+      result === undefined ? null : JSON.stringify(result),
+      options.children ? JSON.stringify(options.children.map(encodeTask)) : null,
+      String(options.childrenBlock ?? false),
+      options.delayChildren === undefined ? null : interval(options.delayChildren),
+      options.delayWorkgroup === undefined ? null : interval(options.delayWorkgroup),
+    ],
+  );
+}

@@ -1,0 +1,428 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { interval } from "./encode.js";
+import type { Environment } from "./environment.js";
+import { describe, sqlState, TaskLost, WorkerStopped } from "./errors.js";
+import type { Registered } from "./handlers.js";
+import { isPassing } from "./link.js";
+import { Performance } from "./performance.js";
+import type { Claim, Granted, Queue, Return } from "./queue.js";
+import type { Task } from "./task.js";
+import type { Duration, Logger } from "./types.js";
+
+/** How `App.work` works. */
+export interface WorkOptions {
+  /** At most so many tasks in hand. 10. */
+  concurrency?: number;
+  /**
+   * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
+   * not wait for a round trip then. A task that waits here is kept from other workers, and not overtaken by one of a higher
+   * priority. 0.
+   */
+  prefetch?: number;
+  /** Only tasks of these of the registered actions. */
+  actions?: string[];
+  /** End when there is nothing to do. */
+  untilIdle?: boolean;
+  /** How long running handlers have to end once the worker stops. 30 seconds. */
+  grace?: Duration;
+  /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
+  signals?: boolean;
+  /** Told of every error of a handler, beside what becomes of the task: for a service that collects errors. */
+  onError?: (error: unknown, task: Task) => void;
+}
+
+/** How long a claim sleeps in the server. A sleeping statement holds a snapshot, so it is not for longer. */
+const WAIT = "10 seconds";
+/** How long handlers have to end when their signal was aborted because the worker stops. */
+const LAST_MOMENT = 500;
+/** How long a stopping worker tries to reach a server that does not answer, beyond the grace. */
+const PATIENCE = 5000;
+
+/**
+ * A worker: claims tasks, performs them, extends their leases, returns them. Two loops share the slots. One sleeps in a
+ * claim while there are free slots. The other returns what has ended, and takes as much again with the same call; when
+ * there is a backlog, it does all the work.
+ */
+export class Worker {
+  readonly #queue: Queue;
+  readonly #environment: Environment;
+  readonly #actions: Map<string, Registered>;
+  readonly #log: Logger;
+  readonly #options: WorkOptions;
+  readonly #concurrency: number;
+  /** What waits for its turn, is performed, or has ended and is not returned yet. */
+  readonly #hand = new Set<Performance>();
+  /** Claims under way, and what leaves the hand with the same call. */
+  readonly #claims = new Map<Claim, Performance[]>();
+  readonly #milliseconds = new Map<string, number>();
+  #shortest = "";
+  /** What waits for its turn, and what it waits for besides: its own lease. */
+  #prefetched: { performance: Performance; extended: Promise<void> | undefined }[] = [];
+  #running = 0;
+  #ended: Performance[] = [];
+  #returning: Promise<void> | undefined;
+  #stopping = false;
+  #failure: { error: unknown } | undefined;
+  #changed: () => void = () => {};
+  #change = Promise.resolve();
+  #graceOver: NodeJS.Timeout | undefined;
+  #grace = 0;
+  #abandoned = false;
+
+  constructor(
+    queue: Queue,
+    environment: Environment,
+    actions: Registered[],
+    options: WorkOptions,
+    log: Logger,
+  ) {
+    this.#queue = queue;
+    this.#environment = environment;
+    this.#actions = new Map(actions.map((registered) => [registered.action, registered]));
+    this.#options = options;
+    this.#concurrency = options.concurrency ?? 10;
+    this.#log = log;
+    this.#tell();
+  }
+
+  /** Works until it is stopped, or idle if that was asked for. */
+  async run(): Promise<void> {
+    let beats: { end(): Promise<void> } | undefined;
+    try {
+      await this.#readDurations();
+      beats = this.#beat();
+      await this.#claimAll();
+      while (this.#hand.size > 0 && !this.#failure) await this.#change;
+    } catch (error) {
+      this.#fail(error);
+    } finally {
+      clearTimeout(this.#graceOver);
+      await beats?.end();
+      await this.#queue.close();
+    }
+    if (!this.#failure) return;
+    const { error } = this.#failure;
+    if (!this.#stopping || !isPassing(error)) throw error;
+    this.#log.warn(
+      `stopped without an answer of the server; what was in hand is free when its lease ends: ${describe(error)}`,
+    );
+  }
+
+  /** Claims no more. What runs has the grace to end, or none if it is to be `now`; then it is given back. */
+  stop(now: boolean): void {
+    const grace = now ? 0 : this.#grace;
+    this.#stopping = true;
+    this.#queue.stop(Date.now() + grace + PATIENCE);
+    clearTimeout(this.#graceOver);
+    this.#graceOver = setTimeout(() => void this.#giveBack(), grace);
+    this.#returnPrefetched();
+    this.#tell();
+  }
+
+  /** Whether handlers are running whose tasks were given back. */
+  get abandoned(): boolean {
+    return this.#abandoned;
+  }
+
+  // --- claiming ------------------------------------------------------------------------------------------------------
+
+  async #claimAll(): Promise<void> {
+    while (!this.#stopping && !this.#failure) {
+      const idle = this.#hand.size === 0;
+      const claim = this.#claim(this.#free());
+      if (claim.max === 0) {
+        await this.#change;
+        continue;
+      }
+      const change = this.#change;
+      const granted = await this.#own(claim);
+      this.#begin(granted);
+      if (!this.#options.untilIdle || granted.length > 0) continue;
+      if (idle) return;
+      // What is in hand may bring more: children, dependents, another try.
+      await change;
+    }
+  }
+
+  async #own(claim: Claim): Promise<Granted[]> {
+    this.#claims.set(claim, []);
+    try {
+      return await this.#queue.own(claim, this.#options.untilIdle ? null : WAIT);
+    } catch (error) {
+      // Interrupted, by stop() or because there is room for an action that this claim leaves out; nothing was granted.
+      if (sqlState(error) !== "57014" && !this.#stopping) this.#fail(error);
+      return [];
+    } finally {
+      this.#claims.delete(claim);
+    }
+  }
+
+  #free(): number {
+    let free = this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size;
+    for (const [claim, leaving] of this.#claims) free -= Math.max(claim.max - leaving.length, 0);
+    return free;
+  }
+
+  /** A claim of at most so many tasks, of the actions that have room. `leaving` are in hand, but not for long. */
+  #claim(max: number, leaving: Performance[] = []): Claim {
+    const claim = {
+      max: this.#stopping ? 0 : max,
+      actions: [] as string[],
+      lease: this.#shortest,
+      withResults: false,
+      withSteps: false,
+    };
+    for (const registered of this.#actions.values()) {
+      const room = this.#room(registered, leaving);
+      if (room <= 0) continue;
+      // No claim can be limited per action, so the least room there is limits it as a whole.
+      claim.max = Math.min(claim.max, room);
+      claim.actions.push(registered.action);
+      claim.withResults ||= registered.results;
+      claim.withSteps ||= registered.steps;
+    }
+    if (claim.actions.length === 0) claim.max = 0;
+    return claim;
+  }
+
+  /** How many more tasks of an action may be in hand, whatever the claims under way bring. */
+  #room({ action, maxConcurrency }: Registered, leaving: Performance[]): number {
+    if (!Number.isFinite(maxConcurrency)) return maxConcurrency;
+    const count = (performances: Iterable<Performance>) =>
+      [...performances].filter(({ task }) => task.action === action).length;
+    let room = maxConcurrency - count(this.#hand) + count(leaving);
+    for (const [claim, theirs] of this.#claims) {
+      if (claim.actions.includes(action)) room -= Math.max(claim.max - count(theirs), 0);
+    }
+    return room;
+  }
+
+  /** A sleeping claim that leaves out an action which has room by now would not hear of its tasks. */
+  #wakeForRoom(): void {
+    const registered = [...this.#actions.values()];
+    for (const { actions } of this.#claims.keys()) {
+      const missed = registered.some((each) => !actions.includes(each.action) && this.#room(each, []) > 0);
+      if (missed) this.#queue.interrupt();
+    }
+  }
+
+  // --- performing ----------------------------------------------------------------------------------------------------
+
+  #begin(granted: Granted[]): void {
+    const begun = granted.map((row) => new Performance(row, this.#environment.calls));
+    for (const performance of begun) this.#hand.add(performance);
+    // A claim has one lease for all actions, the shortest. A task with a longer one gets it before its handler begins.
+    const longer = begun.filter((performance) => this.#leaseOf(performance) !== this.#shortest);
+    const extended = longer.length > 0 ? this.#extend(longer) : undefined;
+    for (const performance of begun) {
+      this.#prefetched.push({ performance, extended: longer.includes(performance) ? extended : undefined });
+    }
+    if (this.#stopping) this.#returnPrefetched();
+    this.#performNext();
+  }
+
+  /** Begins what waits for its turn, as far as there are slots. */
+  #performNext(): void {
+    while (this.#running < this.#concurrency) {
+      const next = this.#prefetched.shift();
+      if (!next) return;
+      const { performance, extended } = next;
+      if (performance.task.lost) {
+        this.#end(performance, undefined);
+        continue;
+      }
+      this.#running++;
+      this.#perform(performance, extended)
+        .finally(() => {
+          this.#running--;
+          this.#performNext();
+        })
+        .catch((error) => this.#fail(error));
+    }
+  }
+
+  /** A worker that stops begins nothing: what waits for its turn goes back, as though it had not been claimed. */
+  #returnPrefetched(): void {
+    for (const { performance } of this.#prefetched.splice(0)) {
+      this.#end(performance, performance.givenBack());
+    }
+  }
+
+  async #perform(performance: Performance, extended: Promise<void> | undefined): Promise<void> {
+    await extended;
+    const registered = this.#actions.get(performance.task.action) as Registered;
+    const ending = await performance.run(registered, this.#environment);
+    const { outcome, error } = ending;
+    if ("error" in ending && !performance.task.aborted && sqlState(error) !== "TQ001") {
+      this.#log.warn(`${performance.task.action} ${performance.task.id}: ${describe(error)}`);
+      this.#report(error, performance.task);
+    }
+    this.#end(performance, outcome);
+  }
+
+  /** What `onError` throws must not end the worker. */
+  #report(error: unknown, task: Task): void {
+    try {
+      this.#options.onError?.(error, task);
+    } catch (reason) {
+      this.#log.error(`onError: ${describe(reason)}`);
+    }
+  }
+
+  /** A performance ends once: with its handler, or before it when it is given back. */
+  #end(performance: Performance, outcome: Return | undefined): void {
+    if (performance.ended) return;
+    performance.end(outcome);
+    this.#ended.push(performance);
+    this.#returning ??= this.#returnAll().catch((error) => this.#fail(error));
+  }
+
+  // --- returning -----------------------------------------------------------------------------------------------------
+
+  /** What has ended since the last call goes back with the next, which brings others in its place. */
+  async #returnAll(): Promise<void> {
+    while (this.#ended.length > 0) {
+      // What ends in the same turn of the event loop goes along.
+      await new Promise(setImmediate);
+      const ended = this.#ended;
+      this.#ended = [];
+      const granted = await this.#return(ended);
+      for (const performance of ended) this.#hand.delete(performance);
+      this.#begin(granted);
+      this.#wakeForRoom();
+      this.#tell();
+    }
+    this.#returning = undefined;
+  }
+
+  async #return(ended: Performance[]): Promise<Granted[]> {
+    // The task of a lost one is another's by now, or gone.
+    const kept = ended.filter((performance) => performance.outcome && !performance.task.lost);
+    const claim = this.#claim(ended.length, ended);
+    if (kept.length === 0 && claim.max === 0) return [];
+    this.#claims.set(claim, ended);
+    try {
+      const { refused, granted } = await this.#queue.returnAndOwn(
+        kept.map((performance) => performance.toJson()),
+        claim,
+      );
+      for (const { task_id, sqlstate } of refused) {
+        const performance = kept.find(({ task }) => task.id === task_id);
+        if (performance?.task.wasCompleted) continue; // by its handler, as the refusal tells
+        this.#log.warn(`${task_id}: dropped, the task is not ours any more (${sqlstate})`);
+      }
+      return granted;
+    } catch (error) {
+      return await this.#refusedAsAWhole(kept, error);
+    } finally {
+      this.#claims.delete(claim);
+    }
+  }
+
+  /** One return that cannot be made refuses the call. So each is made by itself, and the bad one is told why. */
+  async #refusedAsAWhole(kept: Performance[], error: unknown): Promise<Granted[]> {
+    const state = sqlState(error);
+    if (state === undefined || !/^(22|23|54|TQ|42501)/.test(state) || kept.length === 0) throw error;
+    if (kept.length === 1) {
+      const [performance] = kept as [Performance];
+      if (performance.refused) throw error;
+      this.#log.warn(`${performance.task.id}: its return was refused: ${describe(error)}`);
+      performance.refuse(error);
+    }
+    const granted: Granted[] = [];
+    for (const performance of kept) granted.push(...(await this.#return([performance])));
+    return granted;
+  }
+
+  // --- leases --------------------------------------------------------------------------------------------------------
+
+  async #readDurations(): Promise<void> {
+    const leases = [...new Set([...this.#actions.values()].map((registered) => registered.lease))];
+    const [grace, ...milliseconds] = await this.#queue.milliseconds([
+      interval(this.#options.grace ?? 30_000),
+      ...leases,
+    ]);
+    this.#grace = grace as number;
+    leases.forEach((lease, n) => {
+      this.#milliseconds.set(lease, milliseconds[n] as number);
+    });
+    this.#shortest = leases.reduce((a, b) => (this.#ms(b) < this.#ms(a) ? b : a));
+    if (this.#ms(this.#shortest) < 100)
+      throw new RangeError(`a lease of "${this.#shortest}" is too short to be extended in time`);
+  }
+
+  #ms(lease: string): number {
+    return this.#milliseconds.get(lease) as number;
+  }
+
+  #leaseOf({ task }: Performance): string {
+    return (this.#actions.get(task.action) as Registered).lease;
+  }
+
+  /** One heartbeat for all tasks in hand, at a third of the shortest lease. */
+  #beat(): { end(): Promise<void> } {
+    let beat: Promise<void> | undefined;
+    const timer = setInterval(() => {
+      // A task that its handler is completing is left out: the call would wait for that transaction.
+      const held = [...this.#hand].filter(({ ended, task }) => !ended && !task.lost && !task.wasCompleted);
+      if (held.length === 0) return;
+      beat ??= this.#extend(held).finally(() => {
+        beat = undefined;
+      });
+    }, this.#ms(this.#shortest) / 3);
+    return {
+      end: async () => {
+        clearInterval(timer);
+        await beat;
+      },
+    };
+  }
+
+  /** Extends leases, a call for each length there is. */
+  async #extend(held: Performance[]): Promise<void> {
+    for (const lease of this.#milliseconds.keys()) {
+      const alike = held.filter((performance) => this.#leaseOf(performance) === lease);
+      if (alike.length === 0) continue;
+      const pairs = alike.map(({ task }) => ({ task_id: task.id, token: task.token }));
+      try {
+        const owned = await this.#queue.extend(pairs, lease, this.#ms(this.#shortest) / 6);
+        for (const [n, performance] of alike.entries()) if (!owned[n]) this.#lose(performance);
+      } catch (error) {
+        this.#log.warn(`no heartbeat: ${describe(error)}`);
+      }
+    }
+  }
+
+  #lose(performance: Performance): void {
+    // Ended meanwhile: then the heartbeat came after its return.
+    if (performance.ended || performance.task.wasCompleted) return;
+    this.#log.warn(`${performance.task.action} ${performance.task.id}: lost, it was cancelled or taken over`);
+    performance.task.abort(new TaskLost(`task "${performance.task.id}" is not ours any more`));
+  }
+
+  // --- stopping ------------------------------------------------------------------------------------------------------
+
+  /** The grace is over: what still runs is told, and then given back, which uses up no try. */
+  async #giveBack(): Promise<void> {
+    for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker stops"));
+    await sleep(LAST_MOMENT);
+    this.#abandoned = [...this.#hand].some((performance) => !performance.ended);
+    for (const performance of this.#hand) this.#end(performance, performance.givenBack());
+  }
+
+  /** An error that no repetition mends, of the role's rights for instance, ends the worker. */
+  #fail(error: unknown): void {
+    this.#failure ??= { error };
+    for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker has failed"));
+    this.#queue.interrupt();
+    this.#tell();
+  }
+
+  /** Wakes what awaits a change: a task was returned, or the worker is to stop. */
+  #tell(): void {
+    this.#changed();
+    this.#change = new Promise((resolve) => {
+      this.#changed = resolve;
+    });
+  }
+}

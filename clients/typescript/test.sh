@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Tests the package as its users get it: builds the archive, installs it into a fresh folder, and runs there what is in
+# test. Wants Node 20 and npm, and a server with the extension: PGHOST and its like say where, as a superuser.
+#
+#   test.sh [PATTERN]     only the test files whose names match
+#
+# TASKQ_TEST_LONG=1 runs the long tests as well. TASKQ_KILLS=200 says how often workflows are killed. With PG_CONFIG, the
+# tests that stop servers make one of their own with its programs; without, they are skipped.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+repository=$(cd ../.. && pwd)
+
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+quiet=(--no-audit --no-fund --loglevel=error)
+
+npm ci "${quiet[@]}"
+npx biome check --error-on-warnings .
+npm pack "${quiet[@]}" --pack-destination "$fresh" >/dev/null
+
+cp -r test "$fresh/test"
+rm -rf "$fresh/test/build" "$fresh/test/node_modules"
+cd "$fresh/test"
+npm ci "${quiet[@]}"
+npm install "${quiet[@]}" --no-save --ignore-scripts ../taskq-pg-*.tgz
+TASKQ_DOCS=$repository/docs node extract.js docs
+npx tsc -p .
+
+export TASKQ_CLUSTER=$repository/.ci/cluster.sh
+node --test --test-concurrency=4 --test-timeout=1800000 build/*"${1:-}"*.test.js

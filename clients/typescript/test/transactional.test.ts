@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import pg from "pg";
+import { Reject } from "taskq-pg";
+import { Database, gate, until } from "./support.js";
+
+describe("transactions", () => {
+  let database: Database;
+  let pool: pg.Pool;
+  before(async () => {
+    database = await Database.make();
+    await database.client.query("CREATE TABLE bookings (id text)");
+    pool = new pg.Pool({ connectionString: database.connectionString });
+  });
+  after(async () => {
+    await pool.end();
+    await database.drop();
+  });
+  const bookings = async (id: string) =>
+    (await database.rows("SELECT FROM bookings WHERE id = $1", id)).length;
+
+  for (const given of ["a pool of its own", "the pool that it was given"]) {
+    test(`rows and completion are one, with ${given}`, async () => {
+      const app = given === "a pool of its own" ? database.app() : database.app({ pool });
+      app.task("book", { transactional: true }, async (_, task, client) => {
+        await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
+        assert.equal((await database.task(task.id)).state, "in-progress");
+        return { seat: 7 };
+      });
+      const id = await app.insert("book");
+      await app.work({ untilIdle: true });
+      const { state, result } = await database.task(id);
+      assert.deepEqual([state, result, await bookings(id)], ["completed", { seat: 7 }, 1]);
+    });
+  }
+
+  test("an error takes the rows back", async () => {
+    const app = database.app();
+    app.task("fails", { transactional: true }, async (n: number, task, client) => {
+      await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
+      if (n === 0) throw new Reject("no seat");
+      if (n === 1) await client.query("SELECT 1 / 0");
+      return n === 2 ? 1n : n === 3 ? "\0" : null;
+    });
+    const ids = await app.insertMany("fails", [0, 1, 2, 3]);
+    await app.work({ untilIdle: true });
+    const ends = await Promise.all(ids.map((id) => database.task(id)));
+    assert.deepEqual(
+      ends.map(({ state }) => state),
+      ["aborted", "scheduled", "aborted", "scheduled"],
+    );
+    assert.match(ends[1].status, /division by zero/);
+    for (const id of ids) assert.equal(await bookings(id), 0);
+  });
+
+  test("a task that was lost takes the rows with it", async () => {
+    const app = database.app();
+    app.task("lost", { transactional: true }, async (_, task, client) => {
+      await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
+      await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", task.id);
+    });
+    const id = await app.insert("lost");
+    await app.work({ untilIdle: true });
+    assert.deepEqual([(await database.task(id)).state, await bookings(id)], ["aborted", 0]);
+  });
+
+  test("a handler completes its task in a transaction of its own", async () => {
+    const app = database.app();
+    app.task("own", async (commit: boolean, task) => {
+      const client = await pool.connect();
+      await client.query("BEGIN");
+      await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
+      await task.complete({ client, result: "by hand", status: "booked" });
+      await client.query(commit || task.numTries > 1 ? "COMMIT" : "ROLLBACK");
+      client.release();
+      return "not this";
+    });
+    const good = await app.insert("own", true);
+    const bad = await app.insert("own", false, { backoff: { kind: "fixed", initial: 0 } });
+    await app.work({ untilIdle: true });
+    const { state, result, status, num_tries } = await database.task(good);
+    assert.deepEqual([state, result, status, num_tries], ["completed", "by hand", "booked", 1]);
+    assert.deepEqual(
+      [(await database.task(bad)).state, (await database.task(bad)).num_tries],
+      ["completed", 2],
+    );
+    assert.deepEqual([await bookings(good), await bookings(bad)], [1, 1]);
+    assert.deepEqual(app.lines, [], "that the first was committed is no news");
+  });
+
+  test("the heartbeat does not wait for a completion that is not committed yet", async () => {
+    const app = database.app();
+    const commit = gate();
+    app.task("open", { lease: "1 second" }, async (_, task) => {
+      const client = await pool.connect();
+      await client.query("BEGIN");
+      await task.complete({ client });
+      await commit.promise;
+      await client.query("COMMIT");
+      client.release();
+    });
+    app.task("beside", { lease: "1 second" }, () => commit.promise);
+    const open = await app.insert("open");
+    const beside = await app.insert("beside");
+    const working = app.work();
+    await database.until(beside, "in-progress");
+    const deadline = async () => (await database.task(beside)).action_deadline.getTime();
+    for (let beat = 0; beat < 3; beat++) {
+      const before = await deadline();
+      await until(async () => (await deadline()) > before, "a heartbeat");
+    }
+    commit.open();
+    await database.until(open, "completed");
+    await database.until(beside, "completed");
+    assert.equal((await database.task(beside)).num_tries, 1);
+    await app.stop();
+    await working;
+  });
+});
