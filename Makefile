@@ -131,6 +131,12 @@ pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them
 outside-test: ## tests from outside, over connections (tests/; T=flow::limits: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T='$(T)' .ci/test.sh outside
 
+packages: ## the client packages: the wheel of Python and the archive of npm, into target/packages
+	@.ci/packages.sh build
+
+packages-test: ## tests of the client packages, installed as their users install them (clients/)
+	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh packages
+
 SECONDS_TORTURE ?= 1800
 torture: ## faults of all kinds at random over a large graph, and an audit of it (SECONDS_TORTURE=1800, TASKQ_TORTURE_SEED=)
 	@$(MAKE) --no-print-directory install-private
@@ -162,6 +168,10 @@ bench-peers: ## measure beside other queues only (ROUNDS=, SECONDS_EACH=, SIZE=,
 bench-look: ## what looks cost at a queue of NUMBER='10000000' tasks (takes an hour)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) benches/look.sh
+
+bench-packages: ## measure the client packages beside others of their languages (takes ten minutes)
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) .ci/packages.sh bench
 
 bench-waiting: ## measure waiting and waking (takes some minutes)
 	@$(MAKE) --no-print-directory install-private

@@ -5,6 +5,8 @@
 #   packages.sh test     builds each, installs what was built into a fresh folder, and tests that; of the server with the extension that
 #                        PG_CONFIG, PGHOST and the like name
 #
+#   packages.sh bench    measures them beside other packages of their languages, on a cluster of its own
+#
 # Installs what is missing of Python with venv and of Node with npm. At the end of a test stands a line as those of the other tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,9 +45,22 @@ try() {
     return "$result"
 }
 
+bench() {
+    local work=${CARGO_TARGET_DIR:-target}/bench/packages
+    mkdir -p "$work"
+    .ci/cluster.sh start "$work/cluster" -c max_connections=200
+    trap '.ci/cluster.sh stop "$work/cluster"' EXIT
+    # shellcheck disable=SC2046  # words of the form NAME=value
+    export $(.ci/cluster.sh env "$work/cluster")
+    clients/python/benches/run.sh
+    (cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build)
+    (cd clients/typescript/benches && npm ci --no-audit --no-fund --loglevel=error && node bench.mjs)
+}
+
 examples/clients/setup.sh python node
 case "${1:-}" in
     build) build ;;
+    bench) bench ;;
     test)
         result=0
         try python || result=1
@@ -53,7 +68,7 @@ case "${1:-}" in
         exit "$result"
         ;;
     *)
-        sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac

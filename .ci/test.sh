@@ -7,6 +7,7 @@
 #   test.sh unit         tests of the pure parts, and of the models
 #   test.sh pg           pg_test/: tests that run inside a server
 #   test.sh outside      tests/: tests over connections to private clusters with the release build
+#   test.sh packages     clients/: the packages of Python and TypeScript, as their users install them
 #
 #   PG_CONFIG=path       the server to test with (default: the first pg_config on the path)
 #   T=own::order         only these: the file (pg) or test program (outside), and what a name has in it; or several
@@ -286,6 +287,15 @@ alone() {
     [ -z "$again" ]
 }
 
+# --- the client packages -----------------------------------------------------------------------------------------
+
+packages() {
+    private=${READY:-$(PG_CONFIG=$pg_config .ci/server.sh)}
+    [ -n "${READY:-}${BUILT:-}" ] || make_ install-private PG_CONFIG="$pg_config"
+    start_clusters packages -c max_connections=300 -c jit=off
+    (enter packages && .ci/packages.sh test)
+}
+
 # --- everything --------------------------------------------------------------------------------------------------
 
 # Adds up the lines that each test program ends with. What failed beside others and passed alone has passed.
@@ -304,7 +314,7 @@ aside() {
     renice -n 19 -p $$ >/dev/null
     exec 9>"$work/aside.lock"
     flock 9
-    for name in lint unit-test pg-test; do
+    for name in lint unit-test pg-test packages-test; do
         printf '\n==> make %s\n' "$name"
         make_ "$name" || { printf '\ntest: make %s failed\n' "$name"; return 1; }
     done
@@ -350,7 +360,7 @@ case "${1:-}" in
         ;;
     whole) all ;;
     aside) aside ;;
-    unit | pg | outside)
+    unit | pg | outside | packages)
         if [ -n "${TIMES:-}" ]; then
             find_server
             "$1"
@@ -359,7 +369,7 @@ case "${1:-}" in
         fi
         ;;
     *)
-        sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac
