@@ -170,6 +170,10 @@ pub(crate) static REMOVE: Statement<&[TaskNo], (TaskNo, i32, i8, bool)> = Statem
     ", g.grouped FROM gone AS g"
 ));
 
+/// They are kept longer.
+pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time)> =
+    Statement::new(c"UPDATE taskq.settled s SET expires_at = $2 WHERE s.task_no = ANY ($1)");
+
 thread_local! {
     /// How many tasks this backend has settled since it last removed some. A hint.
     static SETTLED: Cell<usize> = const { Cell::new(0) };

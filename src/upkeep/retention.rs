@@ -1,5 +1,5 @@
 //! Settled tasks go when their retention is over. That frees and deletes nothing else: the tasks that waited
-//! for them have counted them already.
+//! for them have counted them already. What a task was suspended for stays until that has ended, too: its results come with each grant.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -92,6 +92,17 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     }
 }
 
+/// What tasks that have not ended are, or were, suspended for: they are given its results with each grant. (Who adds such a dependency
+/// from here on would have to hold the row.)
+static NEEDED: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"SELECT d.after_no FROM taskq.dependency d
+       WHERE d.after_no = ANY ($1) AND d.suspending
+         AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.run_no OFFSET 0)",
+);
+
+/// When one that is needed is looked at again: there may be any number of them, and they are not to be in the way of others.
+const PUT_OFF: Duration = Duration::from_secs(60 * 60);
+
 /// Removes those of the tasks, which are locked, that have no dependency in somebody's hands; how many.
 fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     if ends.is_empty() {
@@ -101,6 +112,13 @@ fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     let edges = live::try_lock_edges_of(&ends.keys().copied().collect::<Vec<_>>());
     if !edges.busy.is_empty() {
         ends.retain(|task_no, _| !edges.busy.contains(task_no));
+    }
+    if edges.any {
+        let needed = NEEDED.query(ends.keys().copied().collect::<Vec<_>>());
+        ends.retain(|task_no, _| !needed.contains(task_no));
+        if !needed.is_empty() {
+            settled::PUT_OFF.execute((needed, now + PUT_OFF));
+        }
     }
     let task_nos: Vec<TaskNo> = ends.keys().copied().collect();
     if edges.any {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use taskq_tests::{Db, Session};
 
-use super::{signal, suspend, suspended, waits_for};
+use super::{own_with_results, signal, suspend, suspended, waits_for};
 
 const FOR_S: &str = "depends_on => '[{\"id\": \"s\", \"signal\": true}]'";
 
@@ -82,16 +82,23 @@ fn deleting_what_it_waits_for_frees_it() {
 }
 
 #[test]
-fn retention_of_what_it_waited_for_takes_nothing_away() {
+fn what_it_waited_for_is_kept_until_it_has_ended() {
     let db = Db::new();
     let mut session = db.connect();
     suspended(&mut session, "t", "[{\"id\": \"a\", \"signal\": true}, {\"id\": \"b\", \"signal\": true}]");
     assert!(signal(&mut session, "a"));
-    session.run("SET taskq.now = '2090-01-01'; SELECT taskq.maintain(); RESET taskq.now");
-    assert_eq!(session.state("a"), "gone");
+    let later = |session: &mut Session, year: i32| {
+        session.run(&format!("SET taskq.now = '{year}-01-01'; SELECT taskq.maintain(); RESET taskq.now"));
+    };
+    later(&mut session, 2090);
+    assert_eq!(session.state("a"), "completed");
     assert_eq!(waits_for(&mut session, "t").unwrap(), ["b"]);
     assert!(signal(&mut session, "b"));
-    assert_eq!(session.state("t"), "ready");
+    let (grant, results) = own_with_results(&mut session, "work");
+    assert_eq!(results.as_array().unwrap().len(), 2);
+    session.complete(&grant);
+    later(&mut session, 2092);
+    assert_eq!((session.state("a"), session.state("t")), ("gone".to_owned(), "gone".to_owned()));
 }
 
 #[test]
