@@ -202,7 +202,7 @@ CREATE INDEX run_key_idx ON taskq.run (key_hash) WHERE key_hash IS NOT NULL;    
 CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;          -- set aside under a reason
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
--- Tasks that wait for other tasks, and signals, which wait for somebody outside. The row is the counter of a task: it is deleted
+-- Tasks that wait for other tasks, and signals, which are completed from outside. The row is the counter of a task: it is deleted
 -- when `remaining` reaches zero, or when `spare` falls below it.
 CREATE TABLE taskq.blocked (
     task_no bigint PRIMARY KEY,
@@ -498,7 +498,7 @@ CREATE TABLE taskq.expiry (
     due timestamptz NOT NULL
 );
 CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- whose time has come
-COMMENT ON TABLE taskq.expiry IS 'when tasks expire that nobody was granted';
+COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
 
 -- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.
 CREATE TABLE taskq.step (

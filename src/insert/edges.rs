@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{NewTask, replace};
+use super::{NewTask, Waits, replace};
 use crate::error::{Refusal, Result};
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
 use crate::rights;
-use crate::settle::{Delta, Deltas, Lost, fold, propagate_deltas};
-use crate::spec::Wants;
+use crate::settle::{Delta, Deltas, fold, propagate_deltas};
 use crate::state::{Condition, Outcome};
 use crate::store::blocked;
 use crate::store::dependency::{self, Edge};
@@ -262,68 +261,6 @@ pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Store
         }
     }
     add_waits(&waits, &stored.live, now);
-}
-
-/// New dependencies of a stored task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Waits {
-    /// Dependencies that have not settled.
-    pub(crate) unsettled: i32,
-    /// Dependencies in all, settled or not.
-    pub(crate) all: i32,
-    /// Settled ones that aborted.
-    pub(crate) failed: i32,
-    /// Settled ones that ended the wrong way.
-    pub(crate) lost: i32,
-}
-
-/// What the dependencies of a task amount to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Too many of them have ended the wrong way.
-    Lost,
-    /// There is nothing left to wait for.
-    Free,
-    /// So many have to end as they should, and of so many it can do without: see `blocked`.
-    Waiting { remaining: i32, spare: i32 },
-}
-
-impl Waits {
-    /// What they amount to for a task.
-    pub(crate) fn standing(self, wants: Wants) -> Standing {
-        if wants.signal {
-            return match self.lost {
-                0 => Standing::Waiting { remaining: self.unsettled + 1, spare: -1 },
-                _ => Standing::Lost,
-            };
-        }
-        let required = wants.num_required.unwrap_or(self.all);
-        let remaining = required - (self.all - self.unsettled - self.lost);
-        let spare = self.all - required - self.lost;
-        match (remaining, spare) {
-            (_, ..0) => Standing::Lost,
-            (..1, _) => Standing::Free,
-            _ => Standing::Waiting { remaining, spare },
-        }
-    }
-
-    /// Counts a dependency on this condition, of those that are there in all: on a task that has ended like this, if it
-    /// has. It is returned if it is lost.
-    pub(crate) fn count(
-        &mut self,
-        after: TaskNo,
-        condition: Condition,
-        end: Option<Outcome>,
-    ) -> Option<Lost> {
-        let Some(outcome) = end else {
-            self.unsettled += 1;
-            return None;
-        };
-        self.failed += i32::from(outcome.is_abort());
-        let lost = Lost::of(after, condition, outcome);
-        self.lost += i32::from(lost.is_some());
-        lost
-    }
 }
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a

@@ -12,11 +12,11 @@ mod replace;
 mod rows;
 mod stages;
 pub(crate) mod unique;
+mod waits;
 
 pub(crate) use cycle::{acyclic, refusal as cycle_refusal, stored_arcs};
-pub(crate) use edges::{
-    EdgeSet, Standing, Stored, Waits, add_waits, has_begun, may_wait, next_wait, store as store_edges,
-};
+pub(crate) use edges::{EdgeSet, Stored, add_waits, has_begun, may_wait, next_wait, store as store_edges};
+pub(crate) use waits::{Standing, Waits};
 
 use std::collections::{HashMap, HashSet};
 

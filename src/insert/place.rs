@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::NewTask;
-use super::edges::{self, EdgeSet, Stored, Waits};
+use super::edges::{EdgeSet, Stored};
+use super::waits::{Standing as Stands, Waits};
 use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;
 use crate::settle::{Ending, Lost, settle};
@@ -40,7 +41,7 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
             not_before: None,
         };
         let stands = waits.standing(task.spec.wants());
-        if let edges::Standing::Waiting { remaining, spare } = stands {
+        if let Stands::Waiting { remaining, spare } = stands {
             let counter = Counter { remaining, spare, not_before: None, wait_no: FIRST_WAIT, since: None };
             blocked.push(blocked::New {
                 failures: waits.failed,
@@ -53,7 +54,7 @@ pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time
             not_needed.push(task.task_no);
             freed.dependencies -= waits.unsettled;
         }
-        let lost = standing.lost.filter(|_| stands == edges::Standing::Lost);
+        let lost = standing.lost.filter(|_| stands == Stands::Lost);
         if let Some(lost) = lost {
             endings.push(ending(freed, lost.cause(), waits, Some(lost_status(lost))));
         } else if let Some(due) = task.spec.not_before.filter(|due| *due > now) {

@@ -18,7 +18,7 @@ static OVERDUE: Statement<(i32, Time), TaskNo> = Statement::new(
        WHERE b.since IS NOT NULL AND b.until <= $2 ORDER BY b.until LIMIT $1 FOR UPDATE SKIP LOCKED",
 );
 
-/// Frees up to so many suspended tasks that have waited long enough; how many. Waits for nobody.
+/// Frees up to so many suspended tasks that have waited long enough; how many. What other transactions have locked is left for later.
 pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
     touched::locking();
     let overdue = OVERDUE.query((limit, now));

@@ -73,7 +73,7 @@ pub(crate) struct TaskSpec {
 pub(crate) struct Wants {
     /// So many of its dependencies; `None`: all.
     pub(crate) num_required: Option<i32>,
-    /// It waits for somebody outside.
+    /// It is completed from outside.
     pub(crate) signal: bool,
 }
 

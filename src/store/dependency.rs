@@ -110,7 +110,7 @@ struct Dropped {
 }
 
 /// Drops the open dependencies of tasks that go on without them. What a suspension has added is removed, the others are only marked
-/// ([`DROPPED`]). It waits for nobody: what another transaction has locked, it is about to remove.
+/// ([`DROPPED`]). Nothing is waited for: what another transaction has locked, it is about to remove.
 ///
 /// The signals of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted, or has
 /// left a signal that is seen here.

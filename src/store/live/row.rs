@@ -24,7 +24,7 @@ pub(crate) enum Place {
 /// What a task that waits has yet to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// Dependencies that have to end as they should; one more for a signal, which waits for somebody outside.
+    /// Dependencies that have to end as they should; one more for a signal, which is completed from outside.
     pub(crate) remaining: i32,
     /// Dependencies of which it can do without; of a signal -1.
     pub(crate) spare: i32,

@@ -1,0 +1,166 @@
+//! Where tasks belong that come back.
+
+use std::collections::HashMap;
+
+use crate::insert::{Standing, Waits};
+use crate::number::{DROPPED, FIRST_WAIT, TaskNo, WaitNo};
+use crate::pg::clock::Time;
+use crate::pg::session::transaction_number;
+use crate::pg::statement::{Statement, sql};
+use crate::settle::{Ending, Lost, TOO_FEW, fold, release_or_complete, settle, without_open};
+use crate::spec::Wants;
+use crate::state::{Cause, Condition, Outcome};
+use crate::store::live::{Counter, Live, Place};
+use crate::store::{attempts, blocked, dependency, expiry, numbers, settled, tally, task};
+
+static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo)> = Statement::new(sql!(
+    "SELECT d.run_no, d.condition, s.outcome, d.after_no, d.wait_no
+        FROM taskq.dependency d
+        LEFT JOIN LATERAL (SELECT ",
+    settled::outcome!("s"),
+    " AS outcome
+                             FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s ON true
+       WHERE d.run_no = ANY ($1)"
+));
+
+/// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
+/// dependency which stays as it is aborts at once. The caller holds their neighbours.
+///
+/// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone. `dropped`: so many
+/// dependencies those that were settled have lost since.
+pub(crate) fn place(
+    task_nos: &[TaskNo],
+    live_totals: &HashMap<TaskNo, i32>,
+    dropped: &HashMap<TaskNo, i32>,
+    now: Time,
+) {
+    attempts::keep_last(task_nos);
+    expiry::forget(task_nos);
+    fold::forget(task_nos);
+    let mut totals = live_totals.clone();
+    let mut grouped = Vec::new();
+    for (task_no, dependencies, outcome, has_group) in settled::REMOVE
+        .map(task_nos, |(task_no, dependencies, outcome, grouped)| (task_no, dependencies, outcome, grouped))
+    {
+        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
+        if has_group {
+            grouped.push((task_no, Outcome::from_stored(outcome)));
+        }
+    }
+    tally::revived(&grouped, now);
+    let mut waits: HashMap<TaskNo, Waits> = task_nos
+        .iter()
+        .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
+        .collect();
+    let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
+    let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
+    let mut restored = Renumbered::default();
+    for (run, condition, outcome, after, wait_no) in
+        STANDING.map(task_nos, |(run_no, condition, outcome, after_no, wait_no)| {
+            (run_no, Condition::from_stored(condition), outcome, after_no, wait_no)
+        })
+    {
+        let wait = waits.entry(run).or_default();
+        let mut wait_no = wait_no;
+        if wait_no == DROPPED {
+            // It is back where it began, with all of its dependencies.
+            wait.all += 1;
+            wait_no = transaction_number();
+            restored.add(after, run, wait_no);
+        }
+        if outcome.is_none() {
+            open.entry(run).or_default().push((after, wait_no));
+        }
+        if let Some(one) = wait.count(after, condition, outcome.map(Outcome::from_stored)) {
+            lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
+        }
+    }
+    restored.store();
+    let wants = task::wants(task_nos);
+    let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut renumbered = Renumbered::default();
+    for task_no in task_nos {
+        let (wait, wants) = (waits[task_no], wants[task_no]);
+        let standing = wait.standing(wants);
+        if let Standing::Waiting { remaining, spare } = standing {
+            let open = open.remove(task_no).unwrap_or_default();
+            let wait_no = renumbered.next_wait(*task_no, &open, wants);
+            let counter = Counter { remaining, spare, not_before: None, wait_no, since: None };
+            blocked.push(blocked::New {
+                failures: wait.failed,
+                dependencies: wait.all,
+                ..blocked::New::of(*task_no, None, counter)
+            });
+            continue;
+        }
+        let counter = Counter {
+            remaining: 0,
+            spare: wait.unsettled,
+            not_before: None,
+            wait_no: FIRST_WAIT,
+            since: None,
+        };
+        let mut row = Live {
+            task_no: *task_no,
+            place: Place::Blocked(counter),
+            tries: 0,
+            failures: wait.failed,
+            dependencies: wait.all,
+            granted_at: None,
+            deadline: Time::INFINITY,
+            actor_id: None,
+            limited: false,
+            keyed: false,
+        };
+        if wait.unsettled > 0 && wants.num_required.is_some() {
+            without_open(std::iter::once(&mut row));
+        }
+        if let Some(lost) = lost.get(task_no).filter(|_| standing == Standing::Lost) {
+            let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
+            endings.push(Ending::abort(&row, lost.cause(), Some(status)));
+        } else if standing == Standing::Lost {
+            endings.push(Ending::abort(&row, Cause::Dependency, Some(TOO_FEW.to_owned())));
+        } else {
+            done.push(row);
+        }
+    }
+    renumbered.store();
+    blocked::insert(blocked.into_iter());
+    endings.extend(release_or_complete(done, now));
+    settle(endings, now);
+}
+
+/// Edges that count for another wait of their tasks from now on.
+#[derive(Default)]
+pub(super) struct Renumbered {
+    after: Vec<TaskNo>,
+    run: Vec<TaskNo>,
+    wait_no: Vec<WaitNo>,
+}
+
+impl Renumbered {
+    /// The number of the wait that a task begins for these open dependencies, which belong to earlier waits. It has a new one where
+    /// ends may be on their way to it that count for none: some of its dependencies suffice, or it was suspended.
+    fn next_wait(&mut self, run: TaskNo, open: &[(TaskNo, WaitNo)], wants: Wants) -> WaitNo {
+        if wants.num_required.is_none() && open.iter().all(|(_, wait_no)| *wait_no == FIRST_WAIT) {
+            return FIRST_WAIT;
+        }
+        let wait_no = transaction_number();
+        for (after, _) in open {
+            self.add(*after, run, wait_no);
+        }
+        wait_no
+    }
+
+    pub(super) fn add(&mut self, after: TaskNo, run: TaskNo, wait_no: WaitNo) {
+        self.after.push(after);
+        self.run.push(run);
+        self.wait_no.push(wait_no);
+    }
+
+    pub(super) fn store(self) {
+        if !self.after.is_empty() {
+            dependency::RENUMBER.execute((self.after, self.run, self.wait_no));
+        }
+    }
+}
