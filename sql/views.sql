@@ -612,7 +612,7 @@ BEGIN
             IF d.signal THEN
                 RETURN NEXT format('it is a signal: it waits for taskq.signal(%L)', t.id);
             END IF;
-            IF d.num_required IS NOT NULL THEN
+            IF d.num_required IS NOT NULL AND d.since IS NULL THEN
                 RETURN NEXT format('it needs %s of its %s dependencies: %s more', d.num_required, t.total_dependencies, d.remaining);
             END IF;
         END LOOP;

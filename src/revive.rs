@@ -13,6 +13,7 @@
 mod place;
 mod rerun;
 mod rewind;
+mod some_of_many;
 mod suspending;
 
 use place::Renumbered;
@@ -22,7 +23,7 @@ pub(crate) use rewind::{lock_to_rewind, without_suspension};
 pub(crate) use suspending::drop_suspending;
 use suspending::drop_unfinished;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs};
@@ -71,11 +72,11 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
     still
 }
 
-static LOST: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
-    c"SELECT d.run_no, d.after_no
+static LOST: Statement<&[TaskNo], (TaskNo, TaskNo, bool)> = Statement::new(
+    c"SELECT d.run_no, d.after_no, d.suspending
         FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.condition FROM taskq.dependency d
-                            WHERE d.run_no = u.task_no AND NOT d.suspending OFFSET 0) AS d
+       CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.condition, d.suspending FROM taskq.dependency d
+                            WHERE d.run_no = u.task_no OFFSET 0) AS d
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
        WHERE (d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c')",
 );
@@ -149,7 +150,11 @@ fn without_lost(
     unrevivable: Unrevivable,
 ) -> Result<HashSet<TaskNo>> {
     let task_nos: Vec<TaskNo> = revived.iter().copied().collect();
-    let lost: Vec<(TaskNo, TaskNo)> = LOST.query(task_nos);
+    let asked: HashSet<TaskNo> = asked.iter().copied().collect();
+    // A suspension is over for one that is asked for, whatever it has lost by it.
+    let counts = |(run, _, suspending): &(TaskNo, TaskNo, bool)| !suspending || !asked.contains(run);
+    let lost: Vec<(TaskNo, TaskNo)> =
+        LOST.query(task_nos).into_iter().filter(counts).map(|(run, after, _)| (run, after)).collect();
     let runs: Vec<TaskNo> = lost.iter().map(|(run, _)| *run).collect();
     let mut spare = spare(&runs);
     let mut dependents: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
@@ -160,7 +165,6 @@ fn without_lost(
             gone.push((run, after));
         }
     }
-    let asked: HashSet<TaskNo> = asked.iter().copied().collect();
     while let Some((run, after)) = gone.pop() {
         if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0) {
             *left -= 1;
@@ -290,6 +294,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
     let mut renumbered = Renumbered::default();
+    let mut again: BTreeSet<TaskNo> = BTreeSet::new();
     for edge in edges {
         match rows.get(&edge.run) {
             // What it was suspended for, and has gone on since, is over; but the end that it has counted has not been.
@@ -302,6 +307,9 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
             Some(row) if row.in_progress() => {
                 settled.push(edge.after);
                 in_progress.push(edge.run);
+            }
+            Some(row) if row.counter().is_none() && some_suffice.contains_key(&edge.run) => {
+                again.insert(edge.run);
             }
             row @ Some(_) => {
                 let wait = waits.entry(edge.run).or_default();
@@ -316,6 +324,11 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     }
     renumbered.store();
     add_waits(&waits, &rows, now);
+    if !again.is_empty() {
+        let again: Vec<&Live> = again.iter().map(|run| &rows[run]).collect();
+        let starting_over: HashSet<TaskNo> = task_nos.iter().copied().collect();
+        some_of_many::look_again(&again, &starting_over, &some_suffice, now);
+    }
     if !in_progress.is_empty() {
         live::lock_edges_of(&in_progress);
         dependency::REMOVE_BETWEEN.execute((settled, in_progress));

@@ -23,6 +23,16 @@ static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo)> 
        WHERE d.run_no = ANY ($1)"
 ));
 
+/// Each dependency of the tasks: which one waits, on what condition, how the other has ended if it has, which that is, and for which wait.
+pub(super) fn standing_of(
+    task_nos: &[TaskNo],
+    mut see: impl FnMut(TaskNo, Condition, Option<Outcome>, TaskNo, WaitNo),
+) {
+    for (run, condition, outcome, after, wait_no) in STANDING.map(task_nos, |columns| columns) {
+        see(run, Condition::from_stored(condition), outcome.map(Outcome::from_stored), after, wait_no);
+    }
+}
+
 /// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
 /// dependency which stays as it is aborts at once. The caller holds their neighbours.
 ///
@@ -55,11 +65,7 @@ pub(crate) fn place(
     let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
     let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
     let mut restored = Renumbered::default();
-    for (run, condition, outcome, after, wait_no) in
-        STANDING.map(task_nos, |(run_no, condition, outcome, after_no, wait_no)| {
-            (run_no, Condition::from_stored(condition), outcome, after_no, wait_no)
-        })
-    {
+    standing_of(task_nos, |run, condition, outcome, after, wait_no| {
         let wait = waits.entry(run).or_default();
         let mut wait_no = wait_no;
         if wait_no == DROPPED {
@@ -71,10 +77,10 @@ pub(crate) fn place(
         if outcome.is_none() {
             open.entry(run).or_default().push((after, wait_no));
         }
-        if let Some(one) = wait.count(after, condition, outcome.map(Outcome::from_stored)) {
+        if let Some(one) = wait.count(after, condition, outcome) {
             lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
         }
-    }
+    });
     restored.store();
     let wants = task::wants(task_nos);
     let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());

@@ -174,7 +174,8 @@ fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
 
 /// Refuses if one of the tasks has lost others that stay as they are, of which it cannot do without.
 fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> Result<()> {
-    let mut lost: Vec<(TaskNo, TaskNo)> = LOST.query(task_nos);
+    let mut lost: Vec<(TaskNo, TaskNo)> =
+        LOST.query(task_nos).into_iter().map(|(run, after, _)| (run, after)).collect();
     lost.retain(|(_, after)| !all.contains(after));
     if lost.is_empty() {
         return Ok(());

@@ -64,7 +64,7 @@ pub(super) fn wait(
     actor_id: &str,
     wait: Interval,
 ) -> Result<()> {
-    let mut waiter = Waiter::new("wait", wait)?;
+    let mut waiter = Waiter::new("wait", wait)?.quietly();
     let tokens: Vec<Token> = keeping_no_locks(|| valid(pairs)).into_values().collect();
     if tokens.is_empty() || tokens.len() < pairs.len() {
         return Ok(());

@@ -34,6 +34,8 @@ pub(crate) struct Waiter {
     heard: bool,
     pace: Pace,
     quiet: Quiet,
+    /// It says nothing of a transaction block: what is to be seen meanwhile was committed by another process.
+    quietly: bool,
     /// The subtransaction that the call is in, whatever it begins for its looks.
     level: i32,
     /// The actions, of a call that waits for work; and the channels on which all news come that concern them.
@@ -55,9 +57,15 @@ impl Waiter {
             pace: Pace::of_session(),
             quiet: Quiet::default(),
             level: latch::nest_level(),
+            quietly: false,
             names: None,
             registered: None,
         })
+    }
+
+    /// The same for a call in a transaction block that holds nothing up.
+    pub(crate) fn quietly(self) -> Self {
+        Waiter { quietly: true, ..self }
     }
 
     /// One that waits for work, and is found when there are news of it from now on.
@@ -134,7 +142,7 @@ impl Waiter {
             if left.is_zero() {
                 return false;
             }
-            if !self.slept && block::in_transaction_block() {
+            if !self.slept && !self.quietly && block::in_transaction_block() {
                 // The forgotten autocommit of a driver.
                 notice(
                     "this call sleeps inside a transaction block",

@@ -220,3 +220,62 @@ fn a_reset_takes_back_what_suspensions_have_added() {
     let task = session.task("a").unwrap();
     assert_eq!((task.state.as_str(), task.total_dependencies), ("ready", 0));
 }
+
+#[test]
+fn what_starts_over_is_not_needed_where_others_suffice() {
+    for start_over in ["taskq.rerun_tasks('{a}')", "taskq.reset_group('g')"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([{"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b"}, {"id": "c", "action": "c"}]))
+            .unwrap();
+        session.run("SELECT taskq.complete_task(x) FROM unnest('{a,b,c}'::text[]) AS x");
+        session
+            .insert(json!([{"id": "n", "action": "n", "depends_on": ["a", "b", "c"], "num_required": 2}]))
+            .unwrap();
+        session.run(&format!("SELECT {start_over}"));
+        assert_eq!(session.state("n"), "ready", "{start_over}");
+        session.cancel(&["a"]).unwrap();
+        session.run("SELECT taskq.rerun_tasks('{b}')");
+        assert_eq!(
+            session.state("n"),
+            "blocked",
+            "{start_over}: one is missing, and one of the others is lost"
+        );
+        let why: Vec<String> = session.all("SELECT taskq.why('n')");
+        assert_eq!(why[0], "it needs 2 of its 3 dependencies: 1 more");
+        session.perform("b", "completed");
+        assert_eq!(session.state("n"), "ready", "{start_over}");
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_it_has_gone_on_without_suffices_when_another_starts_over() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+                       {"id": "n", "action": "n", "depends_on": [{"id": "a", "condition": "settled"}, "b"], "num_required": 1}]))
+        .unwrap();
+    session.perform("a", "aborted");
+    session.perform("b", "completed");
+    session.run("SELECT taskq.retry_tasks('{a}')");
+    let task = session.task("n").unwrap();
+    assert_eq!((task.state.as_str(), task.total_dependencies, task.num_failures), ("ready", 1, 0));
+}
+
+#[test]
+fn a_retry_brings_no_suspended_task_back_that_has_lost_another() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "d0", "action": "z"}, {"id": "d1", "action": "z"}])).unwrap();
+    suspended(&mut session, "t", "[\"d1\", {\"id\": \"d0\", \"condition\": \"completed\"}]");
+    session.cancel(&["d1"]).unwrap();
+    session.cancel(&["d0"]).unwrap();
+    assert_eq!(session.state("t"), "aborted");
+    assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks('{d1}')"), 1);
+    assert_eq!(session.state("t"), "aborted");
+    assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks('{d0}')"), 2);
+    assert_eq!(session.state("t"), "ready");
+}
