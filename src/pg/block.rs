@@ -20,8 +20,13 @@ pub(super) fn answering<R>(in_block: bool, work: impl FnOnce() -> R) -> R {
 /// Whether the caller may hold the transaction open beyond this call: it is in a transaction block, or the call is one
 /// of several things that a function, a DO block or a larger statement does ([`called`]).
 pub(crate) fn in_transaction_block() -> bool {
+    CALLED_WITHIN.get() || begun_by_caller()
+}
+
+/// Whether the caller has begun the transaction, and will end it, or is in a savepoint of its own.
+pub(crate) fn begun_by_caller() -> bool {
     // SAFETY: reads a variable.
-    CALLED_WITHIN.get() || IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
+    IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
 }
 
 thread_local! {

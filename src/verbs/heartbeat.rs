@@ -19,6 +19,7 @@ use crate::background::errand;
 use crate::clock;
 use crate::error::Result;
 use crate::number::TaskNo;
+use crate::pg::block;
 use crate::pg::clock::Time;
 use crate::pg::process;
 use crate::pg::statement::{Statement, record};
@@ -75,9 +76,12 @@ pub(super) fn wait(
     if held_until(&tokens, began)?.is_none() || waiter.time_is_up() {
         return Ok(());
     }
-    let order =
-        Order { deadline: began.plus(max_duration), tokens: tokens.clone(), actor_id: actor_id.to_owned() };
-    errand::send("taskq_extend_main", &order.written());
+    // Nothing is done that the end of the caller's transaction could not undo.
+    if !block::begun_by_caller() {
+        let deadline = began.plus(max_duration);
+        let order = Order { deadline, tokens: tokens.clone(), actor_id: actor_id.to_owned() };
+        errand::send("taskq_extend_main", &order.written());
+    }
     loop {
         waiter.before_look();
         let now = clock::now();

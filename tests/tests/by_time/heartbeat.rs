@@ -120,6 +120,20 @@ fn in_a_transaction_block_it_hears_of_a_cancel_as_well() {
 }
 
 #[test]
+fn a_rollback_takes_back_what_it_has_extended() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('a', 'x')");
+    let grant = session.own_one_with("x", "max_duration => '10 minutes'");
+    session.run("BEGIN");
+    let call = "SELECT owned FROM taskq.extend_tasks_ownership('w', '{a}', ARRAY[$1]::uuid[], '1 hour', wait => '0.2 seconds')";
+    assert!(session.query_one(call, &[&grant.token]).unwrap().get::<_, bool>(0));
+    session.run("ROLLBACK");
+    let deadline = session.task("a").unwrap().action_deadline;
+    assert_eq!(deadline, grant.action_deadline);
+}
+
+#[test]
 fn it_hears_of_the_last_of_many() {
     let db = Db::new();
     let mut session = db.connect();

@@ -38,7 +38,7 @@ const LOOKS: [(&str, &str); 25] = [
 ];
 
 /// What changes something.
-const CHANGES: [(&str, &str); 49] = [
+const CHANGES: [(&str, &str); 53] = [
     ("add_dependencies", "taskq.add_dependencies('{held 1}', '{ready 1}')"),
     ("cancel_group", "taskq.cancel_group('a')"),
     ("cancel_tasks", "taskq.cancel_tasks('{ready 1}')"),
@@ -69,6 +69,7 @@ const CHANGES: [(&str, &str); 49] = [
     ("release_tasks", "taskq.release_tasks('{held 1}')"),
     ("replace_tasks", "taskq.replace_tasks('[{\"id\": \"ready 1\", \"action\": \"x\"}]')"),
     ("report_status", "taskq.report_status('held 1', '$token$', 'half', 0.5)"),
+    ("rerun_tasks", "taskq.rerun_tasks('{failed}')"),
     ("reset_group", "taskq.reset_group('a')"),
     ("resume_action", "taskq.resume_action('x')"),
     ("resume_group", "taskq.resume_group('a')"),
@@ -83,11 +84,14 @@ const CHANGES: [(&str, &str); 49] = [
     ("revoke_operator", "taskq.revoke_operator('pg_monitor')"),
     ("revoke_producer", "taskq.revoke_producer('pg_monitor')"),
     ("revoke_worker", "taskq.revoke_worker('pg_monitor')"),
+    ("rewind_task", "taskq.rewind_task('done', 'pay')"),
     ("run_schedule", "taskq.run_schedule('paused')"),
+    ("save_step", "taskq.save_step('held 1', '$token$', 'one', '1')"),
     ("schedule", "taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}')"),
     ("set_action", "taskq.set_action('x', max_concurrency => 3)"),
     ("set_group", "taskq.set_group('a', 4)"),
     ("set_shard", "taskq.set_shard(3)"),
+    ("signal", "taskq.signal('early', '1')"),
     ("unschedule", "taskq.unschedule('paused')"),
     ("update_tasks", "taskq.update_tasks('{ready 1}', priority => 9)"),
     ("wait_for_work", "CALL taskq.wait_for_work('{x}', '10 milliseconds')"),
