@@ -208,12 +208,13 @@ DO $define$
 DECLARE
     options CONSTANT text := 'integer, integer, interval, timestamptz, interval, text[], text[], boolean, boolean, text, '
         || 'interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval';
+    more CONSTANT text := ', integer, boolean, timestamptz, interval, interval';
     granted CONSTANT text := 'task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, '
-        || 'action_deadline timestamptz, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb';
+        || 'action_deadline timestamptz, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb';
     granted_names CONSTANT text := pg_catalog.regexp_replace(granted, ' (text|uuid|integer|timestamptz|jsonb)', '', 'g');
 BEGIN
-    PERFORM taskq_router._proxy_call('insert_task', 'text, text, text, ' || options, 'text');
-    PERFORM taskq_router._proxy_call('insert_many', 'text, text[], text[], ' || options || ', jsonb', 'SETOF text');
+    PERFORM taskq_router._proxy_call('insert_task', 'text, text, text, ' || options || more, 'text');
+    PERFORM taskq_router._proxy_call('insert_many', 'text, text[], text[], ' || options || ', jsonb' || more, 'SETOF text');
     PERFORM taskq_router._proxy_call('insert_tasks', 'jsonb, text, text', 'SETOF text');
     PERFORM taskq_router._proxy_call('replace_tasks', 'jsonb, text', 'SETOF text');
     PERFORM taskq_router._proxy_call('update_tasks',
@@ -222,25 +223,29 @@ BEGIN
     PERFORM taskq_router._proxy('_add_dependencies_json', 'jsonb, text', 'bigint',
         'SELECT taskq.add_dependencies($2::jsonb, if_missing => $3::text)');
 
-    PERFORM taskq_router._proxy('_own_tasks', 'text, integer, text[], interval, interval, boolean', pg_catalog.format('TABLE (%s)', granted),
-        pg_catalog.format('SELECT %s FROM taskq.own_tasks($2::text, $3::integer, $4::text[], $5::interval, $6::interval, $7::boolean)',
+    PERFORM taskq_router._proxy('_own_tasks', 'text, integer, text[], interval, interval, boolean, boolean', pg_catalog.format('TABLE (%s)', granted),
+        pg_catalog.format('SELECT %s FROM taskq.own_tasks($2::text, $3::integer, $4::text[], $5::interval, $6::interval, $7::boolean, $8::boolean)',
                granted_names));
-    PERFORM taskq_router._proxy('_return_and_own_tasks', 'text, jsonb, integer, text[], interval, boolean',
+    PERFORM taskq_router._proxy('_return_and_own_tasks', 'text, jsonb, integer, text[], interval, boolean, boolean',
         pg_catalog.format('TABLE (%s, sqlstate text)', granted),
-        pg_catalog.format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::jsonb, $4::integer, $5::text[], $6::interval, $7::boolean)',
+        pg_catalog.format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::jsonb, $4::integer, $5::text[], $6::interval, $7::boolean, $8::boolean)',
                granted_names));
-    PERFORM taskq_router._proxy('_return_arrays_and_own_tasks', 'text, text[], uuid[], integer, text[], interval, boolean',
+    PERFORM taskq_router._proxy('_return_arrays_and_own_tasks', 'text, text[], uuid[], integer, text[], interval, boolean, boolean',
         pg_catalog.format('TABLE (%s, sqlstate text)', granted),
-        pg_catalog.format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::text[], $4::uuid[], $5::integer, $6::text[], $7::interval, $8::boolean)',
+        pg_catalog.format('SELECT %s, sqlstate FROM taskq.return_and_own_tasks($2::text, $3::text[], $4::uuid[], $5::integer, $6::text[], $7::interval, $8::boolean, $9::boolean)',
                granted_names));
-    PERFORM taskq_router._proxy_call('extend_tasks_ownership', 'text, text[], uuid[], interval', 'TABLE (task_id text, owned boolean)');
+    PERFORM taskq_router._proxy_call('extend_tasks_ownership', 'text, text[], uuid[], interval, interval', 'TABLE (task_id text, owned boolean)');
     PERFORM taskq_router._proxy_call('return_task',
-        'text, uuid, text, text, jsonb, interval, jsonb, boolean, interval, interval, boolean', 'taskq.status_code');
+        'text, uuid, text, text, jsonb, interval, jsonb, boolean, interval, interval, boolean, jsonb, interval',
+        'taskq.status_code');
     PERFORM taskq_router._proxy_call('return_tasks', 'text[], uuid[], text, text, jsonb, interval, interval, boolean',
         'TABLE (task_id text, status_code taskq.status_code, sqlstate text)');
     PERFORM taskq_router._proxy('_return_tasks_json', 'jsonb', 'TABLE (task_id text, status_code taskq.status_code, sqlstate text)',
         'SELECT * FROM taskq.return_tasks($2::jsonb)');
     PERFORM taskq_router._proxy_call('report_status', 'text, uuid, text, double precision, jsonb', 'void');
+    PERFORM taskq_router._proxy_call('save_step', 'text, uuid, text, jsonb, interval', 'jsonb');
+    PERFORM taskq_router._proxy_call('rewind_task', 'text, text', 'bigint');
+    PERFORM taskq_router._proxy_call('rerun_tasks', 'text[], boolean', 'bigint');
 
     PERFORM taskq_router._proxy_call('wait_for_task', 'text, interval',
         'TABLE (task_id text, status_code taskq.status_code, status text, result jsonb, settled_at timestamptz)');
@@ -261,7 +266,7 @@ BEGIN
     PERFORM taskq_router._proxy_call('set_group', 'text, integer, integer, text[]', 'void');
 
     PERFORM taskq_router._proxy_call('set_action', 'text, integer, interval, jsonb, integer, integer, interval, interval, boolean, '
-        || 'text, integer, text[], interval, boolean, integer', 'void');
+        || 'text, integer, text[], interval, boolean, integer, interval, interval', 'void');
     PERFORM taskq_router._proxy_call('pause_action', 'text', 'boolean');
     PERFORM taskq_router._proxy_call('resume_action', 'text', 'boolean');
     PERFORM taskq_router._proxy_call('forget_action', 'text', 'void');
@@ -713,10 +718,15 @@ SELECT taskq_router._define_insertion($head$taskq_router._insert_one(
         on_conflict text,
         if_missing text,
         unique_by jsonb,
-        retention_aborted interval)
+        retention_aborted interval,
+        num_required integer,
+        signal boolean,
+        expires_at timestamptz,
+        expires_in interval,
+        max_run_time interval)
     RETURNS SETOF text$head$,
     $home$taskq_router._home($13, $1, true)$home$,
-    $try$RETURN QUERY SELECT taskq_router._insert_task(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)$try$);
+    $try$RETURN QUERY SELECT taskq_router._insert_task(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)$try$);
 
 CREATE FUNCTION taskq.insert_task(
         id text,
@@ -741,9 +751,15 @@ CREATE FUNCTION taskq.insert_task(
         on_conflict text = 'error',
         if_missing text = 'error',
         unique_by jsonb = NULL,
-        retention_aborted interval = NULL)
+        retention_aborted interval = NULL,
+        num_required integer = NULL,
+        signal boolean = false,
+        expires_at timestamptz = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS text LANGUAGE sql
-    AS 'SELECT taskq_router._insert_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)';
+    AS 'SELECT taskq_router._insert_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+        $24, $25, $26, $27, $28)';
 
 CREATE FUNCTION taskq_router._text_of(body jsonb) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$ SELECT CASE WHEN pg_catalog.jsonb_typeof($1) IN ('string', 'null') THEN $1 #>> '{}' ELSE $1::text END $$;
@@ -771,9 +787,15 @@ CREATE FUNCTION taskq.insert_task(
         on_conflict text = 'error',
         if_missing text = 'error',
         unique_by jsonb = NULL,
-        retention_aborted interval = NULL)
+        retention_aborted interval = NULL,
+        num_required integer = NULL,
+        signal boolean = false,
+        expires_at timestamptz = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS text LANGUAGE sql
-    AS 'SELECT taskq_router._insert_one($1, $2, taskq_router._text_of($3), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)';
+    AS 'SELECT taskq_router._insert_one($1, $2, taskq_router._text_of($3), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+        $24, $25, $26, $27, $28)';
 
 SELECT taskq_router._define_insertion($head$taskq.insert_many(
         action text,
@@ -799,11 +821,16 @@ SELECT taskq_router._define_insertion($head$taskq.insert_many(
         if_missing text = 'error',
         unique_by jsonb = NULL,
         retention_aborted interval = NULL,
-        bodies_json jsonb = NULL)
+        bodies_json jsonb = NULL,
+        num_required integer = NULL,
+        signal boolean = false,
+        expires_at timestamptz = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS SETOF text$head$,
     $home$taskq_router._one_home(CASE WHEN $13 IS NULL THEN pg_catalog.array_fill(NULL::text, ARRAY[COALESCE(pg_catalog.cardinality($3), 0)]) ELSE ARRAY[$13] END,
         CASE WHEN $13 IS NULL THEN $3 END)$home$,
-    $try$RETURN QUERY SELECT * FROM taskq_router._insert_many(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)$try$);
+    $try$RETURN QUERY SELECT * FROM taskq_router._insert_many(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)$try$);
 
 SELECT taskq_router._define_insertion($head$taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error') RETURNS SETOF text$head$,
     $home$taskq_router._home_of_tasks($1)$home$,
@@ -861,10 +888,11 @@ SELECT taskq_router._define($head$taskq.own_tasks(
         actions text[],
         max_duration interval = NULL,
         wait interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamptz,
-        checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb)$head$,
+        checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb)$head$,
     $variables$more integer := $2;
     got integer;
     answered boolean := false;
@@ -874,7 +902,7 @@ SELECT taskq_router._define($head$taskq.own_tasks(
     FOREACH at_shard IN ARRAY taskq_router._in_turn() LOOP
         BEGIN
             -- A negative wait is the shard's to refuse.
-            RETURN QUERY SELECT * FROM taskq_router._own_tasks(at_shard, $1, more, $3, $4, CASE WHEN $5 < '0' THEN $5 END, $6);
+            RETURN QUERY SELECT * FROM taskq_router._own_tasks(at_shard, $1, more, $3, $4, CASE WHEN $5 < '0' THEN $5 END, $6, $7);
             GET DIAGNOSTICS got = ROW_COUNT;
             more := more - got;
             answered := true;
@@ -894,7 +922,7 @@ SELECT taskq_router._define($head$taskq.own_tasks(
             nap := LEAST(slice, until - pg_catalog.clock_timestamp());
             EXIT WHEN nap <= '0';
             BEGIN
-                RETURN QUERY SELECT * FROM taskq_router._own_tasks(at_shard, $1, more, $3, $4, nap, $6);
+                RETURN QUERY SELECT * FROM taskq_router._own_tasks(at_shard, $1, more, $3, $4, nap, $6, $7);
                 GET DIAGNOSTICS got = ROW_COUNT;
                 more := more - got;
                 answered := true;
@@ -911,7 +939,7 @@ SELECT taskq_router._define($head$taskq.own_tasks(
         END IF;
     END LOOP;$body$);
 
-SELECT taskq_router._define($head$taskq.extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval)
+SELECT taskq_router._define($head$taskq.extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], max_duration interval, wait interval = NULL)
     RETURNS TABLE (task_id text, owned boolean)$head$,
     $variables$homes integer[];
     parts record;
@@ -921,14 +949,14 @@ SELECT taskq_router._define($head$taskq.extend_tasks_ownership(actor_id text, ta
     homes := taskq_router._homes_of($3);
     IF pg_catalog.cardinality(homes) <= 1 OR pg_catalog.cardinality($2) IS DISTINCT FROM pg_catalog.cardinality($3) THEN
         at_shard := COALESCE(homes[1], (taskq_router._all())[1]);
-        RETURN QUERY SELECT * FROM taskq_router._extend_tasks_ownership(taskq_router._open(at_shard), $1, $2, $3, $4);
+        RETURN QUERY SELECT * FROM taskq_router._extend_tasks_ownership(taskq_router._open(at_shard), $1, $2, $3, $4, $5);
         RETURN;
     END IF;
-    -- Each shard gets its own; if one is down, the others have been extended when the error comes.
+    -- Of several shards none is waited for: such a call only extends. Each gets its own; if one is down, the others have been extended when the error comes.
     FOR parts IN SELECT * FROM taskq_router._parts($2, $3) LOOP
         BEGIN
             at_shard := parts.shard;
-            held := ARRAY(SELECT e.owned FROM taskq_router._extend_tasks_ownership(taskq_router._open(at_shard), $1, parts.ids, parts.tokens, $4) AS e);
+            held := ARRAY(SELECT e.owned FROM taskq_router._extend_tasks_ownership(taskq_router._open(at_shard), $1, parts.ids, parts.tokens, $4, NULL) AS e);
             FOR n IN 1 .. pg_catalog.cardinality(held) LOOP
                 answers[parts.places[n]] := held[n];
             END LOOP;
@@ -959,14 +987,16 @@ SELECT taskq_router._define($head$taskq.return_task(
         children_block boolean = false,
         delay_children interval = NULL,
         delay_workgroup interval = NULL,
-        count_try boolean = true)
+        count_try boolean = true,
+        depends_on jsonb = NULL,
+        wait_at_most interval = NULL)
     RETURNS taskq.status_code$head$,
     $variables$$variables$, $body$
     at_shard := taskq_router._open(taskq_router._shard_of($2));
     IF $7 IS NOT NULL THEN
         PERFORM taskq_router._children_of(at_shard, $7);
     END IF;
-    RETURN taskq_router._return_task(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);$body$);
+    RETURN taskq_router._return_task(at_shard, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);$body$);
 
 SELECT taskq_router._define($head$taskq.report_status(
         task_id text,
@@ -978,6 +1008,22 @@ SELECT taskq_router._define($head$taskq.report_status(
     $variables$$variables$, $body$
     at_shard := taskq_router._open(taskq_router._shard_of($2));
     PERFORM taskq_router._report_status(at_shard, $1, $2, $3, $4, $5);$body$);
+
+SELECT taskq_router._define($head$taskq.save_step(
+        task_id text,
+        token uuid,
+        step text,
+        result jsonb = NULL,
+        max_duration interval = NULL)
+    RETURNS jsonb$head$,
+    $variables$$variables$, $body$
+    at_shard := taskq_router._open(taskq_router._shard_of($2));
+    RETURN taskq_router._save_step(at_shard, $1, $2, $3, $4, $5);$body$);
+
+SELECT taskq_router._define($head$taskq.rewind_task(task_id text, step text) RETURNS bigint$head$,
+    $variables$$variables$, $body$
+    at_shard := taskq_router._one_place(ARRAY[$1]);
+    RETURN taskq_router._rewind_task(at_shard, $1, $2);$body$);
 
 -- `return_tasks` and the like, of which each row says what became of it: one of a shard that is down says 08001 or 08006.
 
@@ -1073,10 +1119,11 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
         max_tasks integer,
         actions text[],
         max_duration interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamptz,
-        checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)$head$,
+        checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, sqlstate text)$head$,
     $variables$homes integer[] := taskq_router._homes_of(taskq_router._tokens_in($2));
     more integer := $3;
     got integer;$variables$, $body$
@@ -1085,11 +1132,11 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
         PERFORM taskq_router._children_of(at_shard, x.e -> 'children') FROM pg_catalog.jsonb_array_elements(
             CASE WHEN homes IS NOT NULL THEN $2 ELSE '[]' END) AS x(e) WHERE x.e ? 'children';
-        RETURN QUERY SELECT * FROM taskq_router._return_and_own_tasks(at_shard, $1, $2, $3, $4, $5, $6);
+        RETURN QUERY SELECT * FROM taskq_router._return_and_own_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7);
         GET DIAGNOSTICS got = ROW_COUNT;
     ELSE
         RETURN QUERY SELECT r.task_id, NULL::uuid, NULL::text, NULL::text, NULL::integer, NULL::integer, NULL::timestamptz, NULL::jsonb,
-                            NULL::jsonb, NULL::integer, NULL::jsonb, NULL::jsonb, r.sqlstate
+                            NULL::jsonb, NULL::integer, NULL::jsonb, NULL::jsonb, NULL::jsonb, r.sqlstate
                        FROM taskq.return_tasks($2) AS r WHERE r.sqlstate IS NOT NULL;
         got := 0;
     END IF;
@@ -1098,7 +1145,7 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
     FOREACH at_shard IN ARRAY taskq_router._in_turn() LOOP
         EXIT WHEN more <= 0;
         BEGIN
-            RETURN QUERY SELECT o.*, NULL::text FROM taskq_router._own_tasks(at_shard, $1, more, $4, $5, NULL, $6) AS o;
+            RETURN QUERY SELECT o.*, NULL::text FROM taskq_router._own_tasks(at_shard, $1, more, $4, $5, NULL, $6, $7) AS o;
             GET DIAGNOSTICS got = ROW_COUNT;
             more := more - got;
         EXCEPTION WHEN OTHERS THEN
@@ -1115,21 +1162,22 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
         max_tasks integer,
         actions text[],
         max_duration interval = NULL,
-        with_results boolean = false)
+        with_results boolean = false,
+        with_steps boolean = false)
     RETURNS TABLE (
         task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamptz,
-        checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, sqlstate text)$head$,
+        checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, sqlstate text)$head$,
     $variables$homes integer[] := CASE WHEN pg_catalog.cardinality($2) = pg_catalog.cardinality($3) THEN taskq_router._homes_of($3) END;
     more integer := $4;
     got integer;$variables$, $body$
     -- What is malformed a shard refuses.
     IF homes IS NULL OR more IS NULL OR more < 0 OR pg_catalog.cardinality(homes) = 1 AND pg_catalog.random() < 0.75 THEN
         at_shard := taskq_router._open(COALESCE(homes[1], (taskq_router._all())[1]));
-        RETURN QUERY SELECT * FROM taskq_router._return_arrays_and_own_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7);
+        RETURN QUERY SELECT * FROM taskq_router._return_arrays_and_own_tasks(at_shard, $1, $2, $3, $4, $5, $6, $7, $8);
         GET DIAGNOSTICS got = ROW_COUNT;
     ELSE
         RETURN QUERY SELECT r.task_id, NULL::uuid, NULL::text, NULL::text, NULL::integer, NULL::integer, NULL::timestamptz, NULL::jsonb,
-                            NULL::jsonb, NULL::integer, NULL::jsonb, NULL::jsonb, r.sqlstate
+                            NULL::jsonb, NULL::integer, NULL::jsonb, NULL::jsonb, NULL::jsonb, r.sqlstate
                        FROM taskq.return_tasks($2, $3) AS r WHERE r.sqlstate IS NOT NULL;
         got := 0;
     END IF;
@@ -1138,7 +1186,7 @@ SELECT taskq_router._define($head$taskq.return_and_own_tasks(
     FOREACH at_shard IN ARRAY taskq_router._in_turn() LOOP
         EXIT WHEN more <= 0;
         BEGIN
-            RETURN QUERY SELECT o.*, NULL::text FROM taskq_router._own_tasks(at_shard, $1, more, $5, $6, NULL, $7) AS o;
+            RETURN QUERY SELECT o.*, NULL::text FROM taskq_router._own_tasks(at_shard, $1, more, $5, $6, NULL, $7, $8) AS o;
             GET DIAGNOSTICS got = ROW_COUNT;
             more := more - got;
         EXCEPTION WHEN OTHERS THEN
@@ -1264,6 +1312,13 @@ SELECT taskq_router._define($head$taskq.retry_tasks(
     END LOOP;
     RETURN done;$body$);
 
+SELECT taskq_router._define($head$taskq.rerun_tasks(task_ids text[], downstream boolean = true) RETURNS bigint$head$,
+    $variables$done bigint := 0;$variables$, $body$
+    FOREACH at_shard IN ARRAY taskq_router._places($1, NULL) LOOP
+        done := done + taskq_router._rerun_tasks(at_shard, $1, $2);
+    END LOOP;
+    RETURN done;$body$);
+
 -- Groups: where they are.
 
 SELECT taskq_router._define($head$taskq.pause_group(group_id text) RETURNS bigint$head$,
@@ -1332,11 +1387,13 @@ SELECT taskq_router._define($head$taskq.set_action(
         clear text[] = NULL,
         retention_aborted interval = NULL,
         fair boolean = NULL,
-        max_per_group integer = NULL)
+        max_per_group integer = NULL,
+        expires_in interval = NULL,
+        max_run_time interval = NULL)
     RETURNS void$head$,
     $variables$$variables$, $body$
     FOREACH at_shard IN ARRAY taskq_router._all() LOOP
-        PERFORM taskq_router._set_action(taskq_router._open(at_shard), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+        PERFORM taskq_router._set_action(taskq_router._open(at_shard), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
     END LOOP;$body$);
 
 SELECT taskq_router._define($head$taskq.pause_action(action text) RETURNS boolean$head$,
@@ -1709,6 +1766,10 @@ SELECT taskq_router._proxy('_read_group', 'text', 'jsonb', $query$
     SELECT pg_catalog.jsonb_build_object(
         'paused', (SELECT g.paused FROM taskq.groups AS g WHERE g.group_id = $2::text),
         'busy', (SELECT pg_catalog.count(*) FROM taskq.tasks AS t WHERE t.group_id = $2::text AND t.state = 'in-progress'),
+        'durable', (SELECT pg_catalog.min(x.id) FROM (SELECT w.task_id AS id FROM taskq.waits AS w WHERE w.group_id = $2::text
+                                                      UNION ALL
+                                                      SELECT e.task_id FROM taskq.steps AS e JOIN taskq.tasks AS t ON t.id = e.task_id
+                                                       WHERE t.group_id = $2::text) AS x),
         'unique', (SELECT pg_catalog.count(*) FROM taskq.tasks AS t WHERE t.group_id = $2::text AND t.unique_key IS NOT NULL),
         'outside', (SELECT pg_catalog.min(d.after || ' -> ' || d.run) FROM taskq.dependencies AS d
                       JOIN taskq.tasks AS a ON a.id = d.after JOIN taskq.tasks AS r ON r.id = d.run
@@ -1718,6 +1779,8 @@ SELECT taskq_router._proxy('_read_group', 'text', 'jsonb', $query$
         'tasks', (SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
                     'id', t.id, 'action', t.action, 'body', t.body, 'priority', t.priority, 'max_tries', t.max_tries,
                     'max_duration', t.max_duration, 'not_before', t.not_before, 'spontaneous', NULLIF(t.spontaneous, false),
+                    'signal', NULLIF(t.signal, false), 'num_required', t.num_required, 'max_run_time', t.max_run_time,
+                    'expires_at', CASE WHEN t.settled_at IS NULL THEN t.expires_at END,
                     'post_result', NULLIF(t.post_result, false), 'group_id', t.group_id, 'workgroup', t.workgroup,
                     'merge_key', t.merge_key, 'seed', NULLIF(t.seed, false), 'backoff', t.backoff,
                     'retention', CASE WHEN t.retention IS NOT NULL AND t.retention_aborted IS NOT NULL
@@ -1819,6 +1882,9 @@ SELECT taskq_router._define($head$taskq_router._movable(group_id text, shard int
     ELSIF g ->> 'outside' IS NOT NULL THEN
         PERFORM taskq_router._not_movable($1, pg_catalog.format('A dependency leads out of it: %s.', g ->> 'outside'),
             'Dependencies hold within a shard: only a group that is linked with nothing else can be moved.');
+    ELSIF g ->> 'durable' IS NOT NULL THEN
+        PERFORM taskq_router._not_movable($1, pg_catalog.format('Task "%s" is suspended, or has saved steps.', g ->> 'durable'),
+            'What such a task has done and waits for stays on its shard: move the group when it has ended, and was removed.');
     END IF;
     RETURN g;$body$);
 

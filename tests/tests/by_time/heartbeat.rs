@@ -53,7 +53,7 @@ fn it_extends_before_it_sleeps_and_afterwards() {
     session.run("SELECT taskq.insert_task('a', 'x', max_duration => '1 minute')");
     let grant = session.own_one("x");
     let began: String = session.one("SELECT clock_timestamp()::text");
-    let call = beat(&db, &mut session, std::slice::from_ref(&grant), "3 seconds");
+    let call = beat(&db, &mut session, std::slice::from_ref(&grant), "12 seconds");
     let extended = |since: &str| {
         format!(
             "SELECT count(*) FROM taskq.actors WHERE action_deadline > '{since}'::timestamptz + interval '1 hour' AND actor_id = 'w'"

@@ -12,7 +12,8 @@
 //!   what differs each time.
 //! * "```sql,second" is typed into a second psql; with ",waits" nobody waits for its end before the page goes on.
 //! * a block of a program below a comment `<!-- saved as worker.py -->` is saved under that name; below one with the path of
-//!   a file it is a part of this file, word for word.
+//!   a file it is a part of this file, word for word. (`<!-- in short -->`: no program. Programs of pages that have nothing else to
+//!   run are for the tests of the packages.)
 //! * "```sh,run" is run where the files are saved, "```sh,second" as well, and ended with the page.
 //! * "```js,peer" and the like show other queues; nobody runs them.
 //! * "```sh", "```ini", "```yaml": for the reader alone. Any other block fails the test.

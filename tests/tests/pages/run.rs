@@ -228,6 +228,10 @@ fn for_the_eye(page: &str, block: &Block) {
         return;
     }
     let file = comment.as_deref().unwrap_or_else(|| panic!("{page}, line {line}: {kind} from nowhere"));
+    // The tests of the client packages run the programs of their pages.
+    if file.starts_with("saved as ") || file == "in short" {
+        return;
+    }
     let program = read(file);
     let (program, block): (Vec<&str>, Vec<&str>) = (program.lines().collect(), text.lines().collect());
     let there = program.windows(block.len()).any(|window| window == block);
