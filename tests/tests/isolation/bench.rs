@@ -11,6 +11,9 @@ use crate::stepper::{Reply, Row, Stepper, run};
 /// The state by names alone: no numbers, no tokens, and times by the ten minutes. Of settings what a call here can change.
 const LOOK: &str = include_str!("look.sql");
 
+/// A claim that leaves something due sends for a worker, whose work would be a step of no transaction. No session here sends for one.
+pub const NO_WORKER: &str = "SET taskq.background_worker = off";
+
 pub struct Bench {
     pub watcher: Session,
     pub steppers: Vec<Stepper>,
@@ -34,6 +37,7 @@ impl Bench {
         let db = Db::new();
         let mut watcher = db.connect();
         watcher.run(LOOK);
+        watcher.run(NO_WORKER);
         // Looking is most of the work: planned once.
         watcher.run("SET taskq.backoff = ''; SET jit = off; SET plan_cache_mode = force_generic_plan");
         let steppers = (0..connections).map(|_| Stepper::new(&db)).collect();

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use postgres::SimpleQueryMessage;
 use taskq_tests::{Db, Session};
 
+use crate::bench::NO_WORKER;
+
 /// A row, its values in the order of the columns, by their names.
 pub type Row = Vec<(String, Option<String>)>;
 
@@ -33,6 +35,7 @@ impl Stepper {
         let mut session = db.connect();
         // A deadlock is found at once; what is given back is there again at once.
         session.run("SET deadlock_timeout = '10ms'; SET taskq.backoff = ''");
+        session.run(NO_WORKER);
         let pid = session.pid();
         let (steps, inbox) = mpsc::channel::<String>();
         let (outbox, replies) = mpsc::channel();
