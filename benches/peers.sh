@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# Measures taskq beside other queues in PostgreSQL: graphile-worker, pg-boss, procrastinate, pgqueuer, PgQ, pgmq, and the
-# floor, a table and nothing else. `make bench` calls it; after `make install-private` it can be run alone:
+# Measures taskq beside other queues in PostgreSQL: graphile-worker, pg-boss, procrastinate, pgqueuer, PgQ, pgmq, absurd, and
+# the floor, a table and nothing else. `make bench` calls it; after `make install-private` it can be run alone:
 #
-#   PG_CONFIG=$(.ci/server.sh) benches/peers.sh [one] [many] [insert_one] [insert_many] [held] [clients]
+#   PG_CONFIG=$(.ci/server.sh) benches/peers.sh [one] [many] [insert_one] [insert_many] [held] [durable] [clients]
 #   benches/peers.sh install          only fetches the packages, and makes a database of each
 #
 #   one, many                 claim and complete, one task at a time and BATCH at a time, from SIZE ready ones
 #   insert_one, insert_many   one task a call, and a thousand
 #   held                      `one` while somebody holds a snapshot, for HELD_SECONDS: of a backlog, and of a queue that is nearly
 #                             empty, where each client inserts a task before it claims one
+#   durable                   suspending DURABLE_SIZE tasks for an event each, the events, and performing the tasks to their ends; and how
+#                             long an idle worker takes from an event to its task
 #   clients                   `one` with 1 to 64 clients, in one round (not among the default parts)
 #
 #   PEERS='taskq floor'   only these                        ROUNDS=3          measurements of each, the medians count
 #   SECONDS_EACH=3        how long a measurement takes      SIZE=1000000      ready tasks at the beginning
 #   CLIENTS=4             connections                       BATCH=100         tasks in a call of `many`
-#   HELD_SECONDS=60       how long `held` takes
+#   HELD_SECONDS=60       how long `held` takes             DURABLE_SIZE=40000   tasks of `durable`
 #   SHARED_BUFFERS=4GB    of the server (1GB where the machine has less than 12 GB)
 #
 # A peer that cannot be had on this machine is skipped, and said so. What a peer is and where its statements come from
@@ -31,9 +33,9 @@ out=$(cd "$out" && pwd -P)
 # shellcheck source=benches/common.sh
 . benches/common.sh
 
-peers=${PEERS:-taskq floor graphile_worker pg_boss procrastinate pgqueuer pgq pgmq}
+peers=${PEERS:-taskq floor graphile_worker pg_boss procrastinate pgqueuer pgq pgmq absurd}
 rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-3} size=${SIZE:-1000000} clients=${CLIENTS:-4} batch=${BATCH:-100}
-held_seconds=${HELD_SECONDS:-60}
+held_seconds=${HELD_SECONDS:-60} durable_size=${DURABLE_SIZE:-40000}
 export BATCH=$batch # for clients that write it into their statements
 
 # --- the peers ---------------------------------------------------------------------------------------------------
@@ -73,7 +75,8 @@ fill() {
 # What pgbench is told besides: NAME=value, each after -D, in the array `settings`.
 settings() {
     local line
-    settings=(-D begun=0 -D work=work -D worker=bench -D manager=5a3b1c9e-0000-4000-8000-000000000000
+    settings=(-D begun=0 -D work=work -D worker=bench -D resumed=resumed -D counter=0 -D calls="${calls:-0}"
+        -D manager=5a3b1c9e-0000-4000-8000-000000000000
         -D body="$(printf 'x%.0s' $(seq 100))" -D json="{\"body\": \"$(printf 'x%.0s' $(seq 100))\"}")
     if has "$1" settings; then
         while read -r line; do
@@ -94,24 +97,31 @@ fail() {
 }
 
 # measure PART LABEL PEER DATABASE SCRIPT BATCH [pgbench's arguments]: adds a line to the results: tasks/s, microseconds of
-# the server's processors and bytes of WAL, each a task. The tasks are counted in the tables, not by calls.
+# the server's processors and bytes of WAL, each a task. The tasks are counted in the tables, not by calls; but if `calls` is set, each
+# client makes so many, of one task each.
 measure() {
-    local part=$1 label=$2 peer=$3 database=$4 script=$5 batch=$6 log before after ticks wal spent
+    local part=$1 label=$2 peer=$3 database=$4 script=$5 batch=$6 log before after ticks wal spent span
     shift 6
+    span=(-T "$seconds")
+    [ -z "${calls:-}" ] || span=(-t "$calls")
     log=$out/$peer/$part.$script.log
     sql "$database" -c 'VACUUM (ANALYZE, INDEX_CLEANUP ON)'
     # Or what comes after a filling pays for writing that out.
     sql postgres -c CHECKPOINT
     sync
     settings "$peer" "$database"
-    before=$(left "$peer" "$database")
+    [ -n "${calls:-}" ] || before=$(left "$peer" "$database")
     wal=$(wal_position)
     ticks=$(cpu_ticks)
-    pgbench -n -M prepared -f "$(render "$peer" "$script")" -c "$clients" -j 2 -T "$seconds" -D batch="$batch" \
+    pgbench -n -M prepared -f "$(render "$peer" "$script")" -c "$clients" -j 2 "${span[@]}" -D batch="$batch" \
         "${settings[@]}" "$@" "$database" >"$log" 2>&1 || { fail "$part of $label: $(grep -m 1 error "$log"); see $log"; return 0; }
     ticks=$(($(cpu_ticks) - ticks))
     wal=$(($(wal_position) - wal))
-    after=$(left "$peer" "$database")
+    if [ -n "${calls:-}" ]; then
+        before=0 after=$((calls * clients))
+    else
+        after=$(left "$peer" "$database")
+    fi
     spent=$(awk '/^number of transactions actually/ { n = $NF; sub(/.*\//, "", n) } /^tps/ { print n / $3 }' "$log")
     [ "$after" -gt 0 ] || { fail "$part of $label ran empty: give it a larger SIZE"; return 0; }
     awk -v OFS='\t' -v part="$part" -v label="$label" -v tasks=$((after - before)) -v spent="$spent" -v ticks="$ticks" \
@@ -266,6 +276,43 @@ held() {
     done
 }
 
+# --- suspending and resuming -------------------------------------------------------------------------------------
+
+# Claim and suspend each task for an event of its own; the events, one a call; claim and complete what they have woken.
+durable() {
+    local round peer script calls=$((durable_size / clients))
+    : >"$out/suspend.tsv"
+    : >"$out/signal.tsv"
+    : >"$out/resume.tsv"
+    for round in $(seq "$rounds"); do
+        for peer in "${present[@]}"; do
+            has "$peer" suspend || continue
+            new_database "${peer}_durable" "$peer"
+            sql "${peer}_durable" -v n=$((calls * clients)) -f "$(render "$peer" fill_numbered)" >>"$out/$peer/fill.log"
+            for script in suspend signal resume; do
+                measure $script "$peer" "$peer" "${peer}_durable" $script 1
+            done
+            [ "$(sql "${peer}_durable" -f "$benches/peers/$peer/done.sql")" = $((calls * clients)) ] ||
+                fail "durable: $peer has not performed every task to its end"
+            sql postgres -c "DROP DATABASE ${peer}_durable"
+        done
+    done
+    latencies
+}
+
+# From an event to the task in an idle worker: of taskq a call that waits, of absurd its client's worker as shipped.
+latencies() {
+    local peer
+    : >"$out/latency.tsv"
+    for peer in "${present[@]}"; do
+        [ -e "$benches/peers/$peer/latency.py" ] || continue
+        new_database "${peer}_latency" "$peer"
+        PGDATABASE=${peer}_latency "$out/absurd/environment/bin/python" "$benches/peers/$peer/latency.py" |
+            sed "s/^/$peer\t/" | tee -a "$out/latency.tsv" >&2 || fail "latency of $peer"
+        sql postgres -c "DROP DATABASE ${peer}_latency WITH (FORCE)"
+    done
+}
+
 # --- many clients ------------------------------------------------------------------------------------------------
 
 clients() {
@@ -307,6 +354,10 @@ report() {
         insert_many) title="insert 1,000 a call, $clients clients" other=insert_many ;;
         held) title="one by one, $held_seconds s under a held snapshot, $clients clients" ;;
         clients) title='claim and complete one by one' ;;
+        suspend) title="claim and suspend for an event, $clients clients" ;;
+        signal) title="an event, which wakes one task, $clients clients" ;;
+        resume) title="claim and complete what an event has woken, $clients clients" ;;
+        latency) title='from an event to its task in an idle worker' ;;
     esac
     names "$other" >"$out/names.tsv"
     awk -v part="$1" -v title="$title" -v svg="$out/$1.svg" -f "$benches/peers/$(report_of "$1").awk" \
@@ -316,7 +367,7 @@ report() {
 
 report_of() {
     case $1 in
-        held | clients) printf '%s\n' "$1" ;;
+        held | clients | latency) printf '%s\n' "$1" ;;
         *) printf 'rates\n' ;;
     esac
 }
@@ -326,7 +377,7 @@ report_of() {
 [ $# -gt 0 ] || set -- one many insert_one insert_many held
 for part in "$@"; do
     case "$part" in
-        install | one | many | insert_one | insert_many | held | clients) ;;
+        install | one | many | insert_one | insert_many | held | durable | clients) ;;
         *) die "there is no part $part" ;;
     esac
 done
@@ -353,17 +404,22 @@ done
 say "measured: ${present[*]}"
 [ "$1" != install ] || exit 0
 
+reports=()
 for part in "$@"; do
     say "$part"
     sql postgres -c CHECKPOINT
     : >"$out/$part.tsv"
     "$part"
-    report "$part"
+    case $part in
+        durable) reports+=(suspend signal resume latency) ;;
+        *) reports+=("$part") ;;
+    esac
 done
+for part in "${reports[@]}"; do report "$part"; done
 {
     printf '%s, %s cores, shared_buffers = %s, %s rounds of %s s.\n\n' "$("$pg_config" --version)" "$(nproc)" \
         "$(sql postgres -c 'SHOW shared_buffers')" "$rounds" "$seconds"
-    for part in "$@"; do cat "$out/$part.md"; done
+    for part in "${reports[@]}"; do cat "$out/$part.md"; done
 } | tee "$out/tables.md"
-printf '%s\n' "$*" >"$out/parts" # for paste.sh
+printf '%s\n' "${reports[*]}" >"$out/parts" # for paste.sh
 exit $failed

@@ -20,4 +20,11 @@ const one = await statement('fetch_one', /SKIP LOCKED/, () => boss.fetch('work')
 await statement('complete', /completed_on/, () => boss.complete('work', one.map(job => job.id)))
 const many = await statement('fetch_many', /SKIP LOCKED/, () => boss.fetch('work', { batchSize: batch }), inOneRow)
 await boss.complete('work', many.map(job => job.id))
+
+// An event that a queue subscribes to: each publication is a job in that queue.
+await boss.createQueue('resumed')
+await boss.subscribe('approved', 'resumed')
+await statement('publish', /INSERT INTO/, () => boss.publish('approved', data))
+const resumed = await statement('fetch_resumed', /SKIP LOCKED/, () => boss.fetch('resumed'))
+await boss.complete('resumed', resumed.map(job => job.id))
 await boss.stop({ graceful: false })

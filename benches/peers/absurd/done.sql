@@ -1,0 +1,1 @@
+SELECT count(*) FROM absurd.t_work WHERE state = 'completed'

@@ -1,0 +1,1 @@
+SELECT count(*) FROM taskq.tasks WHERE action = 'work' AND state = 'completed'
