@@ -149,6 +149,7 @@ impl HowMany {
 
 /// Wakes so many of the backends that are registered under the channel, those first that fell asleep last: what they
 /// need is still in the processor's caches, and what they know of the queue is the most recent. Returns how many.
+///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
 ///
 /// A backend whose latch is set is skipped: it has been woken already. Either it has still to reset its latch,

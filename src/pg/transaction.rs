@@ -88,8 +88,7 @@ impl Listener {
 const MOST: usize = 3;
 
 thread_local! {
-    /// Those of this backend. [`tell`] and [`unlocked`] work on a copy: a listener may add another one while it
-    /// is called.
+    /// Those of this backend. They are copied before they are called: one of them may add another meanwhile.
     static LISTENERS: Cell<[Option<&'static Listener>; MOST]> = const { Cell::new([None; MOST]) };
 }
 
