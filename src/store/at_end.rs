@@ -23,7 +23,7 @@ pub(crate) fn ends() -> u64 {
 
 static LISTENER: Listener = Listener { before, ended, ..Listener::DEAF };
 
-/// To be called by whoever has something remembered for the end.
+/// To be called by code that keeps something to be done at the end.
 pub(crate) fn listen() {
     transaction::listen(&LISTENER);
 }
