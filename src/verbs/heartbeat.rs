@@ -119,7 +119,7 @@ fn come_back(held: &Held, began: Time) -> Time {
     }
 }
 
-/// What the process is told that extends.
+/// The parameters of the process that extends.
 struct Order {
     deadline: Time,
     tokens: Vec<Token>,
