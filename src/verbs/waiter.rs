@@ -78,8 +78,8 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Forgets earlier wake-ups. To be called before a look, by a call that is registered; a look that finds out where
-    /// else to be registered comes before it.
+    /// Forgets earlier wake-ups. To be called before a look, by a call that is registered. Within a look, what
+    /// finds out where else to register comes before what it searches for.
     ///
     /// A client that has vanished is noticed here, so that no grant is made to it; not between the look and the sleep,
     /// since the check forgets wake-ups.
