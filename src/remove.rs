@@ -131,8 +131,8 @@ fn orphans(wave: &[TaskNo], candidates: &HashMap<TaskNo, i32>) -> HashSet<TaskNo
 static DEPENDENTS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
 
-/// Locks what waits for these tasks before the dependencies are locked. One that goes on without what is open, since its time is over
-/// for instance, passes over dependencies that are locked: those are removed, and counted out of it, or it has gone on before.
+/// Locks what waits for these tasks before the dependencies are locked. One that goes on without what is open, since its time is
+/// over for instance, skips dependencies that are locked: those are removed, and counted out of it, or it has gone on before.
 fn lock_dependents(wave: &[TaskNo]) {
     let mut dependents: Vec<TaskNo> = DEPENDENTS.query(wave);
     dependents.sort_unstable();

@@ -234,9 +234,9 @@ static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
 
 /// Locks the live rows of all that these tasks, which are the call's already, wait for and all that wait for them, in one go.
 ///
-/// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
-/// seen to have, or it finds the revived tasks waiting when it does. There are no other neighbours by then: who links one of these
-/// tasks to another locks it, live or settled, and each of them is the call's.
+/// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is seen to have, or it
+/// finds the revived tasks waiting when it does. There are no other neighbours by then: a call that links one of these tasks to
+/// another locks it, live or settled, and this call has each of them locked.
 pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let own: HashSet<TaskNo> = task_nos.iter().copied().collect();
     let mut neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);

@@ -244,7 +244,7 @@ pub(crate) fn check_blocking() -> Result<()> {
     }
 }
 
-/// Whether the caller may hear how the task with this id stands, which is in its way.
+/// Whether the caller may learn how the task with this id stands, which is in its way.
 pub(crate) fn may_hear_of(doing: Doing, id: &str) -> bool {
     !is(|access| access.sees_none) && check_named(doing, [id]).is_ok()
 }
@@ -264,7 +264,7 @@ pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskN
     refuse_others(doing, task_nos, |id, allowed| Refusal::not_his_task(&id, allowed))
 }
 
-/// The same of tasks that the caller has not named by their ids, and does not hear of by them either.
+/// The same of tasks that the caller has not named by their ids, and does not learn of by them either.
 pub(crate) fn check_found(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
     refuse_others(doing, task_nos, |_, allowed| Refusal::not_his_tasks(allowed))
 }

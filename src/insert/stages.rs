@@ -137,8 +137,8 @@ impl Present {
             merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
         }
         let edges = edges::resolve(&tasks.new, &mut stored, tasks.options.ignore_missing)?;
-        // Tasks of the queue at either end. (Those of this call have actions that were looked at before.) What follows by
-        // itself was there, and locked, before the call began: who has named it as well was refused then.
+        // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows by
+        // itself was there, and locked, before the call began: a caller that has named it as well was refused then.
         let follows = tasks.following(&stored);
         let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
         rights::check_tasks(Doing::Insert, ends.filter(|end| !follows.contains(end)))?;

@@ -189,7 +189,7 @@ fn in_order_of_number(mut holders: Vec<pg_sys::VirtualTransactionId>) -> Vec<pg_
 fn wake_among(how_many: HowMany, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>) -> usize {
     match how_many {
         HowMany::UpTo(limit) => wake_some_among(limit, list),
-        // Whether they are awake or not: who is about to fall asleep is not to.
+        // Whether they are awake or not: a backend that is about to fall asleep must not.
         HowMany::All => list().into_iter().filter(|holder| set_latch(*holder, true)).count(),
     }
 }

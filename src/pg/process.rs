@@ -269,7 +269,7 @@ pub(crate) fn sleep(time: Duration, why: Sleep) {
     let shown = why.event();
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: this process's own latch. Interrupts are handled outside of transactions here; the request to
-    // end is left to the caller, who ends without a complaint in the log.
+    // end is left to the caller, which ends without a complaint in the log.
     unsafe {
         pg_sys::WaitLatch(
             pg_sys::MyLatch,

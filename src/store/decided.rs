@@ -11,9 +11,6 @@
 //! to be read behind the lock on the sequence's page ([`last_value`](crate::pg::sequence::last_value)): a query may
 //! find it 32 ahead of what was taken.
 //!
-//! A sequence that has not been used yet says 1 as if that were taken; who reads L has to subtract it. And L has to be read behind
-//! the lock on the sequence's page ([`last_value`](crate::pg::sequence::last_value)): a query may find it 32 ahead of what was taken.
-//!
 //! **On a standby** nothing of this is so: what is replayed of the sequence is up to 32 ahead, and the next id lags
 //! behind. Bounds are not found there, so that none outlives the promotion.
 //!

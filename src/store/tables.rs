@@ -30,7 +30,6 @@ static HOLD: Statement<()> = Statement::new(
 ///
 /// To be called before a waiting call registers. A look that had to wait for such a lock would miss what is committed
 /// meanwhile: its snapshot is older, and Postgres resets the latch while it waits.
-/// meanwhile: its snapshot is older, and Postgres resets the latch while it waits.
 pub(crate) fn hold() {
     HOLD.execute(());
 }

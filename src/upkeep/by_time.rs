@@ -22,7 +22,7 @@ use crate::store::live::{self, Live};
 /// How many rows of `expiry` one step looks at for some that are free.
 const MOST: i32 = 10_000;
 
-/// How often those are left out that cannot be had, before all are left alone.
+/// How often those that cannot be locked are skipped, before all are left alone.
 const ROUNDS: usize = 3;
 
 /// Does up to `bound` of each kind, from a time on for each. `hostage`: in a transaction that may stay open.

@@ -165,8 +165,8 @@ static LOCK: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
-/// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
-/// waited for, and the group is looked at again.
+/// them is brought back to life, replaced or depended upon before this transaction ends; a transaction that has just
+/// done that is waited for, and the group is read again.
 ///
 /// Tasks that are inserted into the group from then on are none of the call's: they are not locked. Whatever is asked about
 /// the group after this has a newer snapshot, and goes by these numbers only.

@@ -20,7 +20,7 @@ pub(super) fn ready_channel(action_no: i32) -> Channel {
     Channel { kind: READY, number: action_no as u64 }
 }
 
-/// Waiters for tasks of more actions than they may have locks for: they hear of all that becomes ready.
+/// Waiting calls for more actions than they may have locks for: they are woken for all that becomes ready.
 pub(super) const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
 
 /// Waiters for the end of this task.
@@ -62,8 +62,8 @@ pub(crate) fn longest_sleep() -> Duration {
 }
 
 /// For how many actions one call is registered by name and by number: the server's lock table has room for
-/// `max_locks_per_transaction` locks for each connection, 64 if nothing else is set. Of more it hears by one lock for
-/// all.
+/// `max_locks_per_transaction` locks for each connection, 64 if nothing else is set. For more it registers by one
+/// lock for all.
 fn most_actions() -> usize {
     session::max_locks_per_transaction() / 4
 }

@@ -133,8 +133,8 @@ pub(super) fn some(
         done.ended |= !ended.ours.is_empty();
         ours.extend(ended.ours);
         left.extend(ended.left);
-        // The next piece takes twice as long as this one. What others have locked may be all that there is: who finds nothing
-        // goes on.
+        // The next piece takes twice as long as this one. What others have locked may be all that there is: a call that has
+        // ended nothing goes on.
         done.left = ours.len() >= bound || !ours.is_empty() && !time.has_room_for(2 * since.elapsed());
     }
     let room = if done.left { 0 } else { bound - ours.len() };

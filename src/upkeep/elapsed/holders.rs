@@ -40,7 +40,7 @@ static PARKED: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), (TaskNo, TaskNo
 static LOCK_PARKED: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
-/// How often those are left out that cannot be had, before all are left alone.
+/// How often those that cannot be locked are skipped, before all are left alone.
 const ROUNDS: usize = 3;
 
 /// Locks those of the overdue holders of keys whose rows, keys and riders no other transaction has locked.
