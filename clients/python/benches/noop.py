@@ -2,11 +2,11 @@
 
     PGHOST=... python noop.py [--tasks 2000] [--rounds 3]
 
-Beside taskq-pg stand procrastinate, pgqueuer and absurd; benches/run.sh installs all four. Each worker is a process of
-its own, that is started before its tasks are inserted, and performs coroutines that do nothing. The queues take turns in
-each round, so that what else the machine does meets all of them alike. The rate is from the insertion of all tasks,
-by one call, to the end of the last; latency is that of single tasks, inserted one at a time into an idle queue, from
-before the insertion to the call of the handler.
+Beside taskq-pg stand procrastinate, pgqueuer and absurd; benches/run.sh installs all four. Each worker is a process
+of its own, that is started before its tasks are inserted, and performs coroutines that do nothing. The queues take
+turns in each round, so that what else the machine does meets all of them alike. The rate is from the insertion of all
+tasks, by one call, to the end of the last; latency is that of single tasks, inserted one at a time into an idle
+queue, from before the insertion to the call of the handler.
 """
 
 from __future__ import annotations
