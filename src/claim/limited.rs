@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::call::Grant;
-use super::candidates::{self, Candidate, Source};
+use super::candidate::{Candidate, Source};
+use super::candidates;
 use super::reservations::{Full, Reservations, Reserved};
 use super::under_way::Claim;
 use super::{lanes, sleeper, take, turns};

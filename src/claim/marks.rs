@@ -28,6 +28,8 @@
 //!
 //! Lanes have others, which go by the bounds of these: see [`lane_marks`](super::lane_marks).
 
+mod mark;
+mod ranges;
 mod recheck;
 mod shared;
 
@@ -41,9 +43,11 @@ use crate::pg::{clock, session};
 use crate::store::at_end;
 use crate::store::decided::{Decided, Look, Standing};
 use crate::store::{known_lanes, run};
-use recheck::Recheck;
+use mark::{ByAction, Mark, Own};
+use recheck::{Part, Recheck};
 
-pub(crate) use recheck::Part;
+pub(crate) use ranges::Ranges;
+pub(crate) use shared::known;
 pub(super) use shared::share;
 
 /// How many priorities of an action have marks; of more, those that tasks were granted of last.
@@ -51,29 +55,6 @@ const MOST_PRIORITIES: usize = 8;
 
 /// Of how many actions marks are kept, and looked after in one call.
 const MOST_ACTIONS: usize = 256;
-
-/// The stretches of the claiming index in which entries may be grantable, in columns: for each action in descending
-/// order of priority.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Ranges {
-    action_nos: Vec<i32>,
-    /// The highest priority of each stretch, and the lowest. Above the first and between marks there may be priorities
-    /// that this backend does not know.
-    highest: Vec<i32>,
-    lowest: Vec<i32>,
-    /// The first position to look at; the end, if there is nothing in the stretch for this call.
-    starts: Vec<Position>,
-}
-
-/// One of them.
-pub(super) struct Stretch {
-    /// Where it stands among them.
-    pub(super) at: usize,
-    pub(super) action_no: i32,
-    pub(super) highest: i32,
-    pub(super) lowest: i32,
-    pub(super) start: Position,
-}
 
 /// The marks of some actions, in columns.
 #[derive(Debug, Default, PartialEq)]
@@ -104,7 +85,7 @@ struct Marks {
     /// Up to here every position was decided when the latest look was taken; the beginning if that cannot be told.
     decided_to: Position,
     /// By action and priority.
-    marks: HashMap<i32, BTreeMap<i32, Mark>>,
+    marks: ByAction,
     /// They are walked to anew.
     recheck: Option<Recheck>,
     /// When it was looked whether others have marks of an action, see [`shared`].
@@ -112,62 +93,6 @@ struct Marks {
     /// How many looks, and how many grants, there were so far.
     looks: u64,
     grants: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Mark {
-    /// Nothing is to be had before this position.
-    start: Position,
-    own: Option<Own>,
-    /// Nothing was to be had before this position when the look of this number was taken.
-    seen: (Position, u64),
-    /// When the last grant of this priority was, in grants.
-    last_grant: u64,
-    /// When it was walked to from the beginning, by this backend or by the one whose mark it took over.
-    walked_at: Time,
-    /// As far as it is shared with others.
-    shared: Position,
-}
-
-/// Nothing is to be had by this transaction before this position, as long as it has undone nothing.
-#[derive(Clone, Copy)]
-struct Own {
-    start: Position,
-    /// What [`at_end::ends`] was then.
-    ends: u64,
-}
-
-impl Default for Mark {
-    fn default() -> Self {
-        Mark {
-            start: Position::BEGINNING,
-            own: None,
-            seen: (Position::BEGINNING, 0),
-            last_grant: 0,
-            walked_at: Time::BEGINNING,
-            shared: Position::BEGINNING,
-        }
-    }
-}
-
-impl Mark {
-    /// Nothing is to be had now before this position.
-    fn begins(&self) -> Position {
-        let own = self.own.filter(|own| own.ends == at_end::ends());
-        own.map_or(self.start, |own| self.start.max(own.start))
-    }
-
-    fn forget(&mut self) {
-        *self = Mark { last_grant: self.last_grant, ..Mark::default() };
-    }
-
-    /// There is something at this position after all.
-    fn go_back_to(&mut self, position: Position) {
-        if position < self.begins() {
-            (self.own, self.seen) = (None, Mark::default().seen);
-        }
-        self.start = self.start.min(position);
-    }
 }
 
 thread_local! {
@@ -178,12 +103,6 @@ thread_local! {
 /// look did not include is walked from its mark.
 pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
     MARKS.with_borrow(|marks| marks.ranges_of_look(action_nos))
-}
-
-/// The marks of these actions, to be looked after.
-pub(crate) fn known(action_nos: &[i32]) -> Known {
-    shared::take_over(action_nos);
-    MARKS.with_borrow(|marks| marks.known(action_nos))
 }
 
 /// Moves the marks up, as far as a look at them allows.
@@ -203,7 +122,7 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
             marks.decided_to = bound;
             marks.advance(known, seen, bound);
         }
-        marks.go_on_rechecking(known, seen);
+        marks.recheck(known, seen);
     });
 }
 
@@ -268,7 +187,7 @@ impl Marks {
                 known.starts.push(mark.begins());
             }
         }
-        known.part = self.part();
+        known.part = self.recheck.as_ref().and_then(Recheck::part);
         known
     }
 
@@ -288,7 +207,9 @@ impl Marks {
                 let look = self.looks;
                 self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
             }
-            Standing::Aged => self.begin_recheck(seen.look.at),
+            Standing::Aged => {
+                self.recheck.get_or_insert_with(|| Recheck::new(&self.marks, seen.look.at));
+            }
             Standing::Void => {
                 self.recheck = None;
                 self.asked.clear();
@@ -318,6 +239,18 @@ impl Marks {
         });
     }
 
+    /// Goes on with walking to the marks anew, with what a look has found in its part.
+    fn recheck(&mut self, known: &Known, seen: &Seen) {
+        let Some(recheck) = &mut self.recheck else { return };
+        if let (Some(part), Some(walked)) = (known.part, seen.part) {
+            recheck.go_on(&mut self.marks, part, walked);
+        }
+        if let Some(began) = recheck.is_done() {
+            self.decided.found_anew(began, seen.look.at);
+            self.recheck = None;
+        }
+    }
+
     /// Each mark that was asked for, with the first position that was seen.
     fn each(&mut self, known: &Known, seen: &Seen, mut f: impl FnMut(&mut Mark, Option<Position>)) {
         for ((action_no, priority), first) in known.action_nos.iter().zip(&known.priorities).zip(&seen.firsts)
@@ -339,61 +272,6 @@ impl Marks {
             marks.remove(&oldest.unwrap_or(priority));
         }
         marks.entry(priority).or_default().last_grant = self.grants;
-    }
-}
-
-impl Ranges {
-    /// Whether they are of one action, or of none.
-    pub(super) fn single(&self) -> bool {
-        self.action_nos.windows(2).all(|pair| pair[0] == pair[1])
-    }
-
-    /// The stretches, in order.
-    pub(super) fn each(&self) -> impl Iterator<Item = Stretch> {
-        (0..self.action_nos.len()).filter_map(|i| self.stretch(i))
-    }
-
-    /// The call has seen that there is nothing in a stretch before this position, and walks it from there on. (What is committed
-    /// meanwhile is for those whom that commit wakes, and for the next call.)
-    pub(super) fn go_on(&mut self, at: usize, from: Position) {
-        self.starts[at] = from.max(self.starts[at]);
-    }
-
-    /// The stretches of each action.
-    pub(super) fn by_action(&self) -> impl Iterator<Item = impl Iterator<Item = Stretch>> {
-        let mut from = 0;
-        self.action_nos.chunk_by(|a, b| a == b).map(move |chunk| {
-            let first = from;
-            from += chunk.len();
-            (first..from).filter_map(|i| self.stretch(i))
-        })
-    }
-
-    fn stretch(&self, i: usize) -> Option<Stretch> {
-        (self.starts[i] < Position::END).then(|| Stretch {
-            at: i,
-            action_no: self.action_nos[i],
-            highest: self.highest[i],
-            lowest: self.lowest[i],
-            start: self.starts[i],
-        })
-    }
-
-    /// For `unnest(…) AS a(action_no, highest, lowest, start)`.
-    pub(crate) fn columns(&self) -> (&[i32], &[i32], &[i32], &[Position]) {
-        (&self.action_nos, &self.highest, &self.lowest, &self.starts)
-    }
-
-    fn add(&mut self, action_no: i32, highest: i64, lowest: i64, start: Position) {
-        // Beyond the largest and the smallest priority there is nothing.
-        if let (Ok(top), Ok(bottom)) = (i32::try_from(highest), i32::try_from(lowest))
-            && top >= bottom
-        {
-            self.action_nos.push(action_no);
-            self.highest.push(top);
-            self.lowest.push(bottom);
-            self.starts.push(start);
-        }
     }
 }
 

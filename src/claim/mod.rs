@@ -12,6 +12,7 @@
 //! once per call.
 
 mod call;
+mod candidate;
 mod candidates;
 mod gates;
 mod jumps;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::NewTask;
-use super::edges::{EdgeSet, Stored};
+use super::edges::EdgeSet;
+use super::new::NewTask;
+use super::stored::Stored;
 use super::waits::{Standing as Stands, Waits};
 use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;

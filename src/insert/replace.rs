@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Refusal, Result};
-use crate::insert::Stored;
+use super::stored::{Stored, is_replaced};
+use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
@@ -15,11 +15,6 @@ use crate::store::live::{self, Idle, Live, LockStrength};
 use crate::store::settled;
 use crate::store::task;
 use crate::store::{attempts, progress, step};
-
-/// What is said of a task in progress that is to be replaced.
-pub(crate) fn refusal(id: &str) -> Refusal {
-    live::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
-}
 
 /// How long the end of a replaced task can be learnt by those who wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
@@ -36,7 +31,7 @@ pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result
 
 /// Removes tasks with these ids that were inserted since the call looked.
 pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
-    let idle = Idle { ids: ids.to_vec(), refusal };
+    let idle = Idle { ids: ids.to_vec(), refusal: is_replaced };
     let (numbers, mut live, _) = live::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
@@ -47,7 +42,7 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
     }
     rights::check_tasks(Doing::Insert, old.iter().map(|(_, number, _)| *number))?;
     if let Some((id, ..)) = old.iter().find(|(_, _, live)| live.as_ref().is_some_and(Live::in_progress)) {
-        return Err(refusal(id));
+        return Err(is_replaced(id));
     }
     live::remove(old.iter().filter_map(|(_, _, live)| live.as_ref()));
     let ends = ends_of(&old);

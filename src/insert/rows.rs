@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::NewTask;
+use super::new::NewTask;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::store::order::{self, Rank};

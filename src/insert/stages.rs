@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::edges::{self, EdgeSet, Stored};
-use super::{
-    Fate, Fates, Inserted, NewTask, OnConflict, Options, cycle, in_the_way, place, replace, rows, unique,
-};
+use super::edges::{self, EdgeSet};
+use super::new::{Fate, Fates, Inserted, NewTask};
+use super::options::{OnConflict, Options};
+use super::stored::{Stored, lock_stored};
+use super::{cycle, in_the_way, place, replace, rows, unique};
 use crate::clock;
 use crate::error::{Refusal, Result};
 use crate::number::TaskNo;
@@ -85,7 +86,7 @@ impl Numbered {
             true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
             false => Vec::new(),
         };
-        let stored = edges::lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
+        let stored = lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
         if tasks.skipped().any(|id| stored.has_lost(id)) {
             // Somebody has removed it since: it is to be inserted after all.
             order::restart_if_possible();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys;
 
-use super::extend::more_time;
+use super::more_time::more_time;
 use super::waiter::Waiter;
 use crate::background::errand;
 use crate::clock;

@@ -4,15 +4,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Call, Holder, Key, Known};
+use super::call::Call;
+use super::known::{Holder, Known};
 use crate::error::{Refusal, Result};
-use crate::insert::{Fate, NewTask, Stored, in_the_way};
+use crate::insert::in_the_way;
+use crate::insert::new::{Fate, NewTask};
+use crate::insert::stored::Stored;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights;
 use crate::spec::{OnHeld, Reference, State};
 use crate::state::{Condition, Outcome};
 use crate::store::live::Place;
+use crate::store::unique_key::Key;
 
 /// A task that is to hold a key, and what it does to those that held it.
 pub(super) struct Winner {

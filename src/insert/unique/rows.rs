@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Holder, Key, Known, key_of};
+use super::known::{Holder, Known, key_of};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
 use crate::spec::{State, TaskSpec};
-use crate::store::unique_key;
+use crate::store::unique_key::{self, Key};
 
 record! {
     /// The task that a key points to, or that it comes behind; nothing if it is gone.

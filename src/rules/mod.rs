@@ -3,8 +3,10 @@
 //! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
 //! that a search that finds nothing any more fails as well.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod source;
+mod uses;
+
+use source::{code, files};
 
 /// The modules from the bottom up: each may use those before it, and nothing else. docs/architecture.md has the same
 /// table with what lives where.
@@ -42,43 +44,6 @@ const FLOORS: [&str; 28] = [
 /// Uses that go up, each with its reason. A use that is not there any more has to go from here, too.
 const ALLOWED: [(&str, &str, &str); 1] =
     [("spec", "clock", "a delay counts from the moment at which it is read")];
-
-/// A file of the source: its module, its path, its lines.
-struct File {
-    module: String,
-    path: PathBuf,
-    text: String,
-}
-
-fn files() -> Vec<File> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    let mut folders = vec![root.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("the source is there") {
-            let path = entry.expect("an entry can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                let inside = path.strip_prefix(&root).expect("it is below the root").to_path_buf();
-                let first = inside.components().next().expect("it has a name").as_os_str().to_string_lossy();
-                let text = fs::read_to_string(&path).expect("a file can be read");
-                found.push(File { module: first.trim_end_matches(".rs").to_owned(), path: inside, text });
-            }
-        }
-    }
-    // Another name of lib.rs, see Cargo.toml.
-    found.retain(|file| file.module != "with_tests");
-    found
-}
-
-/// The lines of code with their numbers: no comments.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(i, line)| (i + 1, line))
-        .filter(|(_, line)| !line.trim_start().starts_with("//"))
-}
 
 /// The modules that a line names after `crate::`, also in braces.
 fn used(line: &str) -> Vec<String> {
@@ -329,4 +294,11 @@ fn the_rules_would_see_what_they_forbid() {
     ];
     assert_eq!(statements.iter().map(|(line, sql)| (*line, sql.as_str())).collect::<Vec<_>>(), expected);
     assert_eq!(code("// crate::verbs\n  /// crate::verbs\nlet x;").count(), 1);
+}
+
+#[test]
+fn dump() {
+    for u in uses::uses(&files()) {
+        println!("ARROW {} {} {}", u.from, u.to, u.line);
+    }
 }
