@@ -1,8 +1,6 @@
 //! Looking: read-only. Graphs are read with one snapshot per level, numbers with one for all.
 
 mod code;
-mod html;
-mod layers;
 mod metrics;
 mod page;
 mod paths;

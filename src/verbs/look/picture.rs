@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use pgrx::prelude::*;
 
-use super::html::fit_for_a_page;
-use super::layers;
+use super::page::{fit_for_a_page, layers};
 use super::walk::{Link, Node, Way, links, most, most_of, nodes, reach};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::number::TaskNo;

@@ -4,16 +4,19 @@
 //! of what is very many and has not settled, from samples.
 
 mod chart;
+mod html;
+pub(super) mod layers;
 
 use std::fmt::Write;
 
 use pgrx::prelude::*;
 
-use super::html::{Escaped, STYLE, short};
 use super::picture::Picture;
 use crate::error::{Result, or_throw};
 use crate::pg::statement::{Statement, record};
 use chart::MINUTES;
+pub(super) use html::fit_for_a_page;
+use html::{Escaped, STYLE, short};
 
 /// `taskq.page(graph_of, title) -> text`
 #[pg_extern(sql = "")]

@@ -23,7 +23,7 @@ impl fmt::Display for Escaped<'_> {
 
 /// The character, or one that stands for it: what no page and no picture may have, and what turns the direction of what
 /// follows.
-pub(super) fn fit_for_a_page(c: char) -> char {
+pub(in super::super) fn fit_for_a_page(c: char) -> char {
     let is_control = c.is_control() && !matches!(c, '\n' | '\t');
     if is_control || is_noncharacter(c) || is_direction(c) { '\u{fffd}' } else { c }
 }

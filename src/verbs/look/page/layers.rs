@@ -6,11 +6,11 @@ use std::fmt::Write;
 use super::html::{Escaped, short};
 
 /// A task in the picture.
-pub(super) struct Box<'a> {
-    pub(super) number: i64,
-    pub(super) id: &'a str,
-    pub(super) action: &'a str,
-    pub(super) state: &'a str,
+pub(in super::super) struct Box<'a> {
+    pub(in super::super) number: i64,
+    pub(in super::super) id: &'a str,
+    pub(in super::super) action: &'a str,
+    pub(in super::super) state: &'a str,
 }
 
 const WIDE: usize = 190;
@@ -48,7 +48,7 @@ fn layers(numbers: &[i64], links: &[(i64, i64)]) -> HashMap<i64, usize> {
 }
 
 /// The picture, in SVG.
-pub(super) fn draw(boxes: &[Box], links: &[(i64, i64)]) -> String {
+pub(in super::super) fn draw(boxes: &[Box], links: &[(i64, i64)]) -> String {
     let numbers: Vec<i64> = boxes.iter().map(|b| b.number).collect();
     let layer = layers(&numbers, links);
     let mut before: HashMap<i64, Vec<i64>> = HashMap::new();
