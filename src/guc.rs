@@ -8,10 +8,10 @@ use pgrx::datum::Interval;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
 use crate::error::sentence;
+use crate::input::backoff::Backoff;
+use crate::input::interval_problem;
 use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
-use crate::spec::backoff::Backoff;
-use crate::spec::interval_problem;
 use crate::state::Outcome;
 
 /// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Superusers only: the

@@ -22,19 +22,20 @@ use super::call::{Call, Grant};
 use super::merge;
 use super::way::{Found, Stretch, Way};
 use crate::flow::actions::Action;
+use crate::locks::turnstile;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::settle::riders::{self, Rider};
-use crate::store::aside;
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::{self, Parked, Reason};
-use crate::store::ready::{self, Freed};
+use crate::store::announce::announce;
+use crate::store::freed::Freed;
+use crate::store::parked::{self, Parked};
+use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
 use crate::store::scheduled::Later;
 use crate::store::slot::Limit;
-use crate::store::turnstile;
+use crate::store::{aside, ready};
 
 /// For how long entries are held back whose group or workgroup somebody is changing.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -285,6 +286,6 @@ fn give_to_lanes(mut grants: Vec<Grant>) -> Vec<(TaskNo, i32, Met)> {
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
     changes::GIVE_TO_LANES.execute(grants.iter().map(|g| g.task_no).collect::<Vec<_>>());
-    ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
+    announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
     grants.into_iter().map(|g| (g.task_no, g.action_no, (Reverse(g.priority), g.position))).collect()
 }

@@ -15,8 +15,7 @@ use super::marks;
 use crate::number::{Lane, Position};
 use crate::pg::session;
 use crate::pg::statement::{Statement, sql};
-use crate::store::costly;
-use crate::store::known_lanes;
+use crate::store::{costly, known_lanes};
 
 /// The first grantable entry of each lane. $1 to $6 see [`lanes_in_order`].
 static LOOK: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position]), (i32, Lane, Position)> =

@@ -22,8 +22,7 @@ use crate::flow::actions::Action;
 use crate::flow::group_settings;
 use crate::number::{Lane, TaskNo};
 use crate::pg::session::check_for_interrupts;
-use crate::store::slot::Limit;
-use crate::store::slot::full_lanes;
+use crate::store::slot::{Limit, full_lanes};
 use crate::wake;
 
 /// How many entries are moved into lanes at first, once one is met that belongs there; twice as many the next time.

@@ -19,7 +19,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::look;
-use crate::store::merge_key::MergeKey;
+use crate::store::reason::MergeKey;
 use crate::store::task::{self, GROUP_ID, MERGE_KEY, WORKGROUP};
 
 /// Which entries a claim takes.

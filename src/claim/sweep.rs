@@ -14,12 +14,12 @@ use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, record};
-use crate::store::aside;
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::{self, Parked, Reason};
-use crate::store::ready::{self, Freed};
+use crate::store::freed::Freed;
+use crate::store::parked::{self, Parked};
+use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
 use crate::store::scheduled::Later;
+use crate::store::{aside, ready};
 
 /// How many entries the first look ahead of a call sees; each later one twice as many.
 const FIRST: usize = 1_000;

@@ -12,13 +12,10 @@ use crate::pg::session::transaction_number;
 use crate::rights;
 use crate::settle::{Delta, Deltas, propagate_deltas};
 use crate::state::Condition;
-use crate::store::blocked;
 use crate::store::dependency::{self, Edge};
 use crate::store::live::{self, Counter, Live, Place};
-use crate::store::parked;
 use crate::store::run::changes;
-use crate::store::scheduled;
-use crate::store::task;
+use crate::store::{blocked, parked, scheduled, task};
 
 /// Edges without duplicates.
 #[derive(Default)]

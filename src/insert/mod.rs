@@ -19,20 +19,20 @@ mod waits;
 
 pub(crate) use cycle::{acyclic, refusal as cycle_refusal, stored_arcs};
 pub(crate) use edges::{EdgeSet, add_waits, may_wait, next_wait, store as store_edges};
-pub(crate) use new::{NewTask, Report};
+pub(crate) use new::Report;
 pub(crate) use options::{OnConflict, Options, parse_if_missing};
-pub(crate) use stored::{Stored, has_begun};
+pub(crate) use stored::has_begun;
 pub(crate) use waits::{Standing, Waits};
 
 use std::collections::{HashMap, HashSet};
 
 use crate::clock;
 use crate::error::Result;
+use crate::input::{TaskSpec, Unique};
+use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::rights::{self, Doing};
-use crate::spec::{TaskSpec, Unique};
-use crate::store::live::{self, LockStrength};
-use crate::store::order::restartable;
+use crate::store::live;
 use new::{Fate, Inserted};
 
 /// Inserts the tasks and returns the ids of those inserted, in the order given.
@@ -59,7 +59,7 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
         // Whether those with a unique key are replaced at all is not known yet.
         let plain = specs.iter().filter(|spec| spec.unique.is_none());
         let ids = plain.filter_map(|spec| spec.id.as_deref()).collect();
-        live::Idle { ids, refusal: stored::is_replaced }.look()?;
+        locks::Idle { ids, refusal: stored::is_replaced }.look()?;
     }
     let unique = specs.iter().filter_map(|spec| spec.unique.as_deref()).any(Unique::locks_holder);
     if !unique && !locks_stored(&specs, options) {
@@ -109,5 +109,5 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
 
 /// Locks live rows for a change; a thin name for the other verbs.
 pub(crate) fn lock_for_change(task_nos: &[TaskNo]) -> HashMap<TaskNo, live::Live> {
-    live::lock(task_nos, LockStrength::Update)
+    locks::lock(task_nos, LockStrength::Update)
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::input::TaskSpec;
 use crate::number::TaskNo;
-use crate::spec::TaskSpec;
 
 /// A task that this call inserts.
 pub(crate) struct NewTask {

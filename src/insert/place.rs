@@ -10,10 +10,10 @@ use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;
 use crate::settle::{Ending, Lost, settle};
 use crate::state::{Cause, Outcome};
+use crate::store::freed::Freed;
 use crate::store::live::Counter;
 use crate::store::notify::notify_ready;
-use crate::store::ready::{self, Freed};
-use crate::store::{blocked, dependency, expiry, numbers};
+use crate::store::{blocked, dependency, expiry, numbers, ready};
 use crate::wake;
 
 /// What the dependencies of a new task amount to.

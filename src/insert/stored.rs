@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use super::new::NewTask;
 use crate::error::{Refusal, Result};
+use crate::input::Reference;
+use crate::locks::{self, Idle, LockStrength, guard};
 use crate::number::TaskNo;
 use crate::rights;
 use crate::settle::fold;
-use crate::spec::Reference;
 use crate::state::Outcome;
-use crate::store::guard::guard;
-use crate::store::live::{self, Idle, Live, LockStrength};
+use crate::store::live::Live;
 use crate::store::numbers;
 
 /// What a call knows of the stored tasks that it refers to.
@@ -100,7 +100,7 @@ impl Stored {
         let ids: Vec<String> = self.numbers.keys().cloned().collect();
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            (self.numbers, self.live, self.outcomes) = live::lock_any(&ids, idle, strength, of_settled)?;
+            (self.numbers, self.live, self.outcomes) = locks::lock_any(&ids, idle, strength, of_settled)?;
         }
         Ok(())
     }
@@ -158,5 +158,5 @@ pub(super) fn cannot_wait(id: &str, state: &str) -> Refusal {
 
 /// What is said of a task in progress that is to be replaced.
 pub(super) fn is_replaced(id: &str) -> Refusal {
-    live::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
+    locks::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
 }

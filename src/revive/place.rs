@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use crate::input::Wants;
 use crate::insert::{Standing, Waits};
 use crate::number::{DROPPED, FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
 use crate::pg::statement::{Statement, sql};
 use crate::settle::{Ending, Lost, TOO_FEW, fold, release_or_complete, settle, without_open};
-use crate::spec::Wants;
 use crate::state::{Cause, Condition, Outcome};
 use crate::store::live::{Counter, Live, Place};
 use crate::store::{attempts, blocked, dependency, expiry, numbers, settled, tally, task};

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Renumbered;
 use super::place::standing_of;
+use crate::input::Wants;
 use crate::insert::{Standing, Waits, add_waits};
 use crate::number::{DROPPED, FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
 use crate::settle::{Ending, TOO_FEW, settle};
-use crate::spec::Wants;
 use crate::state::Cause;
 use crate::store::blocked;
 use crate::store::live::{self, Counter, Live, Place};

@@ -81,7 +81,8 @@ impl House {
             }
             // Handed on from elsewhere, it may be a module again.
             return match self.imports.get(&module).and_then(|imports| imports.get(next)) {
-                Some(path) if depth < 9 => {
+                // A macro is handed on by its own name.
+                Some(path) if depth < 9 && path != std::slice::from_ref(next) => {
                     let path: Vec<String> = path.iter().cloned().chain(rest.drain(1..)).collect();
                     self.follow(&module, &path, depth + 1)
                 }
@@ -164,7 +165,10 @@ fn paths(text: &str) -> Vec<Named> {
             let (begin, first) = (at, found.len());
             at = imported(&words, at + 1, &[], &mut found);
             if begin > 0 && [")", "pub"].contains(&word(begin - 1)) {
-                let used = |name| words[..begin].iter().chain(&words[at..]).any(|(_, word)| word == name);
+                let used = |name| {
+                    let elsewhere = (0..begin).chain(at..words.len());
+                    elsewhere.into_iter().any(|i| word(i) == name && (i == 0 || word(i - 1) != "mod"))
+                };
                 for named in &mut found[first..] {
                     named.handed_on = !named.imported.as_ref().is_some_and(used);
                 }
@@ -221,4 +225,33 @@ fn imported(words: &[(usize, String)], from: usize, before: &[String], found: &m
     }
     found.push(Named { line, imported: Some(name), handed_on: false, path });
     at
+}
+
+#[test]
+fn uses_are_followed_to_where_items_stand() {
+    let file = |name: &str, text: &str| File {
+        module: name.split("::").next().unwrap_or_default().to_owned(),
+        name: name.to_owned(),
+        path: name.into(),
+        text: text.to_owned(),
+    };
+    let found = uses(&[
+        file("a", "mod b;\nmod c;\npub(crate) use b::{Item, item};\npub(super) use c as other;"),
+        file("a::b", "use super::c;\nfn item() { c::f() }\nmacro_rules! m { () => {} }\npub(crate) use m;"),
+        file("a::c", "// use super::b;\nuse crate::z::g;\nfn f() { g() }"),
+        file("z", "use crate::a::{Item as I, other::f, b::m};\nfn g() { crate::a::item(); }"),
+    ]);
+    let found: Vec<(&str, &str, usize)> =
+        found.iter().map(|one| (one.from.as_str(), one.to.as_str(), one.line)).collect();
+    assert_eq!(
+        found,
+        [
+            ("a::b", "a::c", 1),
+            ("a::b", "a::c", 2),
+            ("a::c", "z", 2),
+            ("z", "a::b", 1),
+            ("z", "a::b", 2),
+            ("z", "a::c", 1)
+        ]
+    );
 }

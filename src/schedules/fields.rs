@@ -3,6 +3,8 @@
 //! A name of a month or of a day counts in its own field only, and an element that cannot be read is refused: a schedule
 //! that runs at another time than its author thinks is worse than none.
 
+use chrono::{Datelike, NaiveDate};
+
 use super::days::{MonthDays, Weekdays, has, with_one_sunday};
 use crate::error::shortened;
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::cron::iso_exactly;
 use crate::error::{Refusal, Result};
+use crate::input::{self, TaskSpec};
 use crate::insert::{OnConflict, Options, insert};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
-use crate::spec::{self, TaskSpec};
 use crate::store::{numbers, schedule};
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
@@ -27,7 +27,7 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
         time = time + Duration::from_micros(1);
         id = format!("{name}@{}", iso_exactly(time));
     }
-    let spec = TaskSpec { id: Some(id.clone()), ..spec::parse_task(&task.0, "task")? };
+    let spec = TaskSpec { id: Some(id.clone()), ..input::parse_task(&task.0, "task")? };
     insert(vec![spec], Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
     schedule::NOTE_RUN.execute((name, now, id.as_str()));
     Ok(id)

@@ -6,15 +6,14 @@ use std::collections::{HashMap, HashSet};
 use super::signal::{Delta, Deltas, apply};
 use super::{propagate, store, unsent};
 use crate::clock;
+use crate::ends::touched;
 use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::store::contradiction;
 use crate::store::live::{Live, Place};
-use crate::store::signal;
-use crate::store::touched;
+use crate::store::{contradiction, signal};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.

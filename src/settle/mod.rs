@@ -8,6 +8,7 @@ mod cancel;
 pub(crate) mod commit;
 pub(crate) mod fold;
 mod lost;
+pub(crate) mod merge_keys;
 pub(crate) mod riders;
 mod shared_end;
 mod signal;

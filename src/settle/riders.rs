@@ -10,8 +10,8 @@ use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::{self, Parked, Reason};
+use crate::store::parked::{self, Parked};
+use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
 use crate::wake;
 

@@ -2,14 +2,15 @@
 
 use super::Ending;
 use crate::number::TaskNo;
+use crate::settle::merge_keys;
 use crate::state::Cause;
-use crate::store::parked::{self, Reason};
-use crate::store::{aside, merge_key};
+use crate::store::reason::Reason;
+use crate::store::{aside, parked};
 
 /// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.
 pub(super) fn of_riders(holders: &[Ending]) -> Vec<Ending> {
     let task_nos: Vec<TaskNo> = holders.iter().map(|e| e.task_no).collect();
-    merge_key::release(&task_nos);
+    merge_keys::release(&task_nos);
     let mut endings = Vec::new();
     let mut aside = aside::riders(&task_nos);
     for holder in holders {

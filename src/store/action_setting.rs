@@ -4,11 +4,11 @@
 
 use pgrx::datum::Interval;
 
-use crate::pg::changes::will_change;
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Given, Statement};
 use crate::pg::table::{Index, Key, Look, Row};
+use crate::pg::table_changes::will_change;
 
 pub(crate) mod action {
     crate::pg::table::table!(c"action": ACTION_NO: i32, NAME: String, FORGOTTEN: bool);

@@ -18,41 +18,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::ready;
 use crate::clock;
 use crate::number::{ReasonNo, TaskNo};
 use crate::pg::clock::Time;
-use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
+use crate::store::announce::announce;
+use crate::store::freed::Freed;
 use crate::store::lease;
-use crate::store::merge_key::MergeKey;
-use crate::store::ready::Freed;
+use crate::store::reason::rides;
 use crate::token::{Nonce, in_pieces};
-
-fn number(name: &[&str]) -> ReasonNo {
-    ReasonNo((Key::new(name).number() as i64).max(1))
-}
-
-/// The number of a reason: a group that is paused.
-pub(crate) fn group(group: &str) -> ReasonNo {
-    number(&["group", group])
-}
-
-/// A workgroup that is held back.
-pub(crate) fn workgroup(name: &str) -> ReasonNo {
-    number(&["workgroup", name])
-}
-
-/// A merge key that another task has.
-pub(crate) fn key(key: &MergeKey) -> ReasonNo {
-    number(&["key", &key.action, &key.group, &key.key])
-}
-
-/// A task whose end it shares.
-pub(crate) fn rides(leader: TaskNo) -> ReasonNo {
-    ReasonNo(-leader.0)
-}
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
@@ -143,7 +118,7 @@ pub(crate) fn release(reasons: &[ReasonNo]) {
     }
     assign_transaction_id();
     let actions: Vec<i32> = RELEASE.query(reasons);
-    ready::announce(&actions);
+    announce(&actions);
     let left: Vec<(TaskNo, Nonce)> = THERE.query(reasons);
     again(&left);
 }
@@ -187,7 +162,7 @@ pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
         actions.extend(LOOK_AGAIN.query((task_nos.as_slice(), nonces.as_slice())));
         busy.extend(BUSY.query((task_nos, nonces)));
     }
-    ready::announce(&actions);
+    announce(&actions);
     again(&busy);
     !actions.is_empty()
 }

@@ -3,52 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::aside;
-use super::parked::{self, Reason};
-use super::ready;
 use crate::number::TaskNo;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Record, Statement};
+use crate::pg::statement::Statement;
+use crate::store::reason::MergeKey;
 use crate::wake;
-
-/// What tasks share that are merged.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct MergeKey {
-    pub(crate) action: String,
-    /// Empty: none.
-    pub(crate) group: String,
-    pub(crate) key: String,
-}
-
-impl MergeKey {
-    /// That of a task, if it has one.
-    pub(crate) fn of(action: &str, group: Option<&str>, key: Option<&str>) -> Option<Self> {
-        let group = group.unwrap_or_default();
-        Some(MergeKey { action: action.to_owned(), group: group.to_owned(), key: key?.to_owned() })
-    }
-
-    /// For `unnest(…) AS u(action, group_id, key)`.
-    pub(crate) fn columns<'a>(
-        keys: impl Iterator<Item = &'a MergeKey>,
-    ) -> (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>) {
-        let (mut actions, mut groups, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for key in keys {
-            actions.push(key.action.as_str());
-            groups.push(key.group.as_str());
-            names.push(key.key.as_str());
-        }
-        (actions, groups, names)
-    }
-}
-
-/// From three columns: action, group, key.
-impl Record for MergeKey {
-    type Columns = (String, String, String);
-
-    fn of((action, group, key): Self::Columns) -> Self {
-        MergeKey { action, group, key }
-    }
-}
 
 /// [`MergeKey::columns`].
 type Keys = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
@@ -133,30 +92,11 @@ static WAITING: Statement<Keys, i32> = Statement::new(
                             WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
 );
 
-/// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the
-/// end of its priority. The row of a key is locked first, so that whoever is parking under it is seen; then all that
-/// is parked under the keys or rides on the holders, in one go, in the order in which whoever names these tasks locks
-/// them.
-pub(crate) fn release(holders: &[TaskNo]) {
+/// Frees the keys of tasks whose performance has ended; which these were. Waiters for what is ready with one of them are woken.
+pub(crate) fn free(holders: &[TaskNo]) -> Vec<MergeKey> {
     let keys = RELEASE.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
-    parked::lock(holders, &keys);
-    aside::release(&keys.iter().map(aside::key).collect::<Vec<_>>());
-    for key in keys {
-        ready::make_ready(&parked::release(&Reason::Key(key)));
-    }
-}
-
-/// The performances of tasks that held keys have ended without settling them: their riders are ready again.
-pub(crate) fn given_back(holders: &[TaskNo]) {
-    if holders.is_empty() {
-        return;
-    }
-    release(holders);
-    for holder in holders {
-        ready::make_ready(&parked::release(&Reason::Rides(*holder)));
-    }
-    aside::release(&holders.iter().map(|holder| aside::rides(*holder)).collect::<Vec<_>>());
+    keys
 }
 
 static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::new(

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{STEP, by_time, due, elapsed, held_back, retention};
+use super::step::{STEP, Step};
+use super::{by_time, due, elapsed, held_back, retention};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
@@ -10,22 +11,12 @@ use crate::pg::statement::Statement;
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
 use crate::store::by_time::{KINDS as KINDS_BY_TIME, next_after};
-use crate::store::seal;
-use crate::store::tally;
+use crate::store::{seal, tally};
 use crate::words::word;
 
 /// The kinds of upkeep, in the order in which they are done.
 pub(crate) const KINDS: [&str; 8] =
     ["schedules", "leases", "timers", "due tasks", "signals", "entries held back", "retention", "tallies"];
-
-/// What one step did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    /// There was something to do.
-    pub(crate) done: bool,
-    /// There may be more.
-    pub(crate) more: bool,
-}
 
 /// Actions that have something due: from one to the next along the index, not by way of all actions.
 static DUE_ACTIONS: Statement<Time, i32> = Statement::new(

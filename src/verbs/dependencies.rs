@@ -7,21 +7,19 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::{self, DependencySpec};
 use crate::insert::{
     EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
+use crate::locks::{self, Idle, LockStrength, guard, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
-use crate::spec::{self, DependencySpec};
 use crate::state::Condition;
 use crate::store::dependency::Edge;
-use crate::store::guard::guard;
-use crate::store::live::{Idle, LockStrength};
-use crate::store::order::restartable;
 use crate::store::{live, numbers, task};
 use crate::verbs::insert::json;
 use crate::words::word;
@@ -35,7 +33,7 @@ fn taskq_add_dependencies_json(
 ) -> i64 {
     rights::for_caller(|| {
         let ignore_missing = parse_if_missing(if_missing)?;
-        let dependencies = spec::parse_dependencies(&json("dependencies", dependencies)?)?;
+        let dependencies = input::parse_dependencies(&json("dependencies", dependencies)?)?;
         restartable(|| add(&dependencies, ignore_missing))
     })
 }
@@ -104,7 +102,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     guard();
     let now = clock::now();
     let lock =
-        || live::lock_any(&ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::KeyShare);
+        || locks::lock_any(&ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::KeyShare);
     let (numbers, rows, outcomes) = fold::locked(lock, |(_, rows, _)| rows)?;
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =

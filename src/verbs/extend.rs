@@ -8,11 +8,11 @@ use super::heartbeat;
 use super::more_time::more_time;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::check_interval;
 use crate::pg::block;
 use crate::pg::rows::Rows;
 use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
-use crate::spec::check_interval;
 use crate::token::Token;
 
 /// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration, wait) -> TABLE (task_id, owned)`

@@ -5,12 +5,12 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, interval_problem};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::Time;
 use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
 use crate::rights;
-use crate::spec::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, interval_problem};
 use crate::state::Condition;
 use crate::words::word;
 
@@ -30,7 +30,7 @@ fn insert_tasks(
     if_missing: Option<&str>,
 ) -> Result<Vec<String>> {
     let options = Options::parse(on_conflict, if_missing)?;
-    insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+    insert(input::parse_tasks(&json("tasks", tasks)?)?, options)
 }
 
 /// `taskq.insert_tasks_report(tasks jsonb, on_conflict text, if_missing text) -> TABLE (…)`
@@ -52,7 +52,7 @@ fn taskq_insert_tasks_report(
             _ => OnConflict::Error,
         };
         let options = Options { on_conflict, ignore_missing };
-        insert_reporting(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+        insert_reporting(input::parse_tasks(&json("tasks", tasks)?)?, options)
     });
     Rows(reports.into_iter().map(|r| (r.id, r.outcome, r.existing)).collect())
 }
@@ -66,7 +66,7 @@ fn taskq_replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> R
 fn replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> Result<Vec<String>> {
     let ignore_missing = parse_if_missing(if_missing)?;
     let options = Options { on_conflict: OnConflict::Replace, ignore_missing };
-    insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+    insert(input::parse_tasks(&json("tasks", tasks)?)?, options)
 }
 
 /// The text of a jsonb argument that may not be NULL.
@@ -111,7 +111,7 @@ fn taskq_insert_task(
 ) -> Option<String> {
     let body = body.and_then(TextOrJson::from_argument).and_then(|body| match body {
         TextOrJson::Text(text) => Some(text),
-        TextOrJson::Json(json) => spec::body_of(&json.0),
+        TextOrJson::Json(json) => input::body_of(&json.0),
     });
     rights::for_caller(|| {
         let keys = Keys {
@@ -222,9 +222,9 @@ fn bodies_of(texts: Option<Vec<Option<String>>>, json: Option<AnyElement>) -> Re
             "Give one of the two, with a NULL for each task without a body, and NULL for the other.",
         )),
         (Some(texts), None) => Ok(texts),
-        (None, Some(json)) => Ok(spec::bodies("bodies_json", &json.0)?
+        (None, Some(json)) => Ok(input::bodies("bodies_json", &json.0)?
             .into_iter()
-            .map(|body| spec::body_of(body.get()))
+            .map(|body| input::body_of(body.get()))
             .collect()),
         (None, None) => Err(Refusal::no_bodies()),
     }
@@ -335,7 +335,7 @@ impl Keys {
         let unique_by = self.unique_by.and_then(JsonText::from_argument);
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
-                Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
+                Some(json) => input::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
                     Element::Task.malformed(
                         place(n),
                         id.as_deref(),
@@ -344,7 +344,7 @@ impl Keys {
                 })?,
                 None => None,
             };
-            spec::check_id(place(n), id.as_deref())?;
+            input::check_id(place(n), id.as_deref())?;
             Ok(TaskSpec { id, body, unique: unique.map(Box::new), ..alike.clone() })
         };
         tasks.into_iter().enumerate().map(|(i, one)| task(i + 1, one)).collect()

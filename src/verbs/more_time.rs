@@ -7,10 +7,10 @@ use pgrx::datum::Interval;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
-use crate::store::lease;
-use crate::store::merge_key::{self, MergeKey};
+use crate::store::reason::MergeKey;
 use crate::store::run::{self, changes};
 use crate::store::slot::{self, Ask, Assignment, Limit};
+use crate::store::{lease, merge_key};
 use crate::token::{Base, Nonce, Token, in_pieces};
 
 /// Gives performances that are still held time until then, or for as long as a try may last; which these are.

@@ -7,16 +7,14 @@ use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
 use crate::flow::rates;
+use crate::input::backoff::Backoff;
+use crate::input::{check_interval, check_name};
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::pg::throw::notice;
-use crate::spec::backoff::Backoff;
-use crate::spec::{check_interval, check_name};
-use crate::store::action_setting;
-use crate::store::actions;
-use crate::store::slot::backfill;
-use crate::store::slot::{self, Limit, MOST_SLOTS};
+use crate::store::slot::{self, Limit, MOST_SLOTS, backfill};
+use crate::store::{action_setting, actions};
 use crate::wake;
 use crate::words::{given_words, word};
 

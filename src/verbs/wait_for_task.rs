@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 
 use super::waiter::Waiter;
 use crate::error::{Refusal, Result, required};
+use crate::locks::tables;
 use crate::number::TaskNo;
 use crate::pg::arg::Arg;
 use crate::pg::clock::Time;
@@ -16,7 +17,6 @@ use crate::pg::subtransaction;
 use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::state::Outcome;
-use crate::store::tables;
 use crate::upkeep::Next;
 use crate::wake;
 

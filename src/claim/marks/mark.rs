@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::ends::at_end;
 use crate::number::Position;
 use crate::pg::clock::Time;
-use crate::store::at_end;
 
 /// Marks by action and priority.
 pub(super) type ByAction = HashMap<i32, BTreeMap<i32, Mark>>;
@@ -18,7 +18,7 @@ pub(super) struct Mark {
     /// Nothing was to be had before this position when the look of this number was taken.
     pub(super) seen: (Position, u64),
     /// When the last grant of this priority was, in grants.
-    last_grant: u64,
+    pub(super) last_grant: u64,
     /// When it was walked to from the beginning, by this backend or by the one whose mark it took over.
     pub(super) walked_at: Time,
     /// As far as it is shared with others.

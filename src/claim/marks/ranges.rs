@@ -6,11 +6,11 @@ use crate::number::Position;
 /// order of priority.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Ranges {
-    action_nos: Vec<i32>,
+    pub(super) action_nos: Vec<i32>,
     /// The highest priority of each stretch, and the lowest. Above the first and between marks there may be priorities
     /// that this backend does not know.
-    highest: Vec<i32>,
-    lowest: Vec<i32>,
+    pub(super) highest: Vec<i32>,
+    pub(super) lowest: Vec<i32>,
     /// The first position to look at; the end, if there is nothing in the stretch for this call.
     pub(super) starts: Vec<Position>,
 }

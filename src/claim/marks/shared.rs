@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Known, MARKS, MOST_ACTIONS, Marks};
+use super::kept::{Known, MARKS, MOST_ACTIONS, Marks};
 use crate::number::Position;
 use crate::pg::clock::{Time, wall};
 use crate::pg::session;

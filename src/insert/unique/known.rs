@@ -1,8 +1,8 @@
 //! What is known of a key: which elements of the call have it, and which stored task.
 
+use crate::input::{State, TaskSpec};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::spec::{State, TaskSpec};
 use crate::store::unique_key::Key;
 
 /// A stored task that a key points to.
@@ -13,7 +13,7 @@ pub(super) struct Holder {
     /// The end of its period; `None` if it has none.
     pub(super) until: Option<Time>,
     /// The states in which it holds the key.
-    states: i16,
+    pub(super) states: i16,
     pub(super) state: State,
     /// Its workgroup is held back: it is not ready, whatever its row says.
     pub(super) held_back: bool,

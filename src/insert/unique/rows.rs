@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::known::{Holder, Known, key_of};
+use crate::input::{State, TaskSpec};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
-use crate::spec::{State, TaskSpec};
 use crate::store::unique_key::{self, Key};
 
 record! {

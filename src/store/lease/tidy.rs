@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use pgrx::pg_sys::{self, ItemPointerData};
 
 use super::{TABLE, append};
+use crate::ends::before_commit;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Record, Statement, sql};
 use crate::pg::table::pages_of;
-use crate::store::before_commit;
 use crate::token::{Base, Nonce, in_pieces};
 
 /// A row of `lease` whose keeper has left it.

@@ -8,19 +8,21 @@ use pgrx::pg_sys::ItemPointerData;
 
 use super::holders;
 use super::leases::{Elapsed, Task};
+use super::overdue::overdue;
 use crate::allowance::Allowance;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
 use crate::returns::tries::{Allowed, TryEnd};
+use crate::settle::merge_keys;
 use crate::settle::settle;
-use crate::store::contradiction;
+use crate::store::announce::announce;
 use crate::store::lease::{append, tidy};
-use crate::store::live::{InRun, Live, in_run};
+use crate::store::live::Live;
+use crate::store::live_row::{InRun, in_run};
 use crate::store::run::changes;
-use crate::store::slot;
-use crate::store::{aside, attempts, merge_key, ready};
+use crate::store::{aside, attempts, contradiction, slot};
 use crate::token::{Nonce, in_pieces};
 
 /// What was done with the leases of a window.
@@ -168,14 +170,6 @@ fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
     !aside.is_empty() && aside::look_again(aside)
 }
 
-/// Whether the performance of a row of `run`, named `r`, is held, and its deadline has passed.
-macro_rules! overdue {
-    ($now:literal) => {
-        concat!("NOT r.grantable AND r.aside IS NULL AND r.deadline <= ", $now)
-    };
-}
-pub(super) use overdue;
-
 /// Those that hold no merge key, read or locked. What a holder's end needs besides is for [`holders`].
 macro_rules! overdue_tries {
     ($end:literal) => {
@@ -274,9 +268,9 @@ fn end_tries(locked: Vec<Live>, now: Time) {
             now,
         );
         let holders: Vec<TaskNo> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
-        merge_key::given_back(&holders);
+        merge_keys::given_back(&holders);
         let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
-        ready::announce(&changes::REQUEUE.query(left));
+        announce(&changes::REQUEUE.query(left));
     }
     if !endings.is_empty() {
         changes::REMOVE.execute(endings.iter().map(|ending| ending.task_no).collect::<Vec<_>>());

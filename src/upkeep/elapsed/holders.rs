@@ -7,13 +7,14 @@
 
 use std::collections::HashSet;
 
-use super::end::overdue;
+use super::overdue::overdue;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::pg::subtransaction;
-use crate::store::live::{InRun, Live, in_run};
-use crate::store::merge_key::MergeKey;
+use crate::store::live::Live;
+use crate::store::live_row::{InRun, in_run};
+use crate::store::reason::MergeKey;
 
 static RUN: Statement<(&[TaskNo], Time), InRun> = Statement::new(sql!(
     "SELECT ",
