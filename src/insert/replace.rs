@@ -1,5 +1,5 @@
-//! What `replace_tasks` does to the tasks that give way: they end as aborted, whoever waits for them
-//! hears of it, and they go.
+//! What `replace_tasks` does to the tasks that give way: they end as aborted, calls that wait for them get
+//! that end, and they go.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use crate::store::live::{self, Live};
 use crate::store::traces::Traces;
 use crate::store::{attempts, dependency, progress, settled, step};
 
-/// How long the end of a replaced task can be learnt by those who wait for it.
+/// How long the end of a replaced task is kept for calls that wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
 
 /// Removes the tasks with these ids, whose rows, live or settled, the call has locked for a change with the others it
-/// names: whoever is adding an edge to one of them that has settled holds that row.
+/// names: a transaction that is adding an edge to one of them that has settled holds that row.
 pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result<()> {
     let old: Vec<(String, TaskNo, Option<Live>)> = ids
         .iter()

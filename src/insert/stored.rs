@@ -152,7 +152,7 @@ pub(crate) fn has_begun(id: &str) -> Refusal {
 
 /// What is said of a task in this state that is to get a dependency.
 pub(super) fn cannot_wait(id: &str, state: &str) -> Refusal {
-    let hint = "Only a pending task that nobody owns can get a dependency.";
+    let hint = "Only a pending task that no worker owns can get a dependency.";
     Refusal::state(id, state, "cannot be made to wait", hint)
 }
 

@@ -1,8 +1,7 @@
 //! Locks on the rows of tasks, and the order in which they are waited for ([`order`]).
 //!
-//! Whoever locks live rows of tasks that its caller named (those in `run`, `blocked`, `scheduled` and `parked`) locks them
-//! here: first `run`, then `blocked`, `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take theirs
-//! with SKIP LOCKED and wait for nobody.
+//! Calls that name tasks lock their live rows here: first those in `run`, then `blocked`, `scheduled` and `parked`, in each
+//! by task number. Signals, claims and upkeep take theirs with SKIP LOCKED and wait for no other transaction.
 
 mod courtesy;
 mod edges;

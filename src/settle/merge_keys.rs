@@ -5,10 +5,10 @@ use crate::number::TaskNo;
 use crate::store::reason::{self, Reason};
 use crate::store::{aside, merge_key, parked, ready};
 
-/// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the
-/// end of its priority. The row of a key is locked first, so that whoever is parking under it is seen; then all that
-/// is parked under the keys or rides on the holders, in one go, in the order in which whoever names these tasks locks
-/// them.
+/// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the end of its
+/// priority. The row of a key is locked first, so that what a claim is parking under it is seen. Then all that is
+/// parked under the keys or rides on the holders is locked in one go, in the order in which calls that name these
+/// tasks lock them.
 pub(crate) fn release(holders: &[TaskNo]) {
     let keys = merge_key::free(holders);
     locked::lock(holders, &keys);

@@ -56,7 +56,7 @@ static MARK: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
 
 /// Those of the keys that no task has are taken for these; returns them. The others are locked against the end of the
-/// task that has them, or locked by somebody else.
+/// task that has them, or another transaction has locked them.
 pub(crate) fn take(wanted: &BTreeMap<MergeKey, TaskNo>) -> BTreeMap<MergeKey, TaskNo> {
     let all: Vec<(&MergeKey, &TaskNo)> = wanted.iter().collect();
     let free: BTreeMap<MergeKey, TaskNo> = LOOK
@@ -107,8 +107,8 @@ static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::new(
                               AND m.holder_no IS NULL
                               FOR UPDATE SKIP LOCKED) AS m",
 );
-/// With a snapshot taken after the rows were locked: whoever was inserting a task with the key held the row
-/// until its commit.
+/// With a snapshot taken after the rows were locked: a transaction that was inserting a task with the key
+/// held the row until its commit.
 static TIDY: Statement<Keys> = Statement::new(
     c"DELETE FROM taskq.merge_key m
        USING unnest($1, $2, $3) AS u(action, group_id, key)

@@ -50,13 +50,14 @@ impl Traces {
         }
     }
 
-    /// Counts them out of their groups. The rows of keys and the slots of groups that nobody has any more are left.
+    /// Counts them out of their groups. The rows of keys and the slots of groups that no task has any more are
+    /// left.
     pub(crate) fn count_out(self, now: Time) {
         tally::removed(&self.losses, now);
     }
 
-    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that nobody has any more;
-    /// returns how many tasks it were.
+    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that no task has any
+    /// more; returns how many tasks it were.
     pub(crate) fn tidy(self, now: Time) -> i64 {
         tally::removed(&self.losses, now);
         slot::tidy(&self.losses.groups().cloned().collect::<Vec<_>>());

@@ -50,7 +50,7 @@ pub(super) fn extend(
     let tokens: Vec<Token> = held.values().copied().collect();
     let now = clock::now();
     let extended = more_time(&tokens, now.plus(max_duration), actor_id, now);
-    // As for returns: a token that somebody has made up says nothing of its task.
+    // As for returns: a made-up token must reveal nothing of its task.
     rights::check_tasks(Doing::Work, extended.keys().copied())?;
     Ok(pairs
         .into_iter()

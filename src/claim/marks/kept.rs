@@ -43,7 +43,7 @@ pub(crate) struct Seen {
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) decided: Decided,
-    /// Up to here every position was decided when the latest look was taken; the beginning if that cannot be told.
+    /// Up to here every position was decided when the latest look was taken; the beginning if that is not known.
     pub(super) decided_to: Position,
     /// By action and priority.
     pub(super) marks: ByAction,

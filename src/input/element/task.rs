@@ -17,7 +17,7 @@ use crate::input::{Element, INTERVAL_HINT, Problem, TaskSpec, interval_problem, 
 use crate::pg::clock::{self, Time};
 use crate::pg::json::JsonText;
 
-/// The keys of a task; [`TASK`](crate::input::keys::TASK) is the same for whoever has to be told.
+/// The keys of a task; [`TASK`](crate::input::keys::TASK) has the same for messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTask<'a> {

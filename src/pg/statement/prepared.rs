@@ -153,8 +153,8 @@ impl Prepared {
     unsafe fn plan_and_lock(&self, plan: pg_sys::SPIPlanPtr) {
         // SAFETY: the list has one source, since the text is one statement. The source lives as long as the plan, and
         // its generic plan as long as it points to it. Making the plan invalid is what Postgres does itself when a table
-        // changes: whoever is executing it has a reference and goes on. The reference that we are given is given back
-        // at once; the one of the source stays, and so do the locks.
+        // changes: an execution that is under way has a reference and goes on. The reference that we are given is given
+        // back at once; the one of the source stays, and so do the locks.
         unsafe {
             pg_sys::AcceptInvalidationMessages();
             let sources = pg_sys::SPI_plan_get_plan_sources(plan);

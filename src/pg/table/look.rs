@@ -13,12 +13,12 @@ use crate::pg::{quiet, session};
 /// A snapshot to look with: all that was committed when it was taken, whatever the level of isolation, and all that this
 /// transaction has written before.
 ///
-/// **A table that may have been rewritten since** is looked at with a newer one. To a snapshot that is older than the commit of
-/// an ALTER TABLE all rows that it has written are new, and the table would seem to be empty. A statement
-/// locks its tables before it takes its snapshot. A look does not know from the start which tables it will open; so each
-/// table is seen as a statement that begins with its lock would see it. Whoever rewrites a table changes its row in the
-/// catalog, and sends word of that when he commits: after new snapshots see it, and before he releases his lock. So if the
-/// snapshot is older than that, the word has come since, with our lock at the latest.
+/// **A table that may have been rewritten since** is read with a newer one. To a snapshot that is older than the commit of an
+/// ALTER TABLE all rows that it has written are new, and the table would seem to be empty. A statement locks its tables before
+/// it takes its snapshot. A look does not know from the start which tables it will open; so each table is seen as a statement
+/// that begins with its lock would see it. A transaction that rewrites a table changes its row in the catalog. It sends the
+/// invalidation message of that at its commit: after new snapshots see it, and before it releases its lock. So if the snapshot
+/// is older than that commit, the message has come since, with our lock at the latest.
 pub(crate) struct Look {
     snapshot: Cell<pg_sys::Snapshot>,
     /// What had been heard of changes of the catalog before the snapshot was taken.
@@ -82,7 +82,8 @@ impl Look {
             (running, snapshot.xmax)
         };
         let lowest = running.iter().map(|xid| session::with_epoch(*xid)).min();
-        // A snapshot ends behind the last id that has ended: what comes there is the own one as long as nobody else ends.
+        // A snapshot ends behind the last id that has ended: what comes there is our own id as long as no other
+        // transaction ends.
         lowest.unwrap_or_else(|| session::first_not_own(session::with_epoch(end)))
     }
 

@@ -7,14 +7,15 @@
 //! **What statements did besides is done here.** A [`Look`] takes a snapshot that sees what this transaction has written
 //! so far. A change is refused where the transaction is read-only. A new version of a row that is not heap-only gets its
 //! index entries, partial indexes by their conditions. A value is compared with its column's type, and a NULL with its
-//! constraint. *Not* looked at are CHECK constraints, triggers and rights: the tables are the queue's own, what is written
-//! comes from its code, and whoever calls it has been asked for his rights by then.
+//! constraint. CHECK constraints, triggers and rights are *not* checked: the tables are the queue's own, what is written
+//! comes from its code, and the rights of the caller were checked before.
 //!
-//! **A result that is not "done" is a value** ([`Change`]), never an error: somebody else has the row, or has changed it.
+//! **A result that is not "done" is a value** ([`Change`]), never an error: another transaction has the row, or has
+//! changed it.
 //!
-//! **Nothing outlives what it needs.** Snapshot, tables and scans exist inside the closures that use them. Whoever rolls
-//! a subtransaction back in there takes away what was begun in it; so each use asks whether it is at the same level as
-//! where its object was made.
+//! **Nothing outlives what it needs.** Snapshot, tables and scans exist inside the closures that use them. If a
+//! subtransaction is rolled back in there, what was begun in it is taken away; so each use asks whether it is at the
+//! same level as where its object was made.
 
 mod change;
 mod columns;

@@ -14,7 +14,8 @@ pub(super) unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
         let relation = steps::open(table.name.oid(), lock);
-        // Once more: whoever has changed the table had it locked, and word of it came with the lock.
+        // Once more: a transaction that has changed the table had it locked, and its invalidation message
+        // came with the lock.
         fit::check();
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
             || (*relation).rd_tableam != quiet::heap_routine()
@@ -34,7 +35,7 @@ pub(super) unsafe fn routine(relation: pg_sys::Relation) -> &'static pg_sys::Tab
     unsafe { &*(*relation).rd_tableam }
 }
 
-/// Locks a table as whoever reads it does, until the transaction ends: waits for whoever has it for himself, or waits for that.
+/// Locks a table as a reader does, until the transaction ends. Waits for a session that has it exclusively or waits for that.
 pub(crate) fn hold(table: &Table) {
     // SAFETY: opened and closed here; the lock stays.
     unsafe {
