@@ -29,11 +29,11 @@ pub enum Clause {
     SignsOutliveCommit,
     /// Who naps has no sign.
     NoSignWhileWaiting,
-    /// Whoever locks a counter looks, too, whatever for (`store::live`, `fold::try_lock_and_count`).
+    /// Whoever locks a counter looks, too, whatever for (`locks::live`, `fold::try_lock_and_count`).
     WhoeverLocksLooks,
     /// A counter is noted for the look as soon as it is counted down, not after all others (`blocked::change`).
     NotedAtOnce,
-    /// A rollback of who had touched a counter wakes somebody to count (`store::touched`).
+    /// A rollback of who had touched a counter wakes somebody to count (`ends::touched`).
     RollbackWakes,
     /// Who has left a signal to the holder of the counter wakes somebody, too, once his commit is visible. The holder may
     /// have been rolled back meanwhile, and whom that has woken has not seen the signal (`Steps::left_to_holder`).

@@ -1,5 +1,5 @@
 //! Deferred signals, and who counts them: `src/settle` (`signal.rs`, `fold.rs`, `unsent.rs`, `commit.rs`),
-//! `src/store/blocked.rs`, `src/store/touched.rs`.
+//! `src/store/blocked.rs`, `src/ends/touched.rs`.
 //!
 //! Some return tasks that others wait for, at the same time; one locks a counter for something else (`add_dependencies`,
 //! for instance); transactions are rolled back, and what they did is done once more; one may stay open for ever. Whom a
