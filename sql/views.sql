@@ -620,7 +620,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number AND e.wait_no NOT IN (-1, -2)
+                          WHERE e.run_no = number AND e.wait_no NOT IN (-1, -2, -3)
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -903,7 +903,7 @@ CREATE FUNCTION taskq.check()
            -- What it was suspended for may start over when it has long gone on.
            AND NOT e.suspending
            -- It keeps what it has counted of one that started over without it, or has gone on without it.
-           AND e.wait_no NOT IN (-1, -2)
+           AND e.wait_no NOT IN (-1, -2, -3)
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -913,7 +913,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
            AND t.num_required IS NULL
-           AND e.wait_no <> -1
+           AND e.wait_no NOT IN (-1, -3)
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL

@@ -39,6 +39,9 @@ pub(crate) const NO_WAIT: WaitNo = -1;
 /// is brought back to where it began.
 pub(crate) const DROPPED: WaitNo = -2;
 
+/// As [`NO_WAIT`], where a task for which some of its dependencies suffice has counted the other one as lost.
+pub(crate) const NO_WAIT_LOST: WaitNo = -3;
+
 impl fmt::Display for TaskNo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.fmt(f)

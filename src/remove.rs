@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::insert::lock_for_change;
 use crate::locks;
-use crate::number::{DROPPED, TaskNo, WaitNo};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -218,9 +218,11 @@ fn losses_of(
         }
         let loss = losses.entry(run).or_default();
         loss.all += 1;
+        // What has been counted of one that started over was another end.
+        let is_over = matches!(wait_no, NO_WAIT | NO_WAIT_LOST);
         match outcomes.get(&after) {
             None => open.entry(run).or_default().push(wait_no),
-            Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
+            Some(outcome) => loss.failed += i32::from(outcome.is_abort() && !is_over),
         }
     }
     (losses, open)

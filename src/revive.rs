@@ -20,6 +20,7 @@ use place::Renumbered;
 pub(crate) use place::place;
 pub(crate) use rerun::{Dependents, Keeps, start_over};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};
+pub(crate) use some_of_many::Gone;
 pub(crate) use suspending::drop_suspending;
 use suspending::drop_unfinished;
 
@@ -28,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs};
 use crate::locks::{self, LockStrength, guard};
-use crate::number::{DROPPED, NO_WAIT, TaskNo, WaitNo};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
@@ -96,7 +97,7 @@ pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> R
     lock_neighbours(&task_nos);
     let dropped = drop_unfinished(&task_nos);
     uncount(&task_nos, &revived, now);
-    place(&task_nos, &HashMap::new(), &dropped, now);
+    place(&task_nos, &HashMap::new(), &dropped, Gone::Counts, now);
     // While they were settled, edges may have been added that only now close a cycle.
     acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(task_nos.len() as i64)
@@ -151,20 +152,19 @@ fn without_lost(
     let asked: HashSet<TaskNo> = asked.iter().copied().collect();
     // A suspension is over for one that is asked for, whatever it has lost by it.
     let counts = |(run, _, suspending): &(TaskNo, TaskNo, bool)| !suspending || !asked.contains(run);
-    let lost: Vec<(TaskNo, TaskNo)> =
-        LOST.query(task_nos).into_iter().filter(counts).map(|(run, after, _)| (run, after)).collect();
-    let runs: Vec<TaskNo> = lost.iter().map(|(run, _)| *run).collect();
-    let mut spare = spare(&runs);
-    let mut dependents: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
-    let mut gone: Vec<(TaskNo, TaskNo)> = Vec::new();
-    for (run, after) in lost {
-        dependents.entry(after).or_default().push(run);
+    let lost: Vec<(TaskNo, TaskNo, bool)> = LOST.query(task_nos).into_iter().filter(counts).collect();
+    let mut spare = spare(&lost.iter().map(|(run, ..)| *run).collect::<Vec<_>>());
+    let mut dependents: HashMap<TaskNo, Vec<(TaskNo, bool)>> = HashMap::new();
+    let mut gone: Vec<(TaskNo, TaskNo, bool)> = Vec::new();
+    for (run, after, suspending) in lost {
+        dependents.entry(after).or_default().push((run, suspending));
         if !revived.contains(&after) {
-            gone.push((run, after));
+            gone.push((run, after, suspending));
         }
     }
-    while let Some((run, after)) = gone.pop() {
-        if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0) {
+    while let Some((run, after, suspending)) = gone.pop() {
+        // A suspension needs all that it has added.
+        if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0 && !suspending) {
             *left -= 1;
             continue;
         }
@@ -174,27 +174,18 @@ fn without_lost(
         if unrevivable == Unrevivable::Refuse && asked.contains(&run) {
             return Err(unrevivable_refusal(run, after));
         }
-        gone.extend(dependents.get(&run).into_iter().flatten().map(|dependent| (*dependent, run)));
+        let of_this = dependents.get(&run).into_iter().flatten();
+        gone.extend(of_this.map(|(dependent, suspending)| (*dependent, run, *suspending)));
     }
     Ok(revived)
 }
 
-static TOTALS: Statement<&[TaskNo], (TaskNo, i64)> = Statement::new(
-    c"SELECT s.task_no, s.dependencies + d.dropped
-        FROM taskq.settled s
-       CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS dropped FROM taskq.dependency d
-                            WHERE d.run_no = s.task_no AND d.wait_no = -2 OFFSET 0) AS d
-       WHERE s.task_no = ANY ($1)",
-);
-
 /// Without how many of all their dependencies settled tasks can do, those for which some suffice.
 fn spare(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
-    let required = task::with_num_required(task_nos);
-    if required.is_empty() {
-        return HashMap::new();
-    }
-    let totals: Vec<(TaskNo, i64)> = TOTALS.query(required.keys().copied().collect::<Vec<_>>());
-    totals.into_iter().map(|(task_no, total)| (task_no, total as i32 - required[&task_no])).collect()
+    some_of_many::had(task_nos, Gone::Counts)
+        .into_iter()
+        .map(|(task_no, had)| (task_no, had.spare()))
+        .collect()
 }
 
 fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
@@ -269,11 +260,14 @@ fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
     DEPENDENTS
         .map(task_nos, |(after, run, condition, wait_no, suspending)| {
             let outcome = *outcomes.get(&after)?;
-            let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
-            // What it has counted is another end than this one; as a rule that was no failure.
-            let counted = wait_no != NO_WAIT && wait_no != DROPPED;
-            let failed = outcome.is_abort() && counted;
-            Some(Counted { after, run, wait_no, suspending, failed, lost: lost && counted })
+            let condition = Condition::from_stored(condition);
+            let (failed, lost) = match wait_no {
+                // What it has counted is another end than this one; as a rule that was no failure.
+                NO_WAIT => (false, false),
+                NO_WAIT_LOST => (condition == Condition::Completed, true),
+                _ => (outcome.is_abort(), Lost::of(after, condition, outcome).is_some()),
+            };
+            Some(Counted { after, run, wait_no, suspending, failed, lost })
         })
         .into_iter()
         .flatten()
@@ -294,6 +288,8 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     fold::of(&dependents, now);
     let rows: HashMap<TaskNo, Live> = lock_for_change(&dependents);
     let some_suffice = task::with_num_required(&dependents);
+    // One that is suspended had begun.
+    let has_enough = |row: &Live| row.counter().is_none_or(|counter| counter.since.is_some());
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
     let mut renumbered = Renumbered::default();
@@ -311,7 +307,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
                 settled.push(edge.after);
                 in_progress.push(edge.run);
             }
-            Some(row) if row.counter().is_none() && some_suffice.contains_key(&edge.run) => {
+            Some(row) if !edge.suspending && has_enough(row) && some_suffice.contains_key(&edge.run) => {
                 again.insert(edge.run);
             }
             row @ Some(_) => {

@@ -20,7 +20,7 @@ use crate::error::{Refusal, Result};
 use crate::input::{AwaitedSpec, TaskSpec, check_interval};
 use crate::insert::{EdgeSet, OnConflict, Options, Waits, acyclic, cycle_refusal, insert, stored_arcs};
 use crate::locks::{self, LockStrength, guard};
-use crate::number::{DROPPED, NO_WAIT, TaskNo, WaitNo};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, transaction_number};
 use crate::pg::statement::Statement;
@@ -225,7 +225,7 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
             (Some(stored), _) if stored == wait_no => continue,
             // What has ended was counted when it did, whatever the condition was; unless the task had gone on by then.
             (Some(stored), Some(outcome)) => {
-                if matches!(stored, NO_WAIT | DROPPED) {
+                if matches!(stored, NO_WAIT | NO_WAIT_LOST | DROPPED) {
                     one.waits.all += i32::from(stored == DROPPED);
                     one.waits.failed += i32::from(outcome.is_abort());
                     again.push(*edge);

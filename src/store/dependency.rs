@@ -77,18 +77,29 @@ pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
     });
 }
 
-/// These edges count for this wait of their tasks from now on, under these conditions. The caller holds both ends.
+/// These edges count for this wait of their tasks from now on. The caller holds both ends.
+///
+/// Rows are compared so that only the index by both columns can be used: where a task has ten thousand dependencies, the one by
+/// `run_no` would be gone through for each of them.
 pub(crate) static RENUMBER: Statement<(&[TaskNo], &[TaskNo], &[WaitNo])> = Statement::new(
     c"UPDATE taskq.dependency d SET wait_no = u.wait_no
         FROM unnest($1, $2, $3) AS u(after_no, run_no, wait_no)
-       WHERE d.after_no = u.after_no AND d.run_no = u.run_no AND d.wait_no <> u.wait_no",
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+         AND d.wait_no <> u.wait_no",
+);
+
+/// Removes those of these edges without which their tasks have gone on. The caller holds both ends.
+pub(crate) static REMOVE_DROPPED: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
+    c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+         AND d.wait_no = -2",
 );
 
 /// These edges are waited for again, in this wait, under these conditions. The caller holds both ends.
 pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> = Statement::new(
     c"UPDATE taskq.dependency d SET wait_no = $4, condition = u.condition
         FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
-       WHERE d.after_no = u.after_no AND d.run_no = u.run_no",
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)",
 );
 
 /// What a task that goes on without its open dependencies loses: one of those, or a signal that was left for it and not counted yet.

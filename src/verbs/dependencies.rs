@@ -19,7 +19,7 @@ use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
 use crate::state::{Condition, Outcome};
-use crate::store::dependency::Edge;
+use crate::store::dependency::{self, Edge};
 use crate::store::live::{self, Live};
 use crate::store::{numbers, task};
 use crate::verbs::insert::json;
@@ -70,9 +70,9 @@ fn taskq_add_dependencies(
     })
 }
 
-/// Every stored edge between the given ends, with its condition.
+/// Every stored edge between the given ends, with its condition. What a task went on without is no dependency any more.
 static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2",
 );
 
 /// Adds the edges and returns how many of those asked for block their task now.
@@ -123,6 +123,9 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
     let new = not_stored_yet(&asked, &names)?;
     check_cycles(&new, &names)?;
+    // It went on without them: they are new ones now.
+    let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = new.edges.iter().map(|e| (e.after, e.run)).unzip();
+    dependency::REMOVE_DROPPED.execute((after, run));
     store_edges(&new, &rows);
 
     let (waits, mut lost) = waits_of(&new, &outcomes);

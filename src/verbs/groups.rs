@@ -13,7 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::remove::{delete_beside, delete_locked};
-use crate::revive::{Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
+use crate::revive::{Gone, Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
@@ -210,9 +210,9 @@ static SEEDS: Statement<&[TaskNo], TaskNo> = Statement::new(
 );
 
 static DEPENDENCIES: Statement<&[TaskNo], TaskNo> =
-    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2");
 
-/// How many tasks that are there each of these depends on.
+/// How many tasks that are there each of these depends on: those that it went on without are not counted.
 fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     let mut number: HashMap<TaskNo, i32> = HashMap::new();
     for run in DEPENDENCIES.query(task_nos) {
@@ -257,8 +257,9 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     progress::forget(&stay);
     step::forget(&stay);
     let less = |n: &TaskNo| gone(n) + dropped.get(n).unwrap_or(&0);
-    let totals = rows.values().map(|r| (r.task_no, r.dependencies - less(&r.task_no)));
-    place(&stay, &totals.collect(), &dropped, now);
+    let less: HashMap<TaskNo, i32> = stay.iter().map(|n| (*n, less(n))).collect();
+    let totals = rows.values().map(|r| (r.task_no, r.dependencies - less[&r.task_no]));
+    place(&stay, &totals.collect(), &less, Gone::IsNone, now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(all.len() as i64)
