@@ -6,10 +6,12 @@ use crate::number::Position;
 /// order of priority.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Ranges {
+    /// The action of each stretch.
     pub(super) action_nos: Vec<i32>,
     /// The highest priority of each stretch, and the lowest. Above the first and between marks there may be priorities
     /// that this backend does not know.
     pub(super) highest: Vec<i32>,
+    /// The lowest priority of each stretch, included.
     pub(super) lowest: Vec<i32>,
     /// The first position to look at; the end, if there is nothing in the stretch for this call.
     pub(super) starts: Vec<Position>,
