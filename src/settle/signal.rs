@@ -42,6 +42,7 @@ impl Delta {
         Delta { satisfied, lost, failed, ..Delta::default() }
     }
 
+    /// Whether nothing that was lost has failed: the task would be skipped, not aborted.
     pub(super) fn only_skipped(&self) -> bool {
         self.skipped == self.lost
     }

@@ -8,8 +8,8 @@ use crate::number::Position;
 pub(crate) struct Ranges {
     /// The action of each stretch.
     pub(super) action_nos: Vec<i32>,
-    /// The highest priority of each stretch, and the lowest. Above the first and between marks there may be priorities
-    /// that this backend does not know.
+    /// The highest priority of each stretch, included. Above the first and between marks there may be priorities that
+    /// this backend does not know.
     pub(super) highest: Vec<i32>,
     /// The lowest priority of each stretch, included.
     pub(super) lowest: Vec<i32>,
