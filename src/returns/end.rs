@@ -27,7 +27,7 @@ pub(crate) struct GivenBack {
     pub(super) status: Option<String>,
     /// The next try is not before this is over; `None` for the back-off, if the try counts.
     pub(super) retry_after: Option<Interval>,
-    /// Whether the try counts: [`TryEnd::GivenBack`] or [`TryEnd::Released`].
+    /// How the try ends; one that was [`TryEnd::Released`] does not count.
     pub(super) how: TryEnd,
 }
 

@@ -26,11 +26,11 @@ use crate::store::{numbers, ready, signal, task};
 pub(crate) struct Delta {
     /// Dependencies that ended as they should.
     pub(crate) satisfied: i32,
-    /// Of these, how many aborted.
+    /// Of these and the lost ones, how many aborted.
     pub(crate) failed: i32,
     /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
-    /// Of these, how many were not needed.
+    /// Of the lost ones, how many were not needed.
     pub(crate) skipped: i32,
     /// The status that a lost dependency gives the task: one that has failed, if one has.
     pub(crate) lost_status: Option<String>,
