@@ -21,9 +21,13 @@ pub(crate) struct Ranges {
 pub(in crate::claim) struct Stretch {
     /// Where it stands among them.
     pub(in crate::claim) at: usize,
+    /// The number that stands for the action.
     pub(in crate::claim) action_no: i32,
+    /// The highest priority, included.
     pub(in crate::claim) highest: i32,
+    /// The lowest priority, included.
     pub(in crate::claim) lowest: i32,
+    /// The first position to look at, in each of the priorities.
     pub(in crate::claim) start: Position,
 }
 
