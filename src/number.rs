@@ -63,6 +63,7 @@ newtype! {
 impl Position {
     /// Before all that are taken.
     pub(crate) const BEGINNING: Position = Position(0);
+    /// Behind all that are taken.
     pub(crate) const END: Position = Position(i64::MAX);
 
     /// The one behind it.
@@ -84,7 +85,9 @@ newtype! {
 impl Lane {
     /// That of entries which are in no lane.
     pub(crate) const NONE: Lane = Lane(0);
+    /// Where the ring of lanes begins.
     pub(crate) const FIRST: Lane = Lane(i64::MIN);
+    /// Where the ring of lanes ends: [`Lane::FIRST`] comes after it.
     pub(crate) const LAST: Lane = Lane(i64::MAX);
 
     /// The one before it, which is not the first.

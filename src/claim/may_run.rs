@@ -67,13 +67,16 @@ struct Group {
 /// An entry, as far as the claim knows it before it takes it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
+    /// The number of the task.
     pub(super) task_no: TaskNo,
+    /// Its action, as the claim knows it; `None`: the claim does not ask for it.
     pub(super) action: Option<&'a Action>,
     /// It is in a lane, or will be once it is ready.
     pub(super) in_lane: bool,
 }
 
 impl Asked {
+    /// A claim that has asked nothing yet.
     pub(super) fn new(taking: Taking, now: Time) -> Self {
         Asked {
             taking,

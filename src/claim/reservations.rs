@@ -43,6 +43,7 @@ impl Reserved {
         !self.slots.is_empty()
     }
 
+    /// Whether a slot of this limit is among them.
     pub(super) fn has(&self, limit: &Limit) -> bool {
         self.slots.iter().any(|(of, _)| of == limit)
     }

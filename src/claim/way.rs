@@ -28,8 +28,11 @@ impl Way {
 /// Where entries stand one behind the other: a priority of an action, in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stretch {
+    /// The number that stands for the action.
     pub(super) action_no: i32,
+    /// The priority that all these entries have.
     pub(super) priority: i32,
+    /// The lane that they are in; [`Lane::NONE`]: none.
     pub(super) lane: Lane,
 }
 
@@ -60,6 +63,7 @@ impl Found {
         }
     }
 
+    /// Notes that an entry which is kept back was met here. The first position is kept.
     pub(super) fn has_met(&mut self, stretch: Stretch, position: Position) {
         let first = self.met.entry(stretch).or_insert(position);
         *first = position.min(*first);

@@ -16,6 +16,7 @@ pub(crate) struct Work {
 }
 
 thread_local! {
+    /// What the transaction under way has noted.
     pub(super) static WORK: RefCell<Work> = RefCell::default();
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Backoff {
     jitter: f64,
 }
 
+/// The keys of a back-off as they stand in JSON, before they are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawBackoff {

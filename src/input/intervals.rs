@@ -11,6 +11,7 @@ use crate::pg::clock;
 pub(super) struct Intervals(HashMap<String, Option<Interval>>);
 
 impl Intervals {
+    /// What Postgres reads in the text; `None`: it is no interval.
     pub(super) fn get(&mut self, text: &str) -> Option<Interval> {
         if let Some(interval) = self.0.get(text) {
             return *interval;

@@ -15,6 +15,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
+    /// What such an element is called in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Element::Awaited | Element::Dependency => "dependency",
@@ -23,6 +24,7 @@ impl Element {
         }
     }
 
+    /// The keys that such an element may have, for messages about one that is malformed.
     pub(crate) fn keys(self) -> &'static shape::Object {
         match self {
             Element::Awaited => &keys::AWAITED,

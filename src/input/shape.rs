@@ -32,11 +32,14 @@ pub(crate) enum Shape {
 /// What is wrong with a value, as a clause, and what can be done about it, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
+    /// The clause that says what is wrong; it follows the name of what it is about.
     pub(crate) what: String,
+    /// The sentence that says what can be done.
     pub(crate) hint: String,
 }
 
 impl Problem {
+    /// A problem in these words.
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Problem { what: what.into(), hint: hint.into() }
     }
@@ -54,6 +57,7 @@ pub(crate) struct Object {
     pub(crate) name: &'static str,
     /// What it is, with its article.
     pub(crate) what: &'static str,
+    /// Its keys, each with what the value may be.
     pub(crate) keys: &'static [(&'static str, Shape)],
     /// Those that may not be absent.
     pub(crate) required: &'static [&'static str],

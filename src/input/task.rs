@@ -18,35 +18,53 @@ const MAX_MERGE_KEY: usize = 2600;
 /// A task to insert.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSpec {
+    /// The id that the caller gives it; `None`: the call makes one up. It moves on to `insert::NewTask::id`.
     pub(crate) id: Option<String>,
+    /// The name of its action.
     pub(crate) action: String,
+    /// Its parameters, as text.
     pub(crate) body: Option<String>,
+    /// Higher ones are granted first; 0 if nothing is said.
     pub(crate) priority: i32,
+    /// How many tries it has; `None`: what its action says, else the setting.
     pub(crate) max_tries: Option<i32>,
+    /// The lease of its grants; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
+    /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
     /// It aborts then, if it has not been granted by then.
     pub(crate) expires_at: Option<Time>,
     /// The longest that a try of it lasts.
     pub(crate) max_run_time: Option<Interval>,
+    /// The tasks that it waits for.
     pub(crate) depends_on: Vec<Reference>,
+    /// The tasks that are to wait for it.
     pub(crate) to_signal_after: Vec<Reference>,
     /// How many of its dependencies it needs; `None`: all.
     pub(crate) num_required: Option<i32>,
+    /// The queue completes it itself, as soon as nothing blocks it and its time has come.
     pub(crate) spontaneous: bool,
     /// It is completed from outside.
     pub(crate) signal: bool,
+    /// Its end is announced by NOTIFY.
     pub(crate) post_result: bool,
+    /// The group (batch) that it belongs to.
     pub(crate) group: Option<String>,
     /// How long it is kept once it has completed.
     pub(crate) retention: Option<Interval>,
     /// How long it is kept once it has aborted.
     pub(crate) retention_aborted: Option<Interval>,
+    /// A JSON object of the inserter's own, which the worker gets with the task.
     pub(crate) metadata: Option<JsonText>,
+    /// Delays between its tries, as [`Backoff`] reads them; `None`: those of its action.
     pub(crate) backoff: Option<JsonText>,
+    /// The workgroup that can hold it back.
     pub(crate) workgroup: Option<String>,
+    /// Of the tasks of one action and group with this key one runs, for all.
     pub(crate) merge_key: Option<String>,
+    /// It survives a reset of its group.
     pub(crate) seed: bool,
+    /// The unique key that it is to hold, and what happens if another task holds it.
     pub(crate) unique: Option<Box<Unique>>,
 }
 
@@ -62,7 +80,9 @@ pub(crate) struct Wants {
 /// A task at the other end of a dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
+    /// The id of that task.
     pub(crate) id: String,
+    /// How the one that is waited for must end.
     pub(crate) condition: Condition,
     /// No caller has named it: the dependency follows from another one that is there.
     pub(crate) follows: bool,

@@ -68,10 +68,13 @@ pub(crate) enum OnHeld {
 pub(crate) struct Unique {
     /// Derived from the body where the caller gives none; there once the task has been checked.
     pub(crate) key: String,
+    /// The key is given up so long after the task may first be granted; `None`: only by its state.
     pub(crate) period: Option<Interval>,
     /// The task holds the key while it is in one of these states.
     pub(crate) states: i16,
+    /// What happens if another task holds the key.
     pub(crate) on_conflict: OnHeld,
+    /// With [`OnHeld::Replace`]: so long after the first insertion it is not put off any more; `None`: any time.
     pub(crate) max_wait: Option<Interval>,
 }
 

@@ -21,6 +21,7 @@ use crate::store::{blocked, parked, scheduled, task};
 #[derive(Default)]
 pub(crate) struct EdgeSet {
     conditions: HashMap<(TaskNo, TaskNo), Condition>,
+    /// In the order in which they were first added.
     pub(crate) edges: Vec<Edge>,
 }
 

@@ -7,17 +7,21 @@ use crate::number::TaskNo;
 
 /// A task that this call inserts.
 pub(crate) struct NewTask {
+    /// The number that this call has taken for it, which is also its first position.
     pub(crate) task_no: TaskNo,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
     /// Whether its action is set to `notify`.
     pub(crate) notify: bool,
     /// Whether its action puts every task that has a group into the lane of that.
     pub(super) gives_lanes: bool,
+    /// Its id, given or made up.
     pub(crate) id: String,
     /// The call has made up the id: no other task has it.
     pub(super) id_is_new: bool,
     /// Its place in the call, from 0.
     pub(super) element: usize,
+    /// What was said of it. Its id has been moved from there.
     pub(crate) spec: TaskSpec,
 }
 
@@ -39,7 +43,9 @@ pub(super) type Fates = HashMap<usize, Fate>;
 pub(super) struct Inserted {
     /// The tasks inserted, in the order of the call.
     pub(super) tasks: Vec<NewTask>,
+    /// What became of the elements that were not simply inserted.
     pub(super) fates: Fates,
+    /// How many elements the call had.
     pub(super) elements: usize,
 }
 
@@ -47,6 +53,7 @@ pub(super) struct Inserted {
 pub(crate) struct Report {
     /// The task that does its work.
     pub(crate) id: String,
+    /// `inserted`, `replaced` or `skipped`.
     pub(crate) outcome: &'static str,
     /// The task that was there before.
     pub(crate) existing: Option<String>,

@@ -14,6 +14,7 @@ pub(crate) enum OnConflict {
 /// How a call wants its conflicts handled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
+    /// What happens to a task whose id exists.
     pub(crate) on_conflict: OnConflict,
     /// Dependencies on tasks that do not exist are left out instead of refused.
     pub(crate) ignore_missing: bool,

@@ -54,6 +54,8 @@ pub(super) struct Linked {
 }
 
 impl Numbered {
+    /// Numbers the tasks, and leaves out what is to be skipped. An id that stands twice is refused, unless
+    /// the call skips such. Locks no task.
     pub(super) fn new(specs: Vec<TaskSpec>, options: Options) -> Result<Self> {
         let (elements, now) = (specs.len(), clock::now());
         let mut tasks = Tasks { new: Vec::new(), fates: Fates::new(), elements, options, now };

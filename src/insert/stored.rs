@@ -15,8 +15,11 @@ use crate::store::numbers;
 
 /// What a call knows of the stored tasks that it refers to.
 pub(crate) struct Stored {
+    /// Of those that are there, by id.
     pub(super) numbers: HashMap<String, TaskNo>,
+    /// The rows of those that have not settled, locked.
     pub(super) live: HashMap<TaskNo, Live>,
+    /// How the others ended.
     pub(super) outcomes: HashMap<TaskNo, Outcome>,
     /// Ids that the call's dependencies name, as opposed to ids it replaces.
     referred: HashSet<String>,

@@ -9,14 +9,18 @@ pub(crate) use crate::pg::table::LockStrength;
 
 /// A statement that locks rows of tasks by their numbers, in four ways, and returns them as `R`.
 pub(super) struct Lock<R> {
+    /// Waits for what others have locked, and locks it against any change.
     pub(super) update: Statement<&'static [TaskNo], R>,
+    /// Waits for what others have locked, and locks it against settling.
     pub(super) key_share: Statement<&'static [TaskNo], R>,
     /// The same without waiting: skips rows that another transaction has locked.
     pub(super) try_update: Statement<&'static [TaskNo], R>,
+    /// As `key_share`, but skips rows that another transaction has locked.
     pub(super) try_key_share: Statement<&'static [TaskNo], R>,
 }
 
 impl<R> Lock<R> {
+    /// The statement that locks so strongly; one that is not `waiting` skips what others have locked.
     pub(super) fn statement(
         &self,
         strength: LockStrength,

@@ -44,7 +44,9 @@ pub(crate) fn held(id: &str, what: &str, hint: &str) -> Refusal {
 
 /// Tasks that may not be in progress, and what is said of one that is.
 pub(crate) struct Idle<'a> {
+    /// Their ids. One that does not exist is not in progress.
     pub(crate) ids: Vec<&'a str>,
+    /// Makes the refusal for the one with this id.
     pub(crate) refusal: fn(&str) -> Refusal,
 }
 

@@ -41,11 +41,17 @@ pub(crate) enum Rank {
 /// What a call had to give up, and locks from the start the next time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
+    /// The row of `graph_guard`.
     pub(super) guard: bool,
+    /// Tasks whose live rows are locked.
     pub(super) live: BTreeSet<TaskNo>,
+    /// Settled tasks whose rows are locked.
     pub(super) settled: BTreeSet<TaskNo>,
+    /// Dependencies that are locked: the task waited for, the task that waits.
     pub(super) edges: BTreeSet<(TaskNo, TaskNo)>,
+    /// The live rows are about to be changed; else they are only kept from settling.
     pub(super) change_live: bool,
+    /// The rows of settled tasks are about to be changed; else they are only held.
     pub(super) change_settled: bool,
 }
 

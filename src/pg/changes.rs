@@ -17,6 +17,7 @@ pub(crate) struct Changes<const N: usize> {
 }
 
 impl<const N: usize> Changes<N> {
+    /// For these caches. Nothing is registered before [`Changes::version`] is first asked for.
     pub(crate) const fn of(caches: [pg_sys::SysCacheIdentifier::Type; N]) -> Self {
         Changes { caches, listening: AtomicBool::new(false), count: AtomicU64::new(1) }
     }

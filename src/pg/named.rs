@@ -17,6 +17,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// The relation of this name in the queue's schema; it is looked up when it is first asked for.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Named { name, oid: AtomicU32::new(0), as_of: AtomicU64::new(0) }
     }

@@ -16,6 +16,7 @@ pub(crate) struct TableChanges<const N: usize> {
 }
 
 impl<const N: usize> TableChanges<N> {
+    /// For these tables. Nothing is registered before [`TableChanges::version`] is first asked for.
     pub(crate) const fn of(tables: [&'static Table; N]) -> Self {
         TableChanges {
             tables,

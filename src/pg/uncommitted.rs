@@ -9,8 +9,11 @@ use super::quiet;
 
 /// A table with an index on a bigint, its first column.
 pub(crate) struct Table {
+    /// The schema that the table is in.
     pub(crate) schema: &'static CStr,
+    /// The name of the table.
     pub(crate) name: &'static CStr,
+    /// The name of the index, in the same schema.
     pub(crate) index: &'static CStr,
 }
 

@@ -40,6 +40,7 @@ impl Children {
         Ok(any.then_some(Children { tasks, block, delay }))
     }
 
+    /// The tasks that are inserted.
     pub(super) fn tasks(&self) -> &[TaskSpec] {
         &self.tasks
     }

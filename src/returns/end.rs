@@ -12,17 +12,22 @@ use crate::store::live::Live;
 /// The end of a task that is returned.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
+    /// Completed or aborted.
     pub(super) outcome: Outcome,
+    /// A text for people.
     pub(super) status: Option<String>,
+    /// What the task leaves to its dependents.
     pub(super) result: Option<JsonText>,
 }
 
 /// What is said of a task that is given back.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenBack {
+    /// A text for people, which is shown until the next one; `None`: the one before stays.
     pub(super) status: Option<String>,
     /// The next try is not before this is over; `None` for the back-off, if the try counts.
     pub(super) retry_after: Option<Interval>,
+    /// How the try ends; one that was [`TryEnd::Released`] does not count.
     pub(super) how: TryEnd,
 }
 
@@ -35,6 +40,7 @@ impl End {
 }
 
 impl GivenBack {
+    /// Whether the try counts: `max_tries` is asked, and the back-off applies.
     pub(super) fn counts(&self) -> bool {
         self.how != TryEnd::Released
     }

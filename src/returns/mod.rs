@@ -40,7 +40,9 @@ pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);
 
 /// What became of one return.
 pub(crate) struct Given {
+    /// The id with which it was returned; `None`: without any.
     pub(crate) task_id: Option<String>,
+    /// The code that the task has now; or the SQLSTATE, if the return did not work.
     pub(crate) code: std::result::Result<&'static str, &'static str>,
 }
 

@@ -28,16 +28,23 @@ pub(crate) enum Return {
 /// What a return says beside how it ends; what is left out is `None`.
 #[derive(Default)]
 pub(crate) struct Said {
+    /// A text for people.
     pub(crate) status: Option<String>,
+    /// What the task leaves to its dependents. Not kept of one that is given back.
     pub(crate) result: Option<JsonText>,
+    /// How long one that goes on later is not granted again.
     pub(crate) retry_after: Option<Interval>,
     /// As they were given: none at all is not the same as no child.
     pub(crate) children: Option<Vec<TaskSpec>>,
+    /// What depends on the task waits for the children, too; of one that is given back, the task itself.
     pub(crate) children_block: bool,
+    /// How long the children are held back; with them the dependents of a task that settles.
     pub(crate) delay_children: Option<Interval>,
     /// The try does not count.
     pub(crate) uncounted: bool,
+    /// What the task is to wait for before it goes on.
     pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
+    /// How long it waits for that and its children at most.
     pub(crate) wait_at_most: Option<Interval>,
 }
 
@@ -158,6 +165,7 @@ impl Return {
         }
     }
 
+    /// What the task is to wait for, if it is suspended.
     pub(super) fn suspension(&self) -> Option<&Suspension> {
         match self {
             Return::Suspend(suspension) => Some(suspension),

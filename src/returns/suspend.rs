@@ -37,9 +37,11 @@ use crate::wake;
 /// What a task is to wait for before it goes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspension {
+    /// A text for people, which is shown until the next one; `None`: the one before stays.
     pub(super) status: Option<String>,
     /// Nor is it granted again before this is over.
     pub(super) retry_after: Option<Interval>,
+    /// The tasks that it waits for besides its children; signals among them may have to be inserted.
     pub(super) awaited: Vec<AwaitedSpec>,
     /// Tasks that are inserted, and waited for.
     pub(super) children: Vec<TaskSpec>,

@@ -15,7 +15,9 @@ pub(super) type Code = (usize, &'static str);
 pub(super) struct Returned<T> {
     /// Its place in the call.
     pub(super) at: usize,
+    /// The token with which it is returned; whether it is the last one granted, the row says.
     pub(super) token: Token,
+    /// What the return says of its end.
     pub(super) how: T,
 }
 

@@ -215,12 +215,14 @@ impl Renumbered {
         wait_no
     }
 
+    /// The dependency counts for this wait of `run` from now on.
     pub(super) fn add(&mut self, after: TaskNo, run: TaskNo, wait_no: WaitNo) {
         self.after.push(after);
         self.run.push(run);
         self.wait_no.push(wait_no);
     }
 
+    /// Writes it to the rows of `dependency`.
     pub(super) fn store(self) {
         if !self.after.is_empty() {
             dependency::RENUMBER.execute((self.after, self.run, self.wait_no));

@@ -1,8 +1,10 @@
-//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), and where a table is written to.
+//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), where a table is written to, and
+//! what has a doc line ([`documented`]).
 //!
 //! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
 //! that a search that finds nothing any more fails as well.
 
+mod documented;
 mod inside;
 mod source;
 mod uses;

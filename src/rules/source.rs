@@ -9,7 +9,9 @@ pub(super) struct File {
     pub(super) module: String,
     /// Its own path as a module, from the crate on: `store::live::row`; of a `mod.rs` that of its folder.
     pub(super) name: String,
+    /// Its path below `src`.
     pub(super) path: PathBuf,
+    /// All that is in it.
     pub(super) text: String,
 }
 

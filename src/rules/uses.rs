@@ -7,8 +7,11 @@ use super::source::{File, code};
 /// A use of one file by another: their modules, and the line of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Use {
+    /// The module that uses the other, as [`File::name`].
     pub(super) from: String,
+    /// The module in which the item stands that it uses, as [`File::name`].
     pub(super) to: String,
+    /// The line of the use, from 1.
     pub(super) line: usize,
 }
 

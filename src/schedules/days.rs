@@ -18,6 +18,7 @@ pub(super) struct MonthDays {
 /// Days of a week; bit 0 is Sunday.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weekdays {
+    /// The days of the week that are meant in every week.
     pub(super) values: u64,
     /// `FRI#2`: the first to the fifth of a month.
     pub(super) nth: [u64; 5],
@@ -36,6 +37,7 @@ pub(super) fn has(values: u64, n: u32) -> bool {
 }
 
 impl MonthDays {
+    /// Whether the date is one of them.
     pub(super) fn have(&self, date: NaiveDate) -> bool {
         let (day, end) = (date.day(), u32::from(date.num_days_in_month()));
         if has(self.values, day) || (self.last && day == end) {
@@ -55,6 +57,7 @@ impl MonthDays {
 }
 
 impl Weekdays {
+    /// Whether the date is one of them.
     pub(super) fn have(&self, date: NaiveDate) -> bool {
         let (weekday, day) = (date.weekday().num_days_from_sunday(), date.day());
         has(self.values, weekday)

@@ -8,20 +8,31 @@ use crate::pg::statement::{Statement, record};
 record! {
     /// A schedule that is due, as it is or as it was when these runs became due.
     pub(super) struct Due {
+        /// The name of the schedule.
         pub(super) name: String,
+        /// Its cron expression.
         pub(super) cron: String,
+        /// The time zone by whose clock the expression goes.
         pub(super) timezone: String,
+        /// The task of a run, as for `insert_tasks`, without an id.
         pub(super) task: JsonText,
+        /// What happens while the run before has not settled: `skip`, `queue` or `replace`.
         pub(super) overlap: String,
+        /// Which of several missed runs are inserted: `one`, `none` or `all`.
         pub(super) backfill: String,
+        /// With `all`: how many missed runs are inserted; `None`: each.
         pub(super) max_backfill: Option<i32>,
+        /// The time of the first run that is due.
         pub(super) next_at: Time,
+        /// The task of the last run that was inserted; `None`: there was none yet.
         pub(super) last_task_id: Option<String>,
         /// Until when it was so.
         pub(super) until: Option<Time>,
-        /// What came then, and from when on that has runs.
+        /// The cron expression of what came then.
         pub(super) then_cron: String,
+        /// The time zone of what came then.
         pub(super) then_timezone: String,
+        /// From when on that has runs; `None`: the schedule was not set anew.
         pub(super) then_from: Option<Time>,
     }
 }

@@ -29,9 +29,13 @@ const NAME_HINT: &str = "Names of days (SUN to SAT) belong in the last field, da
 /// The times of a wall clock that an expression is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
+    /// Bit n stands for second n.
     pub(super) seconds: u64,
+    /// Bit n stands for minute n.
     pub(super) minutes: u64,
+    /// Bit n stands for hour n.
     pub(super) hours: u64,
+    /// Bit n stands for month n; bit 1 is January.
     pub(super) months: u64,
     /// `None`: any day of the month.
     pub(super) days: Option<MonthDays>,
@@ -44,7 +48,9 @@ pub(super) struct Fields {
 /// Why an expression cannot be read, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable {
+    /// What is wrong, to stand behind "The value is"; of one field of several, what is wrong with that.
     pub(crate) what: String,
+    /// A sentence that says what to give instead.
     pub(crate) hint: String,
 }
 

@@ -162,6 +162,7 @@ fn sweep(waiting: Vec<TaskNo>, counted: &[Counted]) -> bool {
 pub(super) struct Counted {
     /// The tasks whose counters were free, and are locked now, or were ours already.
     pub(super) locked: Vec<TaskNo>,
+    /// Signals were counted.
     pub(super) changed: bool,
 }
 

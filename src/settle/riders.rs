@@ -45,6 +45,7 @@ pub(crate) fn among(task_nos: &[TaskNo]) -> HashSet<TaskNo> {
 pub(crate) struct Rider {
     /// Its last try has ended with its deadline.
     pub(crate) timed_out: bool,
+    /// What its row in `parked` will say.
     pub(crate) parked: Parked,
 }
 

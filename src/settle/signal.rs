@@ -26,11 +26,11 @@ use crate::store::{numbers, ready, signal, task};
 pub(crate) struct Delta {
     /// Dependencies that ended as they should.
     pub(crate) satisfied: i32,
-    /// Of these, how many aborted.
+    /// Of these and the lost ones, how many aborted.
     pub(crate) failed: i32,
     /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
-    /// Of these, how many were not needed.
+    /// Of the lost ones, how many were not needed.
     pub(crate) skipped: i32,
     /// The status that a lost dependency gives the task: one that has failed, if one has.
     pub(crate) lost_status: Option<String>,
@@ -42,6 +42,7 @@ impl Delta {
         Delta { satisfied, lost, failed, ..Delta::default() }
     }
 
+    /// Whether nothing that was lost has failed: the task would be skipped, not aborted.
     pub(super) fn only_skipped(&self) -> bool {
         self.skipped == self.lost
     }

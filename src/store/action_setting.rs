@@ -41,13 +41,20 @@ static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 /// What is set for an action, as far as more than one place asks for it. By default nothing is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
+    /// None of its tasks is granted.
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it.
     pub(crate) max_duration: Option<Interval>,
+    /// How many of its tasks may be in progress; `None`: any number.
     pub(crate) max_concurrency: Option<i32>,
+    /// How many grants it allows, and in which time; `None`: any number.
     pub(crate) rate: Option<(i32, Interval)>,
+    /// How long tasks are kept once they have completed, if they say nothing about it; `None`: what the
+    /// setting says.
     pub(crate) retention: Option<Interval>,
+    /// The same of those that have aborted; `None`: as `retention`.
     pub(crate) retention_aborted: Option<Interval>,
+    /// Tasks that become ready are announced by NOTIFY.
     pub(crate) notify: bool,
     /// Its groups take turns.
     pub(crate) fair: bool,
@@ -85,11 +92,13 @@ impl Setting {
 /// A name of actions: what stands for it, and what is set for it.
 #[derive(Debug)]
 pub(crate) struct Named {
+    /// The name that tasks are inserted and claimed with.
     pub(crate) name: String,
     /// All numbers that stand for it, in ascending order.
     pub(crate) action_nos: Vec<i32>,
     /// The least of them that new tasks may have.
     pub(crate) in_use: Option<i32>,
+    /// What is set for it.
     pub(crate) setting: Setting,
 }
 

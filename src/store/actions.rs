@@ -31,6 +31,7 @@ static INTERN: Statement<&str, i32> = Statement::new(
 /// A number that stands for a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interned {
+    /// The number that new tasks of the action have.
     pub(crate) action_no: i32,
     /// Whether the action is set to `notify`.
     pub(crate) notify: bool,

@@ -10,6 +10,7 @@ use crate::store::{blocked, expiry, scheduled};
 
 /// For each kind: expiry, suspension, timers.
 pub(crate) const KINDS: usize = 3;
+/// Something of each kind, in this order.
 pub(crate) type Each<T> = [T; KINDS];
 
 /// Of each kind, from a time on, the first time that has passed.

@@ -20,8 +20,11 @@ static BY_AFTER: Index = Index::of_mostly_empty(&TABLE, c"dependency_pkey");
 /// "`run` runs after `after`."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
+    /// The task that is waited for.
     pub(crate) after: TaskNo,
+    /// The task that waits.
     pub(crate) run: TaskNo,
+    /// How `after` must end for `run` to run.
     pub(crate) condition: Condition,
 }
 
@@ -177,12 +180,16 @@ pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Stat
     c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
 );
 
+/// Removes the dependencies on these tasks; returns the task after which, the one that runs, and for which
+/// wait.
 pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo)> = Statement::new(
     c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no, d.wait_no",
 );
 
+/// Removes the dependencies that these tasks have.
 pub(crate) static REMOVE_RUN: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
 
+/// Removes the dependencies on tasks of the first list that tasks of the second have.
 pub(crate) static REMOVE_BETWEEN: Statement<(&[TaskNo], &[TaskNo])> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");

@@ -46,14 +46,21 @@ impl Counter {
 /// A live row, locked by this transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
+    /// The number of the task.
     pub(crate) task_no: TaskNo,
+    /// The table that its row is in, with what only that has.
     pub(crate) place: Place,
+    /// Tries so far, the one under way included.
     pub(crate) tries: i32,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// How many dependencies it has in all.
     pub(crate) dependencies: i32,
+    /// When it was granted last; `None`: no token for it is valid.
     pub(crate) granted_at: Option<Time>,
     /// Of its performance; infinity if there is none.
     pub(crate) deadline: Time,
+    /// The name of the worker that was granted it last; `None`: no token for it is valid.
     pub(crate) actor_id: Option<String>,
     /// Its performance holds a slot.
     pub(crate) limited: bool,

@@ -35,9 +35,11 @@ struct Stored<'a> {
 
 /// A task on its way into `parked`.
 pub(crate) struct Parked {
+    /// The task, and what it brings along when the reason ends.
     pub(crate) freed: Freed,
     /// Where it stood, for its order among others under the same reason.
     pub(crate) position: Position,
+    /// Why it may not run.
     pub(crate) reason: Reason,
 }
 
@@ -101,6 +103,7 @@ pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     rows.into_iter().map(|(_, _, freed)| freed).collect()
 }
 
+/// Adds to what these tasks have of dependencies, and of such as have aborted; both may be negative.
 pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
        WHERE p.task_no = ANY ($1)",
@@ -117,5 +120,6 @@ pub(crate) static STAND_BEHIND: Statement<&[TaskNo]> = Statement::new(
        WHERE p.task_no = u.task_no",
 );
 
+/// Removes the rows of these tasks.
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");

@@ -55,12 +55,17 @@ pub(crate) fn make_ready(freed: &[Freed]) {
 
 /// A new task that nothing blocks.
 pub(crate) struct New<'a> {
+    /// Its number, which is also its position.
     pub(crate) task_no: TaskNo,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
     /// Every task of its action that has a group belongs into the lane of that.
     pub(crate) gives_lanes: bool,
+    /// What its inserter says of it.
     pub(crate) spec: &'a TaskSpec,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// How many dependencies it has in all.
     pub(crate) dependencies: i32,
 }
 

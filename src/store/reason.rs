@@ -7,9 +7,11 @@ use crate::pg::statement::Record;
 /// What tasks share that are merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MergeKey {
+    /// The name of the action.
     pub(crate) action: String,
     /// Empty: none.
     pub(crate) group: String,
+    /// The key itself, as the inserter gives it.
     pub(crate) key: String,
 }
 

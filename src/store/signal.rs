@@ -32,9 +32,12 @@ pub(crate) fn any(look: &Look) -> bool {
     look.first(&BY_TASK, &[], |_| ()).is_some()
 }
 
+/// Removes the signals that are due to these tasks.
 pub(crate) static FORGET: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
+/// Takes the signals that are due to these tasks, whose counters the caller has locked. The fields are those
+/// of [`Signal`], the status before the number of skipped ones.
 pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Option<String>, i32)> =
     Statement::new(
         c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
@@ -58,11 +61,17 @@ pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
 
 /// What a task has to count that could not be counted.
 pub(crate) struct Signal<'a> {
+    /// The task that waits.
     pub(crate) task_no: TaskNo,
+    /// For which of its waits.
     pub(crate) wait_no: WaitNo,
+    /// Dependencies that ended as they should.
     pub(crate) satisfied: i32,
+    /// Of these and the lost ones, how many aborted.
     pub(crate) failed: i32,
+    /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
+    /// Why the task aborts, if any was lost.
     pub(crate) status: Option<&'a str>,
     /// Of the lost ones, how many were not needed.
     pub(crate) skipped: i32,

@@ -107,18 +107,24 @@ pub(super) fn action_no_and_kind(tasks: &mut Scan, task_no: TaskNo) -> (i32, boo
 
 /// What the end of a task depends on.
 pub(crate) struct AtTheEnd {
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// It has a group, whose tally counts it.
     pub(crate) grouped: bool,
     /// Its end is announced.
     pub(crate) post_result: bool,
+    /// How long it is kept once it has completed; `None`: what its action says, else the setting.
     pub(crate) retention: Option<Interval>,
+    /// How long it is kept once it has aborted; `None`: what its action says, else the setting.
     pub(crate) retention_aborted: Option<Interval>,
+    /// The end of its period, if it is unique and has one: it is kept until then.
     pub(crate) unique_until: Option<Time>,
     /// It was to expire, if it was not granted in time.
     pub(crate) expires: bool,
 }
 
 impl AtTheEnd {
+    /// From a row of `task`.
     pub(crate) fn read(row: &Row) -> Self {
         AtTheEnd {
             action_no: row.get(ACTION_NO),
@@ -166,12 +172,19 @@ pub(crate) fn wants(task_nos: &[TaskNo]) -> HashMap<TaskNo, Wants> {
 
 /// What a task that nothing blocks any more is put into its place by.
 pub(crate) struct Placed {
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// Higher ones are granted first.
     pub(crate) priority: i32,
+    /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
+    /// The lease of its grants; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
+    /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,
+    /// The group that it belongs to.
     pub(crate) group: Option<String>,
+    /// The key with which tasks are merged that run once for all.
     pub(crate) merge_key: Option<String>,
     /// It has a group, a workgroup or a merge key.
     pub(crate) gated: bool,
@@ -203,11 +216,15 @@ pub(crate) fn placed(look: &Look, task_nos: impl ExactSizeIterator<Item = TaskNo
 
 /// A task that is to be inserted.
 pub(crate) struct New<'a> {
+    /// The number that the call has taken for it.
     pub(crate) task_no: TaskNo,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// Its id, given or made up.
     pub(crate) id: &'a str,
     /// No other call can have its id: it was made in this call.
     pub(crate) id_is_new: bool,
+    /// What its inserter says of it.
     pub(crate) spec: &'a TaskSpec,
 }
 

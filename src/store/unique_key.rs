@@ -30,11 +30,15 @@ pub(crate) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, TaskNo)>, now: Time)
 
 /// What the row of a key is to point to.
 pub(crate) struct Pointer<'a> {
+    /// The key, with its action.
     pub(crate) key: &'a Key,
+    /// The task that was inserted with it last.
     pub(crate) task_no: TaskNo,
     /// The task behind which it comes.
     pub(crate) behind: Option<TaskNo>,
+    /// When the first of those that replaced each other was inserted.
     pub(crate) since: Time,
+    /// The end of the period of the one before.
     pub(crate) not_before: Option<Time>,
 }
 

@@ -11,12 +11,15 @@ use crate::wake::lately;
 /// What is due, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Due {
+    /// A deadline has passed.
     pub(super) lease: bool,
     /// Tasks of the actions that were asked about whose time has come.
     pub(crate) tasks: bool,
+    /// There are signals to be counted.
     pub(super) signal: bool,
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,
+    /// A schedule has a run to be inserted.
     pub(super) schedule: bool,
     /// Timers, suspended tasks and such as expire.
     pub(super) by_time: bool,

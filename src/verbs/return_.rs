@@ -154,6 +154,8 @@ impl Returning {
         Returning { returns, delays: Vec::new(), idle: Idle::default() }
     }
 
+    /// Returns the tasks, and delays the workgroups of those for which that worked. Says so if arguments do
+    /// nothing.
     pub(super) fn carry_out(self) -> Result<Vec<Given>> {
         let given = return_all(self.returns)?;
         delay_workgroups(&given, self.delays)?;

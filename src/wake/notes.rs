@@ -183,6 +183,7 @@ fn note(channel: Channel, how_many: HowMany) {
     });
 }
 
+/// Has what a transaction concerns woken: noted at its end, done once its locks are gone.
 pub(super) static LISTENER: Listener = Listener { ended: on_end, unlocked: pay, ..Listener::DEAF };
 
 fn on_end(end: End) {

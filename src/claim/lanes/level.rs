@@ -70,10 +70,13 @@ const FEW: i32 = 64;
 pub(super) struct Level<'a> {
     /// The numbers of the action that have entries of it.
     pub(super) parts: &'a [&'a Part<'a>],
+    /// The priority that all the entries have.
     pub(super) priority: i32,
+    /// How many entries are to be found at most.
     pub(super) wanted: usize,
     /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
     pub(super) passed: &'a HashMap<TaskNo, Lane>,
+    /// Whether what is in no lane counts as well: not for a call that has moved enough out of its way.
     pub(super) lane_zero: bool,
 }
 

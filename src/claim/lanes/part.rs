@@ -29,16 +29,21 @@ static TOP: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position], &[Lane]
 
 /// The entries of one number of an action, what is known of their lanes, and what looking for them has cost.
 pub(super) struct Part<'a> {
+    /// The action under this number, with its full lanes.
     pub(super) source: &'a Source<'a>,
+    /// From which positions on the lanes are looked into, as this backend remembers.
     pub(super) known: Known,
+    /// What the looks have cost so far.
     pub(super) cost: Cost,
 }
 
 impl<'a> Part<'a> {
+    /// The part of a number, with what this backend knows of its lanes; nothing has been looked at.
     pub(super) fn new(source: &'a Source<'a>) -> Self {
         Part { source, known: known_lanes::known(source.action.action_no), cost: Cost::default() }
     }
 
+    /// The highest priority below `below` that has something to give. `lane_zero`: also what is in no lane.
     pub(super) fn top(&self, below: i64, lane_zero: bool) -> Option<i32> {
         let full = self.source.full_lanes();
         let (priority, looked) = top(self.source.action.action_no, &self.known, full, below, lane_zero);
@@ -46,6 +51,7 @@ impl<'a> Part<'a> {
         priority
     }
 
+    /// Tells [`lane_marks`] what the looks have cost, which may look anew for where the lanes begin.
     pub(super) fn tell_cost(&self) {
         self.cost.tell(self.source.action.action_no, self.source.full.len());
     }
@@ -68,10 +74,12 @@ pub(super) fn top(
 #[derive(Default)]
 pub(super) struct Cost {
     pages: Cell<u64>,
+    /// How many entries the looks have come upon.
     pub(super) met: Cell<usize>,
 }
 
 impl Cost {
+    /// Adds the pages that a look has read.
     pub(super) fn add(&self, looked: &Looked) {
         self.pages.set(self.pages.get() + looked.pages);
     }
@@ -86,6 +94,7 @@ impl Cost {
 /// What stands for "all of them" in a LIMIT.
 pub(super) const ALL: i32 = i32::MAX / 4;
 
+/// A number for a LIMIT; what is too large for one becomes [`ALL`].
 pub(super) fn as_limit(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(ALL).min(ALL)
 }

@@ -20,8 +20,11 @@ pub(super) const MOST_ACTIONS: usize = 256;
 /// The marks of some actions, in columns.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Known {
+    /// The action of each mark.
     pub(super) action_nos: Vec<i32>,
+    /// The priority of each mark.
     pub(super) priorities: Vec<i32>,
+    /// The position of each mark: nothing is to be had before it.
     pub(super) starts: Vec<Position>,
     /// What else is to be walked, so that the marks may stay.
     pub(crate) part: Option<Part>,
@@ -31,6 +34,7 @@ pub(crate) struct Known {
 pub(crate) struct Seen {
     /// Of each mark asked for, in their order, the first position from there on that is grantable in the snapshot.
     pub(crate) firsts: Vec<Option<Position>>,
+    /// What the bound of the look follows from.
     pub(crate) look: Look,
     /// What the walk through that part has come to.
     pub(crate) part: Option<run::Walked>,
@@ -40,8 +44,10 @@ pub(crate) struct Seen {
     pub(crate) pages: u64,
 }
 
+/// What this backend knows of where claims begin.
 #[derive(Default)]
 pub(super) struct Marks {
+    /// What it knows of the positions.
     pub(super) decided: Decided,
     /// Up to here every position was decided when the latest look was taken; the beginning if that is not known.
     pub(super) decided_to: Position,
@@ -51,12 +57,14 @@ pub(super) struct Marks {
     pub(super) recheck: Option<Recheck>,
     /// When it was looked whether others have marks of an action, see [`shared`].
     pub(super) asked: HashMap<i32, Time>,
-    /// How many looks, and how many grants, there were so far.
+    /// How many looks there were so far.
     pub(super) looks: u64,
+    /// How many grants there were so far.
     pub(super) grants: u64,
 }
 
 thread_local! {
+    /// Those of this backend.
     pub(super) static MARKS: RefCell<Marks> = RefCell::default();
 }
 
@@ -68,6 +76,7 @@ impl Known {
 }
 
 impl Marks {
+    /// The stretches of these actions: each marked priority from `start` on, the others from the beginning.
     pub(super) fn ranges(&self, action_nos: &[i32], start: impl Fn(&Mark) -> Position) -> Ranges {
         let mut ranges = Ranges::default();
         for action_no in action_nos {
@@ -83,6 +92,7 @@ impl Marks {
         ranges
     }
 
+    /// The marks of the first [`MOST_ACTIONS`] of these actions, and the part that is to be walked anew.
     pub(super) fn known(&self, action_nos: &[i32]) -> Known {
         let mut known = Known::default();
         for action_no in action_nos.iter().take(MOST_ACTIONS) {
@@ -96,6 +106,7 @@ impl Marks {
         known
     }
 
+    /// Where claims of these actions begin: where the latest look has seen something, or at the marks.
     pub(super) fn ranges_of_look(&self, action_nos: &[i32]) -> Ranges {
         let seen = |mark: &Mark| if mark.seen.1 == self.looks { mark.seen.0 } else { Position::BEGINNING };
         self.ranges(action_nos, |mark| mark.begins().max(seen(mark)))
@@ -125,6 +136,7 @@ impl Marks {
         standing
     }
 
+    /// Moves marks up to what the look has seen first, and no further than behind the bound.
     pub(super) fn advance(&mut self, known: &Known, seen: &Seen, bound: Position) {
         let (behind, at) = (bound.next(), seen.look.at);
         self.each(known, seen, |mark, first| {
@@ -171,6 +183,8 @@ impl Marks {
         }
     }
 
+    /// A task of this action and priority was granted: it has a mark from now on. Another one may lose its
+    /// own.
     pub(super) fn learn(&mut self, action_no: i32, priority: i32) {
         self.grants += 1;
         if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {

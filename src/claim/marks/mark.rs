@@ -14,6 +14,7 @@ pub(super) type ByAction = HashMap<i32, BTreeMap<i32, Mark>>;
 pub(super) struct Mark {
     /// Nothing is to be had before this position.
     pub(super) start: Position,
+    /// How far this transaction alone may go on; `None`: no further than `start`.
     pub(super) own: Option<Own>,
     /// Nothing was to be had before this position when the look of this number was taken.
     pub(super) seen: (Position, u64),
@@ -28,6 +29,7 @@ pub(super) struct Mark {
 /// Nothing is to be had by this transaction before this position, as long as it has undone nothing.
 #[derive(Clone, Copy)]
 pub(super) struct Own {
+    /// The position, for this transaction.
     pub(super) start: Position,
     /// What [`at_end::ends`] was then.
     pub(super) ends: u64,

@@ -6,10 +6,12 @@ use crate::number::Position;
 /// order of priority.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Ranges {
+    /// The action of each stretch.
     pub(super) action_nos: Vec<i32>,
-    /// The highest priority of each stretch, and the lowest. Above the first and between marks there may be priorities
-    /// that this backend does not know.
+    /// The highest priority of each stretch, included. Above the first and between marks there may be priorities that
+    /// this backend does not know.
     pub(super) highest: Vec<i32>,
+    /// The lowest priority of each stretch, included.
     pub(super) lowest: Vec<i32>,
     /// The first position to look at; the end, if there is nothing in the stretch for this call.
     pub(super) starts: Vec<Position>,
@@ -19,9 +21,13 @@ pub(crate) struct Ranges {
 pub(in crate::claim) struct Stretch {
     /// Where it stands among them.
     pub(in crate::claim) at: usize,
+    /// The number that stands for the action.
     pub(in crate::claim) action_no: i32,
+    /// The highest priority, included.
     pub(in crate::claim) highest: i32,
+    /// The lowest priority, included.
     pub(in crate::claim) lowest: i32,
+    /// The first position to look at, in each of the priorities.
     pub(in crate::claim) start: Position,
 }
 

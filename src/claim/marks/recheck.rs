@@ -15,9 +15,13 @@ const MOST_ENTRIES: u64 = 1_024;
 /// A part of a stretch, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
+    /// The action whose mark is walked to.
     pub(crate) action_no: i32,
+    /// The priority whose mark is walked to.
     pub(crate) priority: i32,
+    /// The first position of the part.
     pub(crate) from: Position,
+    /// The last position of the part.
     pub(crate) to: Position,
     /// How many entries of the index are walked over at most.
     pub(crate) most: u64,

@@ -19,7 +19,9 @@ const SIGNAL_ACTION: &str = "signal";
 /// A task that a suspended one waits for.
 #[derive(Clone, Debug)]
 pub(crate) struct AwaitedSpec {
+    /// The id of the task, which may not be there yet if `signal` is given.
     pub(crate) id: String,
+    /// How it must end for the suspended task to go on; either way, if nothing is said.
     pub(crate) condition: Condition,
     /// The signal that is inserted if there is no task with this id. Without a group of its own it gets that of the suspended task.
     pub(crate) signal: Option<Box<TaskSpec>>,

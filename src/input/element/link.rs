@@ -88,7 +88,10 @@ pub(in crate::input) fn parse_dependency(n: usize, json: &str) -> Result<Depende
 
 /// One element of an array of dependencies: `{"after", "run", "condition"}`.
 pub(crate) struct DependencySpec {
+    /// The id of the task that is waited for.
     pub(crate) after: String,
+    /// The id of the task that waits.
     pub(crate) run: String,
+    /// How `after` must end for `run` to run; as completed, if nothing is said.
     pub(crate) condition: Condition,
 }

@@ -16,19 +16,31 @@ use crate::pg::json::JsonText;
 
 /// A task that is returned, and how it ended.
 pub(crate) struct ReturnSpec {
+    /// The id of the task; `None`: absent, and no token is good then.
     pub(crate) task_id: Option<String>,
+    /// The token of the grant; `None`: absent, or no uuid, which is a token that is not good.
     pub(crate) token: Option<Uuid>,
+    /// The code that the task is returned with, not checked yet; `None`: completed.
     pub(crate) status_code: Option<String>,
+    /// A text for people.
     pub(crate) status: Option<String>,
+    /// What the task leaves to its dependents.
     pub(crate) result: Option<JsonText>,
+    /// How long one that goes on later is not granted again; `None`: its back-off, unless it is suspended.
     pub(crate) retry_after: Option<Interval>,
+    /// Tasks that are inserted with the return. None at all is not the same as an empty list.
     pub(crate) children: Option<Vec<TaskSpec>>,
+    /// What depends on the task waits for the children, too; of one that is given back, the task itself.
     pub(crate) children_block: bool,
+    /// How long the children are held back, from the return on; with them the dependents of one that settles.
     pub(crate) delay_children: Option<Interval>,
+    /// How long the workgroup of the task is held back at least, from the return on.
     pub(crate) delay_workgroup: Option<Interval>,
+    /// Whether the try counts; false only for one that is given back.
     pub(crate) count_try: bool,
     /// What the task is to wait for before it goes on.
     pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
+    /// How long it waits for `depends_on` and its children at most; `None`: for ever.
     pub(crate) wait_at_most: Option<Interval>,
 }
 

@@ -20,6 +20,7 @@ use crate::store::unique_key::Key;
 
 /// A task that is to hold a key, and what it does to those that held it.
 pub(super) struct Winner {
+    /// Its place in the call, from 0.
     pub(super) element: usize,
     /// It takes their places.
     pub(super) replaced: Vec<Holder>,
@@ -27,6 +28,7 @@ pub(super) struct Winner {
     pub(super) behind: Option<Holder>,
     /// And not before the end of its period.
     pub(super) not_before: Option<Time>,
+    /// When the first of those that replaced each other was inserted; now, if it replaces none.
     pub(super) since: Time,
 }
 
@@ -161,10 +163,12 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
+    /// Whether the task is not inserted.
     pub(super) fn has(&self, task: &NewTask) -> bool {
         self.elements.contains(&task.element)
     }
 
+    /// These tasks are not inserted: the one with this id stands for them.
     pub(super) fn add<'a>(&mut self, tasks: impl Iterator<Item = &'a NewTask>, id: &str) {
         for task in tasks {
             self.elements.insert(task.element);

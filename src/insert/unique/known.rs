@@ -8,12 +8,15 @@ use crate::store::unique_key::Key;
 /// A stored task that a key points to.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
+    /// The number of the task.
     pub(super) task_no: TaskNo,
+    /// The id of the task.
     pub(super) id: String,
     /// The end of its period; `None` if it has none.
     pub(super) until: Option<Time>,
     /// The states in which it holds the key.
     pub(super) states: i16,
+    /// The state that it was in when it was looked up, or locked.
     pub(super) state: State,
     /// Its workgroup is held back: it is not ready, whatever its row says.
     pub(super) held_back: bool,

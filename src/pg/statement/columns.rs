@@ -32,8 +32,11 @@ impl Header {
 /// A row of a result, valid while its statement's result is being mapped.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'r> {
+    /// The row itself, in the memory of the SPI frame.
     pub(super) tuple: pg_sys::HeapTuple,
+    /// The names and types of its columns.
     pub(super) tupdesc: pg_sys::TupleDesc,
+    /// Keeps it from outliving the result.
     pub(super) _result: PhantomData<&'r ()>,
 }
 

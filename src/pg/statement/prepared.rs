@@ -23,6 +23,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// A statement that is not prepared yet. `types`: of its parameters; `keep`: plan it once, and keep the
+    /// plan.
     pub(super) const fn of(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid], keep: bool) -> Self {
         assert!(types.len() <= params::MOST);
         Prepared { sql, types, plan: AtomicPtr::new(ptr::null_mut()), generation: AtomicI32::new(0), keep }
@@ -131,6 +133,7 @@ impl Prepared {
         }
     }
 
+    /// The SQL of the statement, for tests.
     #[cfg(any(test, feature = "pg_test"))]
     pub(crate) fn text(&self) -> &'static std::ffi::CStr {
         self.sql
@@ -192,9 +195,13 @@ const MOST_PLANS: usize = 3;
 
 /// What a statement has done, with what snapshot and at what cost.
 pub(super) struct Done<T> {
+    /// How many rows it has returned or changed.
     pub(super) count: u64,
+    /// What was made of each row that it has returned, in order.
     pub(super) rows: Vec<T>,
+    /// All transactions before this one had ended when its snapshot was taken.
     pub(super) xmin: pg_sys::TransactionId,
+    /// How many pages its execution has read.
     pub(super) pages: u64,
 }
 

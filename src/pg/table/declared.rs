@@ -8,16 +8,19 @@ use crate::pg::named::Named;
 
 /// A table of the queue's schema.
 pub(crate) struct Table {
+    /// Its name, and its oid once that has been looked up.
     pub(super) name: Named,
     /// Those of its partial indexes that many a row does not belong into.
     pub(super) partial: &'static [Partial],
 }
 
 impl Table {
+    /// A table of this name. `partial`: those of its partial indexes that need not be open for every row.
     pub(crate) const fn new(name: &'static CStr, partial: &'static [Partial]) -> Self {
         Table { name: Named::new(name), partial }
     }
 
+    /// The table that has the name now; an error if there is none.
     pub(in crate::pg) fn oid(&self) -> pg_sys::Oid {
         self.name.oid()
     }
@@ -25,13 +28,16 @@ impl Table {
 
 /// An index of such a table.
 pub(crate) struct Index {
+    /// The table that it is an index of.
     pub(super) table: &'static Table,
+    /// Its name, and its oid once that has been looked up.
     pub(super) name: Named,
     /// Many a queue never has a row in the table: it is asked whether it has pages before the index is looked into.
     pub(super) mostly_empty: bool,
 }
 
 impl Index {
+    /// An index of this name of the table.
     pub(crate) const fn new(table: &'static Table, name: &'static CStr) -> Self {
         Index { table, name: Named::new(name), mostly_empty: false }
     }
@@ -44,6 +50,7 @@ impl Index {
 
 /// An index with rows that have something in one column only. It is not opened where no row has.
 pub(crate) struct Partial {
+    /// Its name, and its oid once that has been looked up.
     pub(super) index: Named,
     column: i16,
     has: Has,
@@ -58,6 +65,7 @@ pub(crate) enum Has {
 }
 
 impl Partial {
+    /// An index of this name; `column`, counted from 1, is the one that its condition is about.
     pub(crate) const fn new(index: &'static std::ffi::CStr, column: i16, has: Has) -> Self {
         Partial { index: Named::new(index), column, has }
     }

@@ -9,7 +9,9 @@ use super::steps;
 /// The indexes of a table, open for entries. Opening one and preparing its condition takes as long as an entry does, and
 /// a table has more partial indexes than others: of these only those are opened that some row belongs into.
 pub(super) struct Indexes {
+    /// The table with those of its indexes that are open, as the executor takes it.
     pub(super) result: *mut pg_sys::ResultRelInfo,
+    /// The executor state in whose memory entries are made up; freed by [`steps::end_insertion`].
     pub(super) state: *mut pg_sys::EState,
     /// The unique indexes in which others may have the keys of new rows; empty: none.
     pub(super) arbiters: *mut pg_sys::List,
@@ -179,6 +181,7 @@ unsafe fn same_key(table: *mut pg_sys::ResultRelInfo, index: pg_sys::Oid) -> *mu
 /// Which index entries a new version of a row needs: the type is another one since PostgreSQL 16.
 #[cfg(any(feature = "pg14", feature = "pg15"))]
 pub(super) type Needed = bool;
+/// The same from PostgreSQL 16 on.
 #[cfg(not(any(feature = "pg14", feature = "pg15")))]
 pub(super) type Needed = pg_sys::TU_UpdateIndexes::Type;
 

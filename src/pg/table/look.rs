@@ -25,6 +25,7 @@ pub(crate) struct Look {
     as_of: Cell<u64>,
     /// Scans that were begun with these keep them.
     older: RefCell<Vec<pg_sys::Snapshot>>,
+    /// The subtransaction in which it was begun, and in which alone it is used.
     pub(super) level: Level,
     pages: Cell<u64>,
 }
@@ -114,10 +115,12 @@ impl Look {
 pub(super) struct Level(pg_sys::SubTransactionId);
 
 impl Level {
+    /// The subtransaction that is under way.
     pub(super) fn here() -> Self {
         Level(quiet::subtransaction())
     }
 
+    /// Panics where another subtransaction is under way than this one.
     pub(super) fn check(self) {
         assert!(
             self == Level::here(),

@@ -31,6 +31,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// No place is known yet.
     pub(crate) const fn new() -> Self {
         Places { slots: [const { Cell::new((0, 0, 0)) }; SLOTS] }
     }

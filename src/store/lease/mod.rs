@@ -67,8 +67,11 @@ fn by_chance(base: Base, many: usize) -> usize {
 /// A task that is not held any more under the deadline that it had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
+    /// The task that was held.
     pub(crate) task_no: TaskNo,
+    /// The nonce of its grant, from which the base of the lease follows; [`Nonce::NONE`]: it had no lease.
     pub(crate) nonce: Nonce,
+    /// The deadline that it had; infinity: it had no lease.
     pub(crate) deadline: Time,
 }
 

@@ -4,9 +4,11 @@ use super::limit::Limit;
 
 /// How many slots of a limit a call wants.
 pub(crate) struct Ask {
+    /// What the limit is for.
     pub(crate) limit: Limit,
     /// The limit.
     pub(crate) most: i32,
+    /// How many free slots the call wants to lock.
     pub(crate) wanted: i32,
 }
 

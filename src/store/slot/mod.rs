@@ -38,9 +38,11 @@ pub(crate) use limit::{Limit, MOST_SLOTS, keep_from_making};
 
 /// A slot that this transaction has locked, and whose it is to be.
 pub(crate) struct Assignment<'a> {
+    /// The limit that the slot is of.
     pub(crate) limit: &'a Limit,
     /// That of no other slot.
     pub(crate) position: Position,
+    /// The task whose performance occupies it.
     pub(crate) task_no: TaskNo,
 }
 
@@ -114,5 +116,6 @@ pub(crate) fn tidy(groups: &[String]) {
     }
 }
 
+/// Removes the free slots of all limits of an action.
 pub(crate) static REMOVE_FREE: Statement<&str> =
     Statement::new(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");

@@ -25,11 +25,13 @@ pub(super) struct Elapsed {
 /// A task under a lease.
 #[derive(Clone, Copy)]
 pub(super) struct Task {
+    /// The number of the task.
     pub(super) task_no: TaskNo,
     action_no: i32,
 }
 
 impl Task {
+    /// Whether it is of one of these actions.
     pub(super) fn is_of(&self, action_nos: &[i32]) -> bool {
         action_nos.contains(&self.action_no)
     }
@@ -83,10 +85,12 @@ impl Record for Elapsed {
 }
 
 impl Elapsed {
+    /// Where its row lies, for removing it.
     pub(super) fn row(&self) -> ItemPointerData {
         self.row
     }
 
+    /// The deadline that has passed.
     pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
@@ -101,6 +105,7 @@ impl Elapsed {
         self.overdue.is_empty() && self.aside.is_empty()
     }
 
+    /// The tasks that still need it: those that are overdue, then those that are set aside.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.overdue.iter().chain(&self.aside)
     }
@@ -121,13 +126,15 @@ impl Elapsed {
 
 /// What one statement has looked at.
 pub(super) struct Window {
+    /// The leases, earliest deadline first.
     pub(super) leases: Vec<Elapsed>,
     /// There may be leases behind these.
     pub(super) is_cut: bool,
 }
 
-/// How many leases one statement looks at, and how many one call.
+/// How many leases one statement looks at.
 const LEASES: usize = 200;
+/// How many leases one call looks at.
 pub(super) const MOST: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
