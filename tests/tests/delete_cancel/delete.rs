@@ -20,7 +20,7 @@ fn a_task_in_any_state_but_in_progress_goes() {
     session.insert(tasks).unwrap();
     session.perform("x", "completed");
     session.perform("x", "aborted");
-    let listed = ["done", "failed", "ready", "scheduled", "blocked", "nobody", "done"];
+    let listed = ["done", "failed", "ready", "scheduled", "blocked", "absent", "done"];
     assert_eq!(session.delete(&listed).unwrap(), 5);
     assert_eq!(left(&mut session), ["stays"]);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.dependencies"), 0);

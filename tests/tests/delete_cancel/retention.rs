@@ -6,7 +6,7 @@ use taskq_tests::{Db, Session, sqlstate};
 /// Somebody looks for work, a few times: the work per call may be bounded.
 fn somebody_calls(session: &mut Session) {
     for _ in 0..5 {
-        session.own("somebody", 1, &["unrelated"]).unwrap();
+        session.own("other", 1, &["unrelated"]).unwrap();
     }
 }
 

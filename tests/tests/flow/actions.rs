@@ -306,6 +306,6 @@ fn wrong_settings_are_refused() {
     ] {
         refused(&mut session, code, naming, &format!("SELECT taskq.set_action({arguments})"), &[]);
     }
-    refused(&mut session, "TQ007", "nobody", "SELECT taskq.resume_action('nobody')", &[]);
+    refused(&mut session, "TQ007", "absent", "SELECT taskq.resume_action('absent')", &[]);
     refused(&mut session, "22004", "action", "SELECT taskq.pause_action(NULL)", &[]);
 }

@@ -134,13 +134,13 @@ fn extension_gives_a_row_per_pair_in_input_order_and_records_the_actor() {
     let pairs = [
         ("c", a.token),
         ("b", b.token),
-        ("nobody", b.token),
+        ("absent", b.token),
         ("a", stranger),
         ("a", a.token),
         ("b", b.token),
     ];
     let answer = session.extend("deputy", &pairs, "1 hour").unwrap();
-    let expected = [("c", false), ("b", true), ("nobody", false), ("a", false), ("a", true), ("b", true)];
+    let expected = [("c", false), ("b", true), ("absent", false), ("a", false), ("a", true), ("b", true)];
     assert_eq!(answer, expected.map(|(id, owned)| (id.to_owned(), owned)));
     assert_eq!(session.task("a").unwrap().actor_id.as_deref(), Some("deputy"));
     assert_eq!(session.task("b").unwrap().actor_id.as_deref(), Some("deputy"));

@@ -78,7 +78,7 @@ fn filters_narrow_each_other_and_all_else_is_left_alone() {
         session.own(actor, 1, &[action]).unwrap();
     }
     for nothing in [
-        "'{ready,later,nobody,NULL}'",
+        "'{ready,later,absent,NULL}'",
         "'{}'",
         "actors => '{}'",
         "actors => '{NULL}'",

@@ -226,7 +226,7 @@ fn a_lock_timeout_bounds_the_wait_for_the_graph_guard_and_work_goes_on() {
 /// NOTIFY has no rights: what is said on a channel is heard by any role, and is no more than id and code.
 #[test]
 fn who_may_do_nothing_hears_ids_and_codes_on_the_channels_and_no_more() {
-    let role = Role::new("nobody");
+    let role = Role::new("powerless");
     let db = Db::new();
     let mut boss = db.connect();
     boss.insert(json!([{"id": "a", "action": "x", "body": "secret", "post_result": true}])).unwrap();

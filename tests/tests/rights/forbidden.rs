@@ -29,7 +29,7 @@ fn public_has_no_right_on_anything() {
 
 #[test]
 fn a_role_without_a_part_can_do_nothing() {
-    let role = Role::new("nobody");
+    let role = Role::new("powerless");
     let db = Db::new();
     let mut boss = db.connect();
     let tables = tables(&mut boss);

@@ -298,7 +298,7 @@ fn parts_add_up_by_members_and_by_set_role() {
 /// Who calls is whose function it is: neither the session's user nor the role that it has set.
 #[test]
 fn a_function_of_another_owner_has_its_owners_part() {
-    let (narrow, nobody, free) = (Role::new("narrow"), Role::new("nobody"), Role::new("free"));
+    let (narrow, nobody, free) = (Role::new("narrow"), Role::new("powerless"), Role::new("free"));
     let db = Db::new();
     let mut boss = db.connect();
     narrowed(&mut boss, "inserter", &narrow, "{a}");

@@ -38,7 +38,7 @@ const OPERATE: &[&str] = &[
 const WORK: &[&str] = &[
     "SELECT taskq.own_tasks('w', 1, '{z}')",
     "SELECT taskq.extend_tasks_ownership('w', '{}', '{}', '1 minute')",
-    "SELECT taskq.return_task('nobody', gen_random_uuid())",
+    "SELECT taskq.return_task('absent', gen_random_uuid())",
     "SELECT taskq.return_tasks('{}', '{}')",
     "SELECT taskq.return_tasks('[]'::jsonb)",
     "SELECT taskq.return_and_own_tasks('w', '{}', '{}', 1, '{z}')",

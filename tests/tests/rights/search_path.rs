@@ -42,10 +42,10 @@ const CALLS: &[&str] = &[
 /// Calls that are refused.
 const REFUSED: &[&str] = &[
     "SELECT taskq.insert_task('p', 'x')",
-    "SELECT taskq.insert_task('r', 'x', depends_on => '{nobody}')",
+    "SELECT taskq.insert_task('r', 'x', depends_on => '{absent}')",
     "SELECT taskq.return_task('p', '00000000-0000-0000-0000-000000000000')",
-    "SELECT taskq.add_dependencies('{p}', '{nobody}')",
-    "SELECT taskq.run_schedule('nobody')",
+    "SELECT taskq.add_dependencies('{p}', '{absent}')",
+    "SELECT taskq.run_schedule('absent')",
     "SELECT taskq.insert_task('r', 'x', unique_by => '{\"wrong\": 1}')",
 ];
 

@@ -13,7 +13,7 @@ use taskq_tests::{Cluster, until};
 #[test]
 fn a_signal_that_is_committed_after_the_rollback_it_was_left_to_is_counted() {
     // A commit that waits for a standby which does not exist is stopped before anybody sees it.
-    let settings = ["synchronous_standby_names=nobody", "synchronous_commit=local"];
+    let settings = ["synchronous_standby_names=absent", "synchronous_commit=local"];
     let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "signals-rolled-back-holder", &settings);
     let (mut session, mut holder) = (cluster.connect(), cluster.connect());
     session

@@ -58,7 +58,7 @@ const LOOK_UPS: [&str; 12] = [
     "SELECT * FROM taskq.dead_ends WHERE task_id = 'lost 57'",
     "SELECT * FROM taskq.dead_ends ORDER BY settled_at DESC LIMIT 20",
     "SELECT * FROM taskq.groups WHERE group_id = 'g60'",
-    "SELECT * FROM taskq.unique_keys WHERE action = 'x1' AND key = 'nobody''s'",
+    "SELECT * FROM taskq.unique_keys WHERE action = 'x1' AND key = 'absent''s'",
 ];
 
 /// The same by joins of the user's own, which go by the statistics.
@@ -122,7 +122,7 @@ fn fill(session: &mut Session) {
     session.own("w", 100_000, &["keyed"]).unwrap();
     session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE action = 'lost'");
     // Nothing of this is in anybody's way, but what is asked may be.
-    session.run("SELECT taskq.delay_workgroup('nobody''s', '1 hour')");
+    session.run("SELECT taskq.delay_workgroup('absent''s', '1 hour')");
 }
 
 /// How many pages a query reads; none if it takes too long.

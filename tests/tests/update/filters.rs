@@ -60,7 +60,7 @@ fn filters_find_what_has_yet_to_begin() {
         ("groups => '{g,h}', actions => '{y}'", vec!["blocked", "later", "other"]),
         ("actions => '{x}'", vec!["none", "ready"]),
         ("NULL, groups => '{g}', if_started => 'skip'", vec!["blocked", "later", "ready"]),
-        ("groups => '{nobody}'", vec![]),
+        ("groups => '{absent}'", vec![]),
         ("groups => '{}'", vec![]),
         ("actions => '{NULL}'", vec![]),
         ("'{ready,other,none}', groups => '{g}'", vec!["ready"]),

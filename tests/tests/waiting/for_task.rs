@@ -118,7 +118,7 @@ fn bad_arguments_are_refused() {
     refused(&mut session, "22004", "", "SELECT * FROM taskq.wait_for_task('a', NULL)", &[]);
     refused(&mut session, "22004", "", "SELECT * FROM taskq.wait_for_task(NULL, '1 second')", &[]);
     refused(&mut session, "22023", "", "SELECT * FROM taskq.wait_for_task('a', '-0.001 seconds')", &[]);
-    refused(&mut session, "TQ003", "nobody", "SELECT * FROM taskq.wait_for_task('nobody', '1 second')", &[]);
+    refused(&mut session, "TQ003", "absent", "SELECT * FROM taskq.wait_for_task('absent', '1 second')", &[]);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn only_commits_that_notify_take_the_notification_lock() {
     let cluster = Cluster::start(
         env!("CARGO_TARGET_TMPDIR"),
         "waiting-notify",
-        &["synchronous_standby_names=nobody", "synchronous_commit=local"],
+        &["synchronous_standby_names=absent", "synchronous_commit=local"],
     );
     let mut watcher = cluster.connect();
     watcher.run(

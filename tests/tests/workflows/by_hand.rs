@@ -84,7 +84,7 @@ fn what_is_blocked_held_or_settled_is_refused() {
     for id in ["held", "blocked", "late", "done"] {
         refused(&mut session, "TQ005", id, &format!("SELECT taskq.complete_task('{id}')"), &[]);
     }
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.complete_task('nobody')", &[]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.complete_task('absent')", &[]);
     refused(&mut session, "22004", "task_id", "SELECT taskq.complete_task(NULL)", &[]);
     session.complete(&held);
     session.complete(&late);

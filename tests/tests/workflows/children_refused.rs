@@ -44,7 +44,7 @@ fn children_that_insert_tasks_would_refuse_refuse_the_return() {
         ("TQ006", "children", r#"{"id": "c", "action": "c"}"#),
         ("TQ002", "there", r#"[{"id": "c", "action": "c"}, {"id": "there", "action": "c"}]"#),
         ("TQ002", "p", r#"[{"id": "p", "action": "c"}]"#),
-        ("TQ003", "nobody", r#"[{"id": "c", "action": "c", "depends_on": ["nobody"]}]"#),
+        ("TQ003", "absent", r#"[{"id": "c", "action": "c", "depends_on": ["absent"]}]"#),
         ("TQ005", "p", r#"[{"id": "c", "action": "c", "to_signal_after": ["p"]}]"#),
         (
             "TQ004",

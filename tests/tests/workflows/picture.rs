@@ -307,7 +307,7 @@ fn a_picture_of_nothing_or_in_no_known_form_is_refused() {
     let mut session = db.connect();
     diamond(&mut session);
     for (sqlstate, naming, arguments) in [
-        ("TQ003", "nobody", "'nobody'"),
+        ("TQ003", "absent", "'absent'"),
         ("22004", "task_id", "NULL"),
         ("22004", "format", "'top', NULL"),
         ("22023", "format", "'top', 'svg'"),

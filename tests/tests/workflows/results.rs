@@ -65,7 +65,7 @@ fn only_who_asks_gets_results_and_nobody_gets_them_as_null_if_there_are_none() {
     let plain: Option<Value> = session.one("SELECT results FROM taskq.own_tasks('w', 1, '{x}')");
     assert_eq!(plain, None);
     assert_eq!(results(&mut session, "x"), Some(json!([])));
-    assert_eq!(rows(&mut session, "nobody"), json!([]));
+    assert_eq!(rows(&mut session, "absent"), json!([]));
 }
 
 #[test]

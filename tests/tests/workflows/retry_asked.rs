@@ -65,9 +65,9 @@ fn unknown_ids_null_and_tasks_that_have_not_aborted_are_left_alone() {
     let db = Db::new();
     let mut session = db.connect();
     failed(&mut session);
-    assert!(came_back(&mut session, "ARRAY['nobody', NULL, 'done']").is_empty());
+    assert!(came_back(&mut session, "ARRAY['absent', NULL, 'done']").is_empty());
     assert!(came_back(&mut session, "'{}'").is_empty());
-    assert_eq!(came_back(&mut session, "ARRAY['nobody', NULL, 'done', 'other', 'other']"), ["other"]);
+    assert_eq!(came_back(&mut session, "ARRAY['absent', NULL, 'done', 'other', 'other']"), ["other"]);
     refused(&mut session, "22004", "task_ids", "SELECT taskq.retry_tasks(NULL)", &[]);
     refused(&mut session, "22004", "task_ids", "SELECT taskq.retry_tasks()", &[]);
 }
@@ -88,7 +88,7 @@ fn filters_meet_all_at_once_and_pass_over_who_cannot_come_back() {
         ("status_like => '%file', groups => '{g1}'", &[]),
         ("task_ids => '{a,b,other}', groups => '{g2}'", &["other"]),
         ("task_ids => '{b}', actions => '{y}'", &[]),
-        ("actions => '{nobody}'", &[]),
+        ("actions => '{absent}'", &[]),
     ];
     for (arguments, expected) in cases {
         assert_eq!(came_back(&mut session, arguments), expected, "{arguments}");

@@ -87,11 +87,11 @@ fn a_ready_task_tells_who_is_before_it_and_whether_anybody_asks_for_its_action()
     let mut session = db.connect();
     session
         .insert(json!([{"id": "first", "action": "x"}, {"id": "second", "action": "x"}, {"id": "urgent", "action": "x", "priority": 5},
-                       {"id": "t", "action": "x"}, {"id": "lonely", "action": "nobody asks"}]))
+                       {"id": "t", "action": "x"}, {"id": "lonely", "action": "not asked for"}]))
         .unwrap();
     tells(&mut session, "t", &["ready", "3 before it"]);
     tells(&mut session, "urgent", &["ready", "0 before it"]);
-    tells(&mut session, "lonely", &["nobody", "\"nobody asks\""]);
+    tells(&mut session, "lonely", &["\"not asked for\""]);
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.run("SET timezone = 'UTC'");
     session.own("w", 1, &["x"]).unwrap();
@@ -159,7 +159,7 @@ fn a_settled_task_tells_when_and_how_it_ended_and_because_of_whom() {
 fn why_asks_for_a_task_that_exists() {
     let db = Db::new();
     let mut session = db.connect();
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.why('nobody')", &[]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.why('absent')", &[]);
     refused(&mut session, "22004", "task_id", "SELECT taskq.why(NULL)", &[]);
 }
 

@@ -130,7 +130,7 @@ fn an_acknowledged_grant_that_is_not_there() {
 
 #[test]
 fn a_try_that_nobody_was_granted() {
-    for actor in ["c-1", "nobody"] {
+    for actor in ["c-1", "absent"] {
         let mut world = sound();
         let mut one = world.state.tries[0].clone();
         (one.actor, one.number) = (actor.to_owned(), 2);
@@ -189,7 +189,7 @@ fn an_end_that_is_not_what_its_worker_was_told() {
 fn an_end_for_no_reason() {
     let reasons = [
         "c-1",
-        "nobody",
+        "absent",
         "dependency \"1.1\" aborted",
         "dependency \"1.0\" aborted",
         "skipped: dependency \"1.0\" completed",
