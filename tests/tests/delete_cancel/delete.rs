@@ -228,7 +228,7 @@ fn a_signal_that_was_deferred_is_counted_before_its_dependency_goes() {
         ]))
         .unwrap();
     let (a, b) = (session.own_one("x"), session.own_one("y"));
-    // The counter is locked while "a" aborts, so that its signal is deferred; and nobody comes by to count it.
+    // The counter is locked while "a" aborts, so that its signal is deferred; and no call comes by to count it.
     busy.run("BEGIN");
     busy.complete(&b);
     session.give("a", a.token, "aborted").unwrap();
