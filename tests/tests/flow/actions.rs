@@ -1,7 +1,7 @@
 //! `set_action`: settings as defaults for tasks, and `pause_action`.
 //!
-//! Why: a default that overrides the task, or a setting that a later call forgets, changes how tasks run without anybody
-//! noticing. On wrong code a deadline, a due time, a code or a row of `taskq.actions` differs.
+//! Why: a default that overrides the task, or a setting that a later call forgets, changes how tasks run, and nothing
+//! shows that. On wrong code a deadline, a due time, a code or a row of `taskq.actions` differs.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};
@@ -241,7 +241,7 @@ fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
 }
 
 #[test]
-fn arguments_left_out_keep_what_they_were_and_clear_forgets() {
+fn set_action_keeps_what_is_not_named_and_clear_forgets() {
     let db = Db::new();
     let mut session = db.connect();
     call(

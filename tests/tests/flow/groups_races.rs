@@ -86,7 +86,7 @@ fn a_group_is_reset_with_all_that_waits_for_it() {
             let db = Db::new();
             let mut watcher = race(&db, "READ COMMITTED", beside, "SELECT taskq.reset_group('g')", end);
             let case = format!("{beside}, {end}");
-            // Whoever waits for z waits again: it has not been done since.
+            // A task that waits for z waits again: z has not been done since.
             for id in ["n", "m", "out"] {
                 let waits: bool = watcher.one(&format!(
                     "SELECT EXISTS (SELECT FROM taskq.dependencies d JOIN taskq.tasks t ON t.id = d.after
