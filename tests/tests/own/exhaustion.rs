@@ -1,5 +1,5 @@
-//! A task whose last allowed try ends with the deadline is aborted by the queue itself, at the next `own_tasks` of
-//! anybody, whatever actions they list, and its dependents hear of it. Without this, a task whose last worker died
+//! A task whose last allowed try ends with the deadline is aborted by the queue itself, at the next `own_tasks` of any
+//! worker, whatever actions that lists, and its dependents hear of it. Without this, a task whose last worker died
 //! stays in progress for ever, and all that waits for it as well.
 
 use serde_json::json;
@@ -24,7 +24,7 @@ fn with_a_dead_last_try(db: &Db) -> (Session, taskq_tests::Grant) {
 }
 
 #[test]
-fn the_next_own_of_anybody_aborts_it_and_dependents_hear_of_it() {
+fn the_next_claim_of_any_worker_aborts_it_and_dependents_hear_of_it() {
     let db = Db::new();
     for actions in [&["x"][..], &["unrelated"], &[]] {
         db.clear();
@@ -47,7 +47,7 @@ fn maintain_aborts_it_in_quiet_times() {
 }
 
 #[test]
-fn the_late_worker_may_still_return_before_anybody_looked() {
+fn the_late_worker_may_still_return_before_the_next_claim() {
     let db = Db::new();
     let (mut session, grant) = with_a_dead_last_try(&db);
     session.complete(&grant);
@@ -106,7 +106,7 @@ fn thousands_of_dead_tries_are_all_found_and_work_goes_on() {
 }
 
 #[test]
-fn the_abort_stays_even_if_the_deadline_was_extended_before_in_vain() {
+fn an_extended_deadline_that_passes_aborts_the_task() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
