@@ -110,7 +110,7 @@ fn unequal_lengths_are_22023() {
 
 #[test]
 fn parent_and_child_in_one_call_each_for_itself() {
-    // The child is freed by its parent's return in the same call, but nobody holds it.
+    // The child is freed by its parent's return in the same call, but no worker holds it.
     let db = Db::new();
     let mut session = db.connect();
     session
