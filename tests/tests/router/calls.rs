@@ -291,7 +291,7 @@ fn a_worker_in_steady_state_gets_all_that_there_is() {
     assert_eq!(router.one::<i64>("SELECT completed FROM taskq.stats"), 600);
 }
 
-/// Whichever shard gets the task, whoever sleeps on the router has it within the slices that the others take.
+/// Whichever shard gets the task, a call that sleeps on the router has it within the slices that the others take.
 #[test]
 fn a_sleeper_is_woken_by_any_shard() {
     let Some(servers) = Servers::get() else { return };
