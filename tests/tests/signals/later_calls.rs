@@ -7,8 +7,8 @@
 use serde_json::json;
 use taskq_tests::{Db, Session, sqlstate};
 
-/// `c` waits for `p`, which somebody performs, and `m` is a milestone after it. The transaction of `holder` has both locked when
-/// `p` ends.
+/// `c` waits for `p`, which a worker performs, and `m` is a milestone after it. The transaction of `holder` has both
+/// locked when `p` ends.
 fn ended_meanwhile(db: &Db, code: &str) -> Session {
     let (mut holder, mut worker) = (db.connect(), db.connect());
     worker
