@@ -42,7 +42,7 @@ const REPORTS: [&str; 26] = [
     "(SELECT count(*) FROM taskq.dependencies)",
     "(SELECT count(*) FROM taskq.tasks)",
     "(SELECT count(*) FROM taskq.tasks WHERE state = 'scheduled')",
-    "taskq.retry_tasks(NULL, status_like => 'nobody wrote this')",
+    "taskq.retry_tasks(NULL, status_like => 'never written')",
 ];
 
 /// What is about a few tasks.
