@@ -207,5 +207,5 @@ pub fn let_go(client: &mut Client) {
             return;
         }
     }
-    panic!("nobody can end the pauses: {statements}");
+    panic!("the pauses cannot be ended: {statements}");
 }
