@@ -83,7 +83,7 @@ fn filters_find_what_has_yet_to_begin() {
     assert_eq!(session.broken(), [""; 0]);
 }
 
-/// A worker whose return is open for long keeps nobody from the rest of the graph.
+/// A worker whose return is open for long keeps no call from the rest of the graph.
 #[test]
 fn what_is_in_progress_is_not_waited_for() {
     let db = Db::new();
