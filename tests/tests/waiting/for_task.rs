@@ -88,7 +88,7 @@ fn many_may_wait_for_the_same_task() {
 }
 
 #[test]
-fn a_settling_that_rolls_back_wakes_nobody_for_good() {
+fn a_return_that_rolls_back_ends_no_waiting_call() {
     let db = Db::new();
     let (mut session, mut watcher) = (one_task(&db), db.connect());
     let call = sleeper(&db, &mut watcher);
@@ -123,7 +123,7 @@ fn bad_arguments_are_refused() {
 
 #[test]
 fn an_unsettled_dead_try_is_noticed_by_the_waiter_or_by_the_next_own() {
-    // Nobody may wait in vain for a task whose last worker died, once anybody has looked for work.
+    // No call may wait for ever for a task whose last worker died, once a worker has looked for tasks.
     let db = Db::new();
     let mut session = db.connect();
     session
