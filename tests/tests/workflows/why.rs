@@ -58,7 +58,7 @@ fn a_wide_fan_in_names_the_first_and_counts_the_rest() {
 }
 
 #[test]
-fn a_time_that_lies_ahead_is_told_in_every_state_that_it_holds() {
+fn why_names_a_time_that_lies_ahead_in_every_state() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SET timezone = 'UTC'");
@@ -75,14 +75,14 @@ fn a_time_that_lies_ahead_is_told_in_every_state_that_it_holds() {
     tells(&mut session, "back", &["2030-01-01 02:00:00"]);
     tells(&mut session, "both", &["2030-01-01 03:00:00"]);
     tells(&mut session, "both", &["\"back\"", "scheduled"]);
-    // Once the time has come it is no reason any more, also before anybody has looked.
+    // Once the time has come it is no reason any more, also before the next claim.
     session.set_now(Some("2030-01-01 01:00:01Z"));
     assert_eq!(session.state("own time"), "ready");
     assert!(!why(&mut session, "own time").iter().any(|reason| reason.contains("not to be owned before")));
 }
 
 #[test]
-fn a_ready_task_tells_who_is_before_it_and_whether_anybody_asks_for_its_action() {
+fn why_names_what_is_before_a_ready_task_and_the_last_grant_of_its_action() {
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -91,7 +91,7 @@ fn a_ready_task_tells_who_is_before_it_and_whether_anybody_asks_for_its_action()
         .unwrap();
     tells(&mut session, "t", &["ready", "3 before it"]);
     tells(&mut session, "urgent", &["ready", "0 before it"]);
-    tells(&mut session, "lonely", &["\"not asked for\""]);
+    tells(&mut session, "lonely", &["no recent grant", "\"not asked for\""]);
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.run("SET timezone = 'UTC'");
     session.own("w", 1, &["x"]).unwrap();
