@@ -84,7 +84,7 @@ mod tests {
         );
         assert_eq!(owned_ids(9, "x"), ["c"]);
         set_now("2030-01-01 00:05:00Z");
-        assert_eq!(state("b"), "ready", "also before anybody has looked");
+        assert_eq!(state("b"), "ready", "also before the next claim");
         assert_eq!(owned_ids(9, "x"), ["b"]);
         set_now("2030-01-01 00:10:00Z");
         assert_eq!(owned_ids(9, "x"), ["a"]);

@@ -1941,7 +1941,7 @@ $$;
 
 -- Moves a paused group, in steps, each of which is one transaction here or there:
 --
---   1 mark      from now on this router refuses to write to the group; who is at it has ended
+--   1 mark      from now on this router refuses to write to the group; the calls that were at it have ended
 --   2 copy      with one statement on the new shard, paused; compared with what it was made of
 --   3 switch    the routing table says the new shard
 --   4 delete    what was copied, and nothing else, goes from the old shard

@@ -82,8 +82,9 @@ fn whenever_tasks_are_removed_the_numbers_are_right() {
             if begins == "after the seal" {
                 seal(&mut session);
                 begin(&mut open);
-                open.iter_mut()
-                    .for_each(|open| assert_counted(open, &format!("{case}: who removes sees it")));
+                open.iter_mut().for_each(|open| {
+                    assert_counted(open, &format!("{case}: the session that removes sees it"))
+                });
             }
             if ends == "after the seal" {
                 open.iter_mut().for_each(|open| open.run(end));

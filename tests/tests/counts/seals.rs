@@ -296,7 +296,7 @@ fn what_replaced_tasks_leave_behind_is_not_counted() {
         assert_counted(&mut session, "replaced");
         seal(&mut session);
         assert_counted(&mut session, "sealed after that");
-        // Who waits learns what became of it all the same.
+        // A call that waits learns what became of it all the same.
         assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.settled"), 2);
         session.run("UPDATE taskq.settled SET expires_at = now()");
         seal(&mut session);

@@ -63,7 +63,7 @@ fn each_id_is_inserted_once_whichever_sessions_roll_back() {
         })
         .collect();
     let inserted: usize = calls.into_iter().map(|call| call.join().1).sum();
-    // Rounds of which everybody rolled back are made up for.
+    // Rounds that all sessions rolled back are made up for.
     let rest: usize = (0..15)
         .map(|round| {
             let tasks = (0..IDS)
@@ -308,8 +308,8 @@ fn an_id_is_taken_whatever_other_index_has_it() {
     sound(&mut session);
 }
 
-/// A call keeps no lock on an index it has looked into: who rebuilds the table's indexes has the table locked by then, which
-/// the call wants next.
+/// A call keeps no lock on an index it has looked into: a session that rebuilds the table's indexes has the table
+/// locked by then, which the call wants next.
 #[test]
 fn a_look_for_ids_is_in_no_rebuilders_way() {
     let db = Db::new();

@@ -112,7 +112,7 @@ fn a_new_session_begins_where_others_do() {
         let walked = entries_of_a_claim(&mut fresh);
         assert!(walked < 10_000, "a new session walks over {walked} entries ({isolation})");
     }
-    // Who is granted nothing as well.
+    // A session that is granted nothing as well.
     let mut idle = db.connect();
     assert!(idle.own("w", 1, &["x"]).unwrap().is_empty());
     assert!(entries_of_a_claim(&mut idle) < 10_000);

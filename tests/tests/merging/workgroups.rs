@@ -147,7 +147,7 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
     assert!(session.one::<bool>(
         "SELECT not_before = taskq.clock() + interval '58 seconds' FROM taskq.tasks WHERE id = 'b'"
     ));
-    // When its time is over everything is ready, again without anybody's claim.
+    // When its time is over everything is ready, again without a claim.
     at(&mut session, 61.0);
     let (states, _, stats, groups, _) = look(&mut session);
     assert_eq!(

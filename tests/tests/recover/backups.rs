@@ -1,4 +1,4 @@
-//! A copy that was taken while everybody was at work, and is worked to the end.
+//! A copy that was taken while all clients were at work, and is worked to the end.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -72,7 +72,7 @@ fn a_standby_promoted_under_load_has_all_that_was_acknowledged() {
 
     let mut session = standby.connect();
     acknowledged.hold_in(&mut session);
-    // Who held something holds it still.
+    // A worker that held something holds it still.
     assert!(session.extend("worker", &[("extended", held[2].1)], "10 minutes").unwrap()[0].1);
     for (id, token) in &held {
         assert_eq!(session.give(id, *token, "completed").unwrap(), "completed");

@@ -14,7 +14,7 @@ fn waiting_for(session: &mut Session, id: &str) {
     session.insert(tasks).unwrap();
 }
 
-/// Who waited for the old one has seen an abort.
+/// The tasks that waited for the old one have seen an abort.
 fn assert_heard(session: &mut Session) {
     let states = ["needs", "needs needs", "always", "handler", "mark"].map(|id| session.state(id));
     assert_eq!(states, ["aborted", "aborted", "ready", "ready", "completed"]);

@@ -149,8 +149,8 @@ fn pages(session: &mut Session, (id, token): &(String, Uuid)) -> i64 {
     pages
 }
 
-/// Deadlines pass while a worker is away; who returns late in one call with taking the next finds out, and what was taken
-/// from it is not returned twice.
+/// Deadlines pass while a worker is away. A worker that returns late in one call with taking the next finds out, and
+/// what was taken from it is not returned twice.
 #[test]
 fn a_task_that_was_taken_over_is_refused_and_the_rest_goes_on() {
     let db = Db::new();

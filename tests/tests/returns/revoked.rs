@@ -120,7 +120,7 @@ fn what_was_held_with_it_is_free() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// The last try of a leader: who rode on it shares its end, as when it is given back.
+/// The last try of a leader: its riders share its end, as when it is given back.
 #[test]
 fn a_leader_without_another_try_takes_its_riders_along() {
     let db = Db::new();

@@ -192,7 +192,7 @@ fn a_refusal_tells_nothing_that_the_caller_has_not_said() {
 
 #[test]
 fn a_token_of_another_task_than_the_one_that_is_named_is_a_bad_one() {
-    // Numbers of tasks stand in tokens, and anybody can make one up.
+    // Numbers of tasks stand in tokens, and any client can make one up.
     let role = Role::new("narrow");
     let db = Db::new();
     let (_boss, mut session, token) = worker_of_ours(&db, &role);

@@ -1,4 +1,4 @@
-//! Setting the number: when, in which range, against whom, and what goes on with it.
+//! Setting the number: when, in which range, against which transactions, and what goes on with it.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -53,7 +53,7 @@ fn what_is_free_can_be_completed_by_hand() {
     assert_eq!(holder.state("c"), "completed");
 }
 
-/// Who waits for a milestone that has been reached is free, whatever becomes of the milestone afterwards.
+/// A task that waits for a milestone that has been reached is free, whatever becomes of the milestone afterwards.
 #[test]
 fn a_milestone_that_was_reached_is_not_replaced_as_one_that_was_not() {
     let db = Db::new();

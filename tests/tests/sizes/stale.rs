@@ -121,7 +121,7 @@ fn fill(session: &mut Session) {
     session.own("w", 100_000, &["held"]).unwrap();
     session.own("w", 100_000, &["keyed"]).unwrap();
     session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE action = 'lost'");
-    // Nothing of this is in anybody's way, but what is asked may be.
+    // Nothing of this is in a call's way, but what is asked may be.
     session.run("SELECT taskq.delay_workgroup('absent''s', '1 hour')");
 }
 

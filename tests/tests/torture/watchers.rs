@@ -1,4 +1,5 @@
-//! Who is in the way, or looks: an open insertion that holds locks, a reader with an old snapshot, and one that counts.
+//! What is in the way, or looks: an open insertion that holds locks, a reader with an old snapshot, and one that
+//! counts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

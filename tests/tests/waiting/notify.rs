@@ -63,7 +63,8 @@ fn an_action_set_to_notify_does_so_once_per_transaction() {
 }
 
 /// A commit with notifications takes a lock that all of the server share, and keeps it until it is over. Here one is
-/// stopped in the middle: it waits for a synchronous standby that does not exist. Who takes the lock queues up behind it.
+/// stopped in the middle: it waits for a synchronous standby that does not exist. A commit that takes the lock queues
+/// up behind it.
 #[test]
 fn only_commits_that_notify_take_the_notification_lock() {
     let cluster = Cluster::start(

@@ -13,7 +13,7 @@ const SLEEPERS: usize = 8;
 const ROUNDS: usize = 10;
 
 /// Workers that take tasks of action x until they are cancelled; how many each took. They return none, so that nothing
-/// but the commits under test wakes anybody.
+/// but the commits under test wakes a call.
 fn workers(db: &Db, watcher: &mut Session, max_tasks: i32) -> Vec<Background<usize>> {
     let start = |_| {
         let worker = db.connect().background(move |session| {

@@ -4,7 +4,7 @@ use taskq_tests::{Db, Session};
 
 use crate::sleeper::{END, Sleeper, WORK};
 
-/// What is there before anybody sleeps, and what wakes them: SQL both.
+/// What is there before a call sleeps, and what wakes it: SQL both.
 struct Cause {
     name: &'static str,
     before: &'static str,

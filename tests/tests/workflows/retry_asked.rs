@@ -1,5 +1,5 @@
-//! `retry_tasks`: who may come back, by ids and by filters. A task whose dependency stays aborted cannot run; asked for by
-//! its id that is refused and changes nothing, met by a filter it is passed over.
+//! `retry_tasks`: which tasks may come back, by ids and by filters. A task whose dependency stays aborted cannot run;
+//! asked for by its id that is refused and changes nothing, met by a filter it is passed over.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};

@@ -163,7 +163,8 @@ fn why_asks_for_a_task_that_exists() {
     refused(&mut session, "22004", "task_id", "SELECT taskq.why(NULL)", &[]);
 }
 
-/// Who asks about the last task of a chain wants to know which one failed, not that the one before was lost, too.
+/// An operator who asks about the last task of a chain wants to know which one failed, not that the one before was
+/// lost, too.
 #[test]
 fn a_lost_task_names_what_it_began_with() {
     let db = Db::new();

@@ -131,7 +131,7 @@ pub struct State {
     in_vain: u8,
 }
 
-/// Who does what.
+/// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `slot::free`: locks a free one, if there is any.

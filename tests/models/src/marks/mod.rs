@@ -180,7 +180,7 @@ pub struct State {
     moved_beside_others: bool,
 }
 
-/// Who does what.
+/// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `session::assign_transaction_id`.

@@ -128,7 +128,7 @@ enum Channel {
     Any,
 }
 
-/// Whom to wake: `latch::wake`, `wake_highest`, `wake_next_lower`.
+/// Which backends to wake: `latch::wake`, `wake_highest`, `wake_next_lower`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Whom {
     Last(Channel),
@@ -190,9 +190,9 @@ struct Backend {
     sees: Set,
     /// What it has been granted, has inserted or locked.
     task: Option<usize>,
-    /// Whom its end has to wake (`notes::OWED`).
+    /// Which backends its end has to wake (`notes::OWED`).
     owes: Vec<Whom>,
-    /// Whom it is waking, one after the other.
+    /// Which backends it is waking, one after the other.
     waking: Vec<Waking>,
 }
 

@@ -104,7 +104,7 @@ impl Book {
         if let Some(parent) = pages.parents.get(id)
             && !pages.ends.contains_key(parent)
         {
-            let line = format!("{id} was granted before anybody had returned {parent}");
+            let line = format!("{id} was granted before {parent} was returned");
             pages.seen.push(line);
         }
         pages.held.insert(id.clone(), sent + LEASE);

@@ -276,5 +276,5 @@ fn a_dependency_that_was_started_early() {
     world.insert(1, "d", Some("c"));
     world.perform("d", "completed");
     world.perform("c", "completed");
-    world.is_found("d was granted before anybody had returned c");
+    world.is_found("d was granted before c was returned");
 }

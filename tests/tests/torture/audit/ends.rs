@@ -133,7 +133,7 @@ fn unexplained(view: &View, task: &Task) -> Option<String> {
             .map_or(task.tries, |leader| leader.tries.max(task.tries));
         return (tries < most).then(|| format!("only {} of {most} tries are used up", task.tries));
     }
-    // Who rides on another ends with it.
+    // A rider ends with its leader.
     let performer = task.merged_into.as_deref().unwrap_or(&task.id);
     because_of_a_return(view, performer, Some(status), None).and_then(|problem| {
         because_of_a_cancel(view, &task.id, Some(status))
