@@ -12,7 +12,7 @@ use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// A protocol: a database, those who work on it, and what each may do next.
+/// A protocol: a database, its members, and what each may do next.
 pub trait Protocol: Clone + Send + Sync + 'static {
     /// Everything that a member could look at.
     type State: Clone + Debug + Eq + Hash + Send + Sync;

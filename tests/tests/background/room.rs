@@ -1,4 +1,4 @@
-//! The worker makes room for those who want a database for themselves.
+//! The worker makes room for sessions that want a database for themselves.
 
 use std::time::{Duration, Instant};
 

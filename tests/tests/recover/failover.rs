@@ -11,7 +11,7 @@ use crate::{TMP, much};
 
 const BOTH: [&str; 2] = ["max_connections=60", "max_prepared_transactions=5"];
 
-/// What is acknowledged, to those who say `synchronous_commit = on`, is on the standby as well.
+/// What is acknowledged, to sessions that say `synchronous_commit = on`, is on the standby as well.
 const PRIMARY: [&str; 4] = [BOTH[0], BOTH[1], "synchronous_standby_names=*", "synchronous_commit=local"];
 
 /// Waits until the standby shows what the primary has committed.

@@ -1,4 +1,4 @@
-//! Those who insert, and those who work, on whatever server there is.
+//! Producers and workers, on whatever server there is.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -11,7 +11,7 @@ use taskq_tests::{Grant, Session};
 
 use crate::books::{Books, LEASE};
 
-/// How many tasks there may be to be done before those who insert wait.
+/// How many tasks there may be to be done before the producers wait.
 const BACKLOG: usize = 60;
 
 /// Polls until something is true: longer than other tests, as several servers are started and stopped beside each other.

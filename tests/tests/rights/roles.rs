@@ -132,7 +132,7 @@ fn an_operator_administers_and_neither_inserts_nor_works() {
 }
 
 #[test]
-fn results_are_for_all_who_may_read_the_tasks() {
+fn a_role_that_may_read_the_tasks_may_read_results() {
     let role = Role::new("reader");
     let db = Db::new();
     let mut boss = db.connect();

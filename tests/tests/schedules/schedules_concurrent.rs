@@ -52,7 +52,7 @@ fn eight_sessions_fire_each_run_once() {
     assert_eq!(history, 0, "each run was performed once");
 }
 
-/// Two deploys that register the same schedule, over and over, beside those who insert its runs and own them.
+/// Two deploys that register the same schedule, over and over, beside sessions that insert its runs and own them.
 #[test]
 fn deploys_beside_runs_lose_none_and_double_none() {
     let db = Db::new();

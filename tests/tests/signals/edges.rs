@@ -77,7 +77,7 @@ fn an_unknown_id_is_ignored_on_request() {
     let mut session = db.connect();
     two_tasks(&mut session);
     let query = "SELECT taskq.add_dependencies('[{\"after\": \"absent\", \"run\": \"run\"}, \
-                 {\"after\": \"after\", \"run\": \"no one\"}, {\"after\": \"after\", \"run\": \"run\"}]'::jsonb, \
+                 {\"after\": \"after\", \"run\": \"none\"}, {\"after\": \"after\", \"run\": \"run\"}]'::jsonb, \
                  if_missing => 'ignore')";
     assert_eq!(session.one::<i64>(query), 1);
     assert_eq!(session.task("run").unwrap().total_dependencies, 1);

@@ -60,7 +60,7 @@ fn fan_ins(rounds: usize, parents: usize) -> Value {
     Value::Array(tasks)
 }
 
-/// Grants by round, for each of those who return.
+/// Grants by round, for each worker that returns.
 fn own_all(session: &mut Session, rounds: usize, parents: usize) -> Vec<Vec<Grant>> {
     (0..parents).map(|who| session.own("w", rounds as i32, &[&format!("p{who}")]).unwrap()).collect()
 }

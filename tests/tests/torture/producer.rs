@@ -30,7 +30,7 @@ fn insert(client: &mut Client) {
     let (number, tasks) = family;
     let deeds = inserts(&tasks.tasks);
     let how = client.random.below(10);
-    // Only those who make several calls in a transaction may meet another one in a deadlock: the books tell which.
+    // Only clients that make several calls in a transaction may meet another one in a deadlock: the books tell which.
     let kind = if in_parts(&tasks, how) { "insert in parts" } else { "insert" };
     let mut outcome = client.call(kind, deeds.clone(), |tx, _| put(tx, &tasks, how));
     // A producer that does not know asks again: an id that is there by now is refused.

@@ -60,7 +60,7 @@ fn tasks_in_every_state_and_tokens_survive() {
     ));
 }
 
-/// What workers and those who insert have done.
+/// What workers and producers have done.
 #[derive(Default)]
 struct Work {
     stop: AtomicBool,

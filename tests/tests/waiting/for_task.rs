@@ -12,7 +12,7 @@ fn one_task(db: &Db) -> Session {
     session
 }
 
-/// Someone who waits for task a; asleep when this returns.
+/// A call that waits for task a; asleep when this returns.
 fn sleeper(db: &Db, watcher: &mut Session) -> Background<Result<Option<Settled>, postgres::Error>> {
     let call = db.connect().background(|session| session.wait("a", "60 seconds"));
     watcher.until_asleep(call.pid());

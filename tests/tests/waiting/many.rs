@@ -2,7 +2,7 @@
 //!
 //! Why: the server's lock table is shared by all. With a lock for each action a few honest workers that serve an action
 //! for each tenant fill it, and unrelated sessions fail with 53200. A worker that is found by one lock for any action is
-//! also woken for actions of others: it has to pass that on to those who may be meant.
+//! also woken for actions of others: it has to pass that on to the calls that may be meant.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! LISTEN: one notification per channel and transaction, for those who asked; the others' commits stay clear of the lock
-//! that makes all notifying commits of a server queue up.
+//! LISTEN: one notification per channel and transaction, for sessions that asked; the others' commits stay clear of the
+//! lock that makes all notifying commits of a server queue up.
 
 use serde_json::{Value, json};
 use taskq_tests::{Cluster, Db, Progress, listen, notifications};

@@ -135,7 +135,7 @@ fn all_calls_that_wait_for_a_task_are_woken() {
     }
 }
 
-/// All sleepers are woken for one task and reach for it at once. Those who come too late may lock its row before they
+/// All sleepers are woken for one task and reach for it at once. Calls that come too late may lock its row before they
 /// see that it has been granted; asleep again they must not have that lock any more, or the return waits for them.
 #[test]
 fn no_call_sleeps_with_a_lock_on_a_task_that_another_was_granted() {

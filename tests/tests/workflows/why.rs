@@ -127,7 +127,7 @@ fn a_task_in_progress_tells_its_actor_and_its_deadline() {
 }
 
 #[test]
-fn a_settled_task_tells_when_and_how_it_ended_and_because_of_whom() {
+fn why_says_when_and_how_a_settled_task_ended_and_its_cause() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SET timezone = 'UTC'");
