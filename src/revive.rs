@@ -8,7 +8,7 @@
 //! dependency has done its work and is removed.
 //!
 //! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
-//! that wait for them. That is not the global order, nor one wave: callers are restartable (see `store::order`).
+//! that wait for them. That is not the global order, nor one wave: callers are restartable (see `locks::order`).
 
 mod place;
 mod rerun;
@@ -27,17 +27,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs};
+use crate::locks::{self, LockStrength, guard};
 use crate::number::{DROPPED, NO_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::{Lost, fold};
 use crate::state::{Condition, Outcome};
-use crate::store::dependency;
-use crate::store::guard::guard;
-use crate::store::live::{self, Live, LockStrength};
-use crate::store::numbers;
-use crate::store::task;
+use crate::store::live::Live;
+use crate::store::{dependency, numbers, task};
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +64,7 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
     if found.is_empty() {
         return found;
     }
-    let held = live::hold_outcomes(&found, LockStrength::Update);
+    let held = locks::hold_outcomes(&found, LockStrength::Update);
     let mut still: Vec<TaskNo> = which.query(task_nos);
     still.retain(|task_no| held.contains_key(task_no));
     still
@@ -202,7 +200,7 @@ fn spare(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
     let ids = numbers::ids(&[run, after]);
     let id = |n: &TaskNo| ids.get(n).map_or("", String::as_str);
-    let skipped = match live::outcomes(&[after]).get(&after) {
+    let skipped = match locks::outcomes(&[after]).get(&after) {
         // It was for the case that the other one aborts.
         Some(Outcome::Completed) => {
             format!("skipped: it runs only if \"{}\" aborts, and that completed", id(&after))
@@ -264,12 +262,11 @@ impl Counted {
     }
 }
 
-/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
-/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
-pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+/// The dependencies of others on tasks that had settled.
+fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
     // Both are held, live or settled: no dependency on one of them can be added meanwhile.
-    let outcomes = live::outcomes(task_nos);
-    let edges: Vec<Counted> = DEPENDENTS
+    let outcomes = locks::outcomes(task_nos);
+    DEPENDENTS
         .map(task_nos, |(after, run, condition, wait_no, suspending)| {
             let outcome = *outcomes.get(&after)?;
             let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
@@ -281,7 +278,13 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
         .into_iter()
         .flatten()
         .filter(|edge| !others.contains(&edge.run) && edge.wait_no != DROPPED)
-        .collect();
+        .collect()
+}
+
+/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
+/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
+pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+    let edges = counted(task_nos, others);
     if edges.is_empty() {
         return;
     }
@@ -330,7 +333,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
         some_of_many::look_again(&again, &starting_over, &some_suffice, now);
     }
     if !in_progress.is_empty() {
-        live::lock_edges_of(&in_progress);
+        locks::lock_edges_of(&in_progress);
         dependency::REMOVE_BETWEEN.execute((settled, in_progress));
     }
 }

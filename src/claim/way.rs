@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::number::{Lane, Position, ReasonNo};
 use crate::pg::clock::Time;
-use crate::store::aside;
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::Reason;
+use crate::store::reason::{self, MergeKey, Reason};
 
 /// Where an entry goes that may not run now.
 pub(super) enum Way {
@@ -73,9 +71,9 @@ impl Found {
             return Some(Way::Park(Reason::Group(group.clone())));
         }
         if let Some((group, due)) = group.and_then(|g| self.changing.get_key_value(g)) {
-            return Some(Way::Schedule(aside::group(group), *due));
+            return Some(Way::Schedule(reason::group(group), *due));
         }
         let (name, due) = workgroup.and_then(|w| self.held_back.get_key_value(w))?;
-        Some(Way::Schedule(aside::workgroup(name), *due))
+        Some(Way::Schedule(reason::workgroup(name), *due))
     }
 }

@@ -8,13 +8,13 @@ use pgrx::datum::Interval;
 
 use super::rates;
 use crate::guc;
+use crate::input::backoff::Backoff;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::pg::statement::Statement;
 use crate::pg::table::{Key, look};
-use crate::spec::backoff::Backoff;
 use crate::store::action_setting::Named;
 use crate::store::{known_actions, known_lanes, run, slot};
 

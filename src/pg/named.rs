@@ -4,13 +4,9 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, RELNAMENSP};
 
-use super::changes::Changes;
+use super::changes::NAMES;
 use super::fit;
-
-/// Of the names of relations and schemas.
-pub(super) static NAMES: Changes<2> = Changes::of([RELNAMENSP, NAMESPACEOID]);
 
 /// A relation's name, and which one that is.
 pub(crate) struct Named {

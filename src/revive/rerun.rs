@@ -15,13 +15,13 @@ use std::collections::{HashMap, HashSet};
 use super::{DEPENDENTS, LOST, Renumbered, drop_suspending, hold, lock_neighbours, place, spare, uncount};
 use crate::error::{Refusal, Result};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
+use crate::locks::{self, guard};
 use crate::number::{NO_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::fold;
-use crate::store::guard::guard;
-use crate::store::live::{self, Live};
+use crate::store::live::Live;
 use crate::store::{numbers, progress, step};
 
 /// What becomes of those that depend on what starts over.
@@ -151,7 +151,7 @@ fn dependents_of(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Edge)> {
 
 fn in_progress(task_no: TaskNo) -> Refusal {
     let ids = numbers::ids(&[task_no]);
-    live::held(
+    locks::held(
         ids.get(&task_no).map_or("", String::as_str),
         "depends on a task that is to start over",
         "Wait until it is returned, or cancel it first; rerun_tasks with downstream => false leaves dependents as they are.",

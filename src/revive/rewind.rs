@@ -2,6 +2,7 @@
 
 use super::suspending::remove;
 use super::{Renumbered, lock_neighbours};
+use crate::locks;
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
@@ -41,7 +42,7 @@ pub(crate) fn without_suspension(row: &Live, now: Time) {
     if removed.is_empty() && !suspended {
         return;
     }
-    let failed = live::outcomes(&removed).values().filter(|outcome| outcome.is_abort()).count() as i32;
+    let failed = locks::outcomes(&removed).values().filter(|outcome| outcome.is_abort()).count() as i32;
     let all = removed.len() as i32;
     let fewer = (vec![task_no], -all, -failed);
     match row.place {

@@ -1,8 +1,6 @@
-//! On which days an expression is for.
+//! The days that an expression is for.
 
 use chrono::{Datelike, NaiveDate, Weekday};
-
-use super::fields::Fields;
 
 /// Days of a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,25 +30,13 @@ pub(super) fn with_one_sunday(values: u64) -> u64 {
     (values | values >> 7) & 0x7f
 }
 
-fn has(values: u64, n: u32) -> bool {
+/// Whether the bit of this number is set.
+pub(super) fn has(values: u64, n: u32) -> bool {
     n < u64::BITS && values >> n & 1 == 1
 }
 
-impl Fields {
-    /// Whether there are times on this day. If days of the month and of the week are given, either will do.
-    pub(super) fn has_day(&self, date: NaiveDate) -> bool {
-        has(self.months, date.month())
-            && match (&self.days, &self.weekdays) {
-                (None, None) => true,
-                (Some(days), None) => days.have(date),
-                (None, Some(days)) => days.have(date),
-                (Some(days), Some(weekdays)) => days.have(date) || weekdays.have(date),
-            }
-    }
-}
-
 impl MonthDays {
-    fn have(&self, date: NaiveDate) -> bool {
+    pub(super) fn have(&self, date: NaiveDate) -> bool {
         let (day, end) = (date.day(), u32::from(date.num_days_in_month()));
         if has(self.values, day) || (self.last && day == end) {
             return true;
@@ -69,7 +55,7 @@ impl MonthDays {
 }
 
 impl Weekdays {
-    fn have(&self, date: NaiveDate) -> bool {
+    pub(super) fn have(&self, date: NaiveDate) -> bool {
         let (weekday, day) = (date.weekday().num_days_from_sunday(), date.day());
         has(self.values, weekday)
             || has(self.nth[(day as usize - 1) / 7], weekday)

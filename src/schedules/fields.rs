@@ -3,7 +3,9 @@
 //! A name of a month or of a day counts in its own field only, and an element that cannot be read is refused: a schedule
 //! that runs at another time than its author thinks is worse than none.
 
-use super::days::{MonthDays, Weekdays, with_one_sunday};
+use chrono::{Datelike, NaiveDate};
+
+use super::days::{MonthDays, Weekdays, has, with_one_sunday};
 use crate::error::shortened;
 
 /// The names that crontabs have for expressions.
@@ -111,6 +113,17 @@ impl Fields {
             weekdays: weekdays(weekday).map_err(named(&WEEKDAY, weekday))?,
             any_hour: hour.contains('*'),
         })
+    }
+
+    /// Whether there are times on this day. If days of the month and of the week are given, either will do.
+    pub(super) fn has_day(&self, date: NaiveDate) -> bool {
+        has(self.months, date.month())
+            && match (&self.days, &self.weekdays) {
+                (None, None) => true,
+                (Some(days), None) => days.have(date),
+                (None, Some(days)) => days.have(date),
+                (Some(days), Some(weekdays)) => days.have(date) || weekdays.have(date),
+            }
     }
 }
 

@@ -10,16 +10,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Ending, Lost};
+use crate::ends::touched::{self, Touch};
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::blocked::{self, News};
-use crate::store::dependency::{Edge, Loss};
+use crate::store::dependency::{self, Edge, Loss};
+use crate::store::freed::Freed;
 use crate::store::live::{Live, Place};
-use crate::store::ready::{self, Freed};
-use crate::store::touched::{self, Touch};
-use crate::store::{dependency, numbers, signal, task};
+use crate::store::{numbers, ready, signal, task};
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use pgrx::datum::Interval;
 
-use crate::pg::changes::will_change;
 use crate::pg::statement::Statement;
+use crate::pg::table_changes::will_change;
 use crate::store::action_setting::{Setting, action};
 use crate::store::known_actions;
 use crate::wake;

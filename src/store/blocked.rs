@@ -1,13 +1,13 @@
 //! The table `blocked`: tasks that wait for other tasks, and how many signals are still due.
 
-use super::live::{Counter, Live, Place};
+use crate::ends::touched::{self, Touch};
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Wait, look, table};
+use crate::store::live_row::{Counter, Live, Place};
 use crate::store::task;
-use crate::store::touched::{self, Touch};
 use crate::wake;
 
 table!(c"blocked":

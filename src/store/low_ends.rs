@@ -18,10 +18,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::costly;
 use crate::pg::clock::{Time, wall};
 use crate::pg::session;
-use crate::store::by_time;
+use crate::store::{by_time, costly};
 
 /// Of how many actions something is remembered.
 const MOST_ACTIONS: usize = 1_024;

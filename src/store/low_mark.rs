@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use super::decided;
 use crate::number::Position;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, table};
+use crate::store::decided;
 
 table!(c"low_mark":
     ACTION_NO: i32,

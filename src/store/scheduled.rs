@@ -5,7 +5,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Index, Key, Look, look, table};
-use crate::store::ready::Freed;
+use crate::store::freed::Freed;
 use crate::store::task;
 
 table!(c"scheduled":

@@ -12,8 +12,8 @@ use crate::pg::statement::{Statement, sql};
 use crate::pg::table::{self, Index, Key, Look, table};
 use crate::state::{Cause, Outcome};
 use crate::store::ends::uncounted;
-use crate::store::live::Live;
-use crate::store::ready::Freed;
+use crate::store::freed::Freed;
+use crate::store::live_row::Live;
 use crate::store::task::AtTheEnd;
 
 table!(c"settled":

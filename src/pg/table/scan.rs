@@ -4,8 +4,10 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
-use super::places::block;
-use super::{Index, Level, Look, Table, steps};
+use super::declared::{Index, Table};
+use super::look::{Level, Look};
+use super::open::routine;
+use super::steps;
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
 use crate::pg::row_version::{Fate, fate};
@@ -275,7 +277,7 @@ impl Scan<'_> {
         // SAFETY: the slot is one of the table's; the entry point looks into the block that the place names, which exists, and
         // finds nothing where that has no such row.
         let found = unsafe {
-            let Some(fetch) = super::routine(self.table).tuple_fetch_row_version else {
+            let Some(fetch) = routine(self.table).tuple_fetch_row_version else {
                 pgrx::error!("no fetching")
             };
             let (table, snapshot, slot) = (self.table, self.look.snapshot(), self.slot);
@@ -299,6 +301,11 @@ impl Scan<'_> {
             steps::end(self.scan, slots, self.index, self.table);
         }
     }
+}
+
+/// The block that a row lies in.
+pub(super) fn block(place: pg_sys::ItemPointerData) -> u32 {
+    u32::from(place.ip_blkid.bi_hi) << 16 | u32::from(place.ip_blkid.bi_lo)
 }
 
 /// A row that a scan has found, or a newer version of it.

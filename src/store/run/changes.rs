@@ -3,7 +3,7 @@
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::store::ready::Freed;
+use crate::store::freed::Freed;
 use pgrx::datum::Interval;
 
 pub(crate) static REMOVE: Statement<&[TaskNo]> =

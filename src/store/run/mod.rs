@@ -13,7 +13,7 @@ use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Places, Row, Set, Wait, look, table};
 use crate::pg::throw;
 use crate::store::lease::Left;
-use crate::store::live::Live;
+use crate::store::live_row::Live;
 use crate::token::Nonce;
 pub(crate) use run_time::{Extended, end_of_run_time, within_run_time};
 
@@ -369,7 +369,7 @@ fn locked(row: &Row) -> Locked {
 fn live(row: &Row) -> Live {
     Live {
         task_no: row.get(TASK_NO),
-        place: crate::store::live::Place::Run { nonce: row.get(NONCE) },
+        place: crate::store::live_row::Place::Run { nonce: row.get(NONCE) },
         tries: row.get(TRIES),
         failures: row.get(FAILURES),
         dependencies: row.get(DEPENDENCIES),

@@ -18,6 +18,7 @@
 //! claim would have to count them while others make some. To remember where the live versions are helps only the
 //! backend that was the last to change them.
 
+mod ask;
 pub(crate) mod backfill;
 mod concerned;
 mod free;
@@ -28,8 +29,9 @@ mod limit;
 use crate::number::{Position, TaskNo};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
+pub(crate) use ask::Ask;
 pub(crate) use concerned::{concerned, wake};
-pub(crate) use free::{Ask, any_free, lock_free};
+pub(crate) use free::{any_free, lock_free};
 pub(crate) use full_lanes::full_lanes;
 use limit::lockable;
 pub(crate) use limit::{Limit, MOST_SLOTS, keep_from_making};

@@ -30,12 +30,12 @@ pub enum Clause {
     SignsOutliveCommit,
     /// A transaction that naps has no sign.
     NoSignWhileWaiting,
-    /// A transaction that locks a counter looks, too, whatever the lock is for (`store::live`,
+    /// A transaction that locks a counter looks, too, whatever the lock is for (`locks::live`,
     /// `fold::try_lock_and_count`).
     EachLockLooks,
     /// A counter is noted for the look as soon as it is counted down, not after all others (`blocked::change`).
     NotedAtOnce,
-    /// A rollback of a transaction that had touched a counter wakes a session to count (`store::touched`).
+    /// A rollback of a transaction that had touched a counter wakes a session to count (`ends::touched`).
     RollbackWakes,
     /// A transaction that has left a signal to the holder of the counter wakes a session, too, once its commit is
     /// visible. The holder may have been rolled back meanwhile, and the session that this has woken has not seen the

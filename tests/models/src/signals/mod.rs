@@ -1,5 +1,5 @@
 //! Deferred signals, and which transaction counts them: `src/settle` (`signal.rs`, `fold.rs`, `unsent.rs`,
-//! `commit.rs`), `src/store/blocked.rs`, `src/store/touched.rs`.
+//! `commit.rs`), `src/store/blocked.rs`, `src/ends/touched.rs`.
 //!
 //! Some transactions return tasks that others wait for, at the same time. One locks a counter for something else
 //! (`add_dependencies`, for instance). Transactions are rolled back, and what they did is done once more; one may stay
