@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn every_kept_plan_goes_by_indexes_whoever_needed_it_first() {
+    fn a_kept_plan_goes_by_indexes_whatever_the_settings_of_its_session() {
         for setting in HOSTILE {
             run(&format!("SET LOCAL {setting}"));
         }

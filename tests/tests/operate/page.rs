@@ -1,6 +1,6 @@
 //! `page` is one HTML page, whole in itself, in which nothing that users wrote is ever markup.
 //!
-//! On wrong code: a name with a tag in it closes an element, and somebody else's script runs in the operator's browser.
+//! On wrong code: a name with a tag in it closes an element, and a foreign script runs in the operator's browser.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};
@@ -234,7 +234,7 @@ fn characters_that_no_page_may_have_are_not_there() {
 }
 
 #[test]
-fn who_asks_for_the_graph_of_nothing_is_told() {
+fn the_page_of_a_task_that_is_not_there_is_refused() {
     let db = Db::new();
     refused(&mut db.connect(), "TQ003", "nothing", "SELECT taskq.page('nothing')", &[]);
 }

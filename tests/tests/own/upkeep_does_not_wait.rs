@@ -1,5 +1,6 @@
-//! What `own_tasks` does besides granting waits for nobody either: a key that a claim in an open transaction has locked,
-//! a rider that an open insert depends on, a schedule whose task needs what somebody is just making.
+//! What `own_tasks` does besides granting waits for no other transaction either: a key that a claim in an open
+//! transaction has locked, a rider that an open insert depends on, a schedule whose task needs what another transaction
+//! is just making.
 //!
 //! On wrong code the worker hangs until that transaction ends, with the tasks of up to 200 leases in its hands, or two
 //! workers end in a deadlock. A wait would run into the statement timeout here.
@@ -115,7 +116,7 @@ fn for_an_insert_that_depends_on_a_rider() {
 }
 
 #[test]
-fn and_gives_the_others_up_that_it_cannot_end() {
+fn and_leaves_tries_alone_that_it_cannot_end() {
     let db = Db::new();
     let (mut open, mut block, mut holder) = (db.connect(), db.connect(), db.connect());
     at(&mut [&mut open, &mut block, &mut holder], "00:00:00");
@@ -137,7 +138,7 @@ fn and_gives_the_others_up_that_it_cannot_end() {
 }
 
 #[test]
-fn for_whoever_makes_what_a_run_of_a_schedule_needs() {
+fn for_an_insert_that_makes_what_a_run_of_a_schedule_needs() {
     let needs = [
         (
             "a merge key",

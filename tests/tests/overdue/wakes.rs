@@ -1,7 +1,7 @@
-//! Of what becomes due one sleeper knows, whichever it is: he tells those who have a use for it.
+//! What becomes due wakes the waiting calls that have a use for it, whichever session or process sees to it.
 //!
-//! Why: of a deadline the sleeper was told who fell asleep last, or nobody if somebody looked soon anyway. Once each only did what was of
-//! use to himself, that one had no use for it, and the one who had slept on, for 20 seconds.
+//! Why: of a deadline only the waiting call knew that fell asleep last, or none if one looked soon anyway. That call
+//! had no use for it, and the one that had slept on, for 20 seconds.
 
 use std::time::{Duration, Instant};
 
@@ -27,9 +27,9 @@ fn extend(task_id: &str, token: &str, by: &str) -> String {
     format!("SELECT taskq.extend_tasks_ownership('dead', '{{{task_id}}}', '{{{token}}}', '{by}')")
 }
 
-/// Somebody sleeps for tasks of x, and others, who fall asleep later, for tasks of w. Then the deadline of the worker's task is to pass in a
-/// second; the first comes back promptly.
-fn wakes_the_one_who_has_a_use(db: &Db, session: &mut Session, task_id: &str, token: &str) {
+/// A call sleeps for tasks of x, and others, which fall asleep later, for tasks of w. Then the deadline of the worker's
+/// task is to pass in a second; the first comes back promptly.
+fn wakes_the_call_that_has_a_use(db: &Db, session: &mut Session, task_id: &str, token: &str) {
     let sleeper = Sleeper::start(db, session, WORK[0]);
     let others = [(); 2].map(|()| {
         db.connect().background(|s| s.own_with("v", 1, &["w"], "wait => '7 seconds'").unwrap().len())
@@ -37,23 +37,23 @@ fn wakes_the_one_who_has_a_use(db: &Db, session: &mut Session, task_id: &str, to
     others.iter().for_each(|call| session.until_asleep(call.pid()));
     let since = Instant::now();
     session.run(&extend(task_id, token, "1 second"));
-    drop(sleeper.woken_soon_after(since, "a deadline that others were told of"));
+    drop(sleeper.woken_soon_after(since, "a deadline of which the others have no use"));
     others.into_iter().for_each(|call| assert_eq!(call.join().1, 0));
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 #[test]
-fn the_deadline_of_a_task_of_its_own() {
+fn a_waiting_call_is_woken_by_the_deadline_of_a_task_that_it_wants() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
     let (_dead, token) = held(&db, "x");
-    wakes_the_one_who_has_a_use(&db, &mut session, "mine", &token);
+    wakes_the_call_that_has_a_use(&db, &mut session, "mine", &token);
 }
 
-/// And of what is begun at once by the end of something that the others did end, in vain for themselves.
+/// And what begins at once by the end of a try, which is of no use to the others.
 #[test]
-fn the_deadline_of_what_its_task_waits_for() {
+fn a_waiting_call_is_woken_by_the_deadline_of_what_its_task_waits_for() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([
@@ -63,7 +63,7 @@ fn the_deadline_of_what_its_task_waits_for() {
     ]))
     .unwrap();
     let (_dead, token) = held(&db, "y");
-    wakes_the_one_who_has_a_use(&db, &mut session, "theirs", &token);
+    wakes_the_call_that_has_a_use(&db, &mut session, "theirs", &token);
 }
 
 #[test]
@@ -85,16 +85,16 @@ fn the_next_run_of_a_schedule() {
         session.until_asleep(other.pid());
         let since = Instant::now();
         session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')");
-        drop(sleeper.woken_soon_after(since, "a schedule that others were told of"));
+        drop(sleeper.woken_soon_after(since, "a schedule of which the other has no use"));
         session.run("SELECT taskq.unschedule('s')");
         drop(other.join());
         assert_eq!(session.broken(), Vec::<String>::new());
     }
 }
 
-/// A try that nobody who sleeps had a use for may get one: by a task that is to wait for it.
+/// A try of no use to those that sleep may get one: by a task that is to wait for it.
 #[test]
-fn what_comes_to_wait_for_a_try_whose_deadline_has_passed() {
+fn a_task_that_comes_to_wait_for_an_overdue_try_wakes_a_waiting_call() {
     for linked in [false, true] {
         let db = Db::new();
         let mut session = db.connect();
@@ -121,7 +121,7 @@ fn what_comes_to_wait_for_a_try_whose_deadline_has_passed() {
 
 /// Or by a limit of tries, which makes it the last one.
 #[test]
-fn what_waits_for_a_try_whose_deadline_has_passed_and_that_becomes_the_last() {
+fn a_limit_that_makes_an_overdue_try_the_last_wakes_a_waiting_call() {
     for limit in ["max_tries => 1", "max_timeouts => 1"] {
         let db = Db::new();
         let mut session = db.connect();
@@ -144,7 +144,7 @@ fn what_waits_for_a_try_whose_deadline_has_passed_and_that_becomes_the_last() {
 
 /// And what was linked to a try in time is committed after its deadline.
 #[test]
-fn what_has_come_to_wait_for_a_try_in_a_transaction_that_ends_after_its_deadline() {
+fn a_dependency_committed_after_the_deadline_wakes_a_waiting_call() {
     let db = Db::new();
     let (mut session, mut open) = (db.connect(), db.connect());
     session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
@@ -156,7 +156,7 @@ fn what_has_come_to_wait_for_a_try_in_a_transaction_that_ends_after_its_deadline
     )
     .unwrap();
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
-    // It looks at the deadline, and has no use for that yet.
+    // The deadline passes, and is of no use yet.
     std::thread::sleep(Duration::from_millis(1500));
     let since = Instant::now();
     open.run("COMMIT");
@@ -164,9 +164,9 @@ fn what_has_come_to_wait_for_a_try_in_a_transaction_that_ends_after_its_deadline
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// Those who have told others of what was due until then tell nobody of what was due before that.
+/// The deadline had passed when the grant was committed, and others were woken for later ones before.
 #[test]
-fn a_grant_whose_deadline_has_passed_by_its_commit() {
+fn a_grant_committed_after_its_deadline_wakes_a_waiting_call() {
     let db = Db::new();
     let (mut session, mut open) = (db.connect(), db.connect());
     session.insert(json!([{"id": "mine", "action": "x"}, {"id": "theirs", "action": "y"}])).unwrap();
@@ -187,7 +187,7 @@ fn a_grant_whose_deadline_has_passed_by_its_commit() {
 
 /// Or it comes to wait for it by a retry.
 #[test]
-fn what_a_retry_makes_wait_for_a_try_whose_deadline_has_passed() {
+fn a_retry_that_waits_for_an_overdue_try_wakes_a_waiting_call() {
     for call in ["retry_tasks('{mine}')", "reset_group('g')"] {
         let db = Db::new();
         let mut session = db.connect();
@@ -209,9 +209,9 @@ fn what_a_retry_makes_wait_for_a_try_whose_deadline_has_passed() {
     }
 }
 
-/// Why: what had become due while it was held back, and a sleeper had undone, was nowhere to be seen for whoever ended that.
+/// Why: what had become due while it was held back was not to be seen for the call that ended that.
 #[test]
-fn what_has_become_due_while_its_group_or_workgroup_held_it_back() {
+fn what_became_due_while_held_back_wakes_a_waiting_call_afterwards() {
     let all = [
         ("group_id", "pause_group('k')", "resume_group('k')"),
         ("workgroup", "delay_workgroup('k', '1 hour')", "delay_workgroup('k', '0')"),
@@ -238,9 +238,9 @@ fn what_has_become_due_while_its_group_or_workgroup_held_it_back() {
     }
 }
 
-/// Why: it woke for what its transaction had noted before, which nobody could see yet, and forgot it.
+/// Why: it woke for what its transaction had noted before, which no other session could see yet, and forgot it.
 #[test]
-fn what_a_transaction_has_done_before_it_slept_in_vain() {
+fn the_commit_of_a_transaction_that_slept_wakes_a_waiting_call() {
     let db = Db::new();
     let mut session = db.connect();
     with_action_x(&mut session);
@@ -258,9 +258,9 @@ fn what_a_transaction_has_done_before_it_slept_in_vain() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// Why: what only the look that was granted it had made ready counted as nothing that others might have seen.
+/// Why: what only the look that was granted it had made ready did not count as free for others.
 #[test]
-fn a_task_that_has_become_due_and_was_granted_to_a_call_that_slept_and_is_rolled_back() {
+fn the_rollback_of_a_grant_to_a_call_that_slept_wakes_another() {
     for end in ["ROLLBACK", "ROLLBACK TO s"] {
         let db = Db::new();
         let mut session = db.connect();
@@ -268,7 +268,7 @@ fn a_task_that_has_become_due_and_was_granted_to_a_call_that_slept_and_is_rolled
         let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
         let mut last = db.connect();
         last.run("BEGIN; SAVEPOINT s");
-        // Who falls asleep last hears of it.
+        // The call that falls asleep last is woken.
         let last = last.background(|s| s.own_with("v", 1, &["x"], "wait => '5 seconds'").unwrap().len());
         session.until_asleep(last.pid());
         session.run("SELECT taskq.insert_task('mine', 'x', delay => '1 second')");
@@ -283,7 +283,7 @@ fn a_task_that_has_become_due_and_was_granted_to_a_call_that_slept_and_is_rolled
 
 /// Why: in a transaction block it ended one try, which was not enough, and undid that.
 #[test]
-fn several_tries_together_keep_back_what_a_sleeper_in_a_transaction_block_waits_for() {
+fn the_end_of_several_tries_wakes_a_call_in_a_transaction_block() {
     let db = Db::new();
     let mut session = db.connect();
     let theirs = |n: usize| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1});
@@ -302,7 +302,7 @@ fn several_tries_together_keep_back_what_a_sleeper_in_a_transaction_block_waits_
 
 /// Why: a call remembers for a second how far there was nothing for it, and began behind that when it was woken.
 #[test]
-fn what_comes_to_wait_for_one_of_many_tries_that_have_just_been_passed_by() {
+fn a_task_that_comes_to_wait_for_one_of_many_overdue_tries_wakes_a_call() {
     let db = Db::new();
     let mut session = db.connect();
     with_action_x(&mut session);
@@ -328,7 +328,7 @@ fn what_comes_to_wait_for_one_of_many_tries_that_have_just_been_passed_by() {
 
 /// What rides on a try has no deadline of its own.
 #[test]
-fn what_comes_to_wait_for_a_rider_of_a_try_whose_deadline_has_passed() {
+fn a_task_that_comes_to_wait_for_an_overdue_rider_wakes_a_waiting_call() {
     let db = Db::new();
     let mut session = db.connect();
     with_action_x(&mut session);
@@ -348,9 +348,9 @@ fn what_comes_to_wait_for_a_rider_of_a_try_whose_deadline_has_passed() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// The process that inserts the run is called by one whose action it is not, and that is in a transaction block.
+/// The process that inserts the run is called by a call whose action it is not, and that is in a transaction block.
 #[test]
-fn a_schedule_of_which_one_in_a_transaction_block_was_told() {
+fn a_schedule_wakes_a_call_beside_another_in_a_transaction_block() {
     let db = Db::new();
     let mut session = db.connect();
     with_action_x(&mut session);
@@ -361,7 +361,7 @@ fn a_schedule_of_which_one_in_a_transaction_block_was_told() {
     session.until_asleep(block.pid());
     let since = Instant::now();
     session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')");
-    drop(sleeper.woken_soon_after(since, "a schedule that one in a transaction block was told of"));
+    drop(sleeper.woken_soon_after(since, "a schedule beside a call in a transaction block"));
     session.run("SELECT taskq.unschedule('s')");
     block.join();
 }
