@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_kept_plan_goes_by_indexes_whatever_the_settings_of_its_session() {
+    fn a_kept_plan_goes_by_indexes_whatever_its_session_sets() {
         for setting in HOSTILE {
             run(&format!("SET LOCAL {setting}"));
         }
