@@ -372,6 +372,7 @@ SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.
                    UNION ALL
                    SELECT FROM taskq.run AS l
                     WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
+                      AND l.aside IS NULL
                    OFFSET 0);
 COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
 
@@ -398,7 +399,8 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
        (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
- WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
+ -- One that is set aside has passed its deadline.
+ WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
 
 CREATE VIEW taskq.steps AS

@@ -418,7 +418,7 @@ CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
-    failed integer NOT NULL,                    -- of these, how many aborted
+    failed integer NOT NULL,                    -- of both, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
     lost_status text,                           -- why the task aborts, where lost > 0
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed
@@ -2352,6 +2352,7 @@ SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.
                    UNION ALL
                    SELECT FROM taskq.run AS l
                     WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
+                      AND l.aside IS NULL
                    OFFSET 0);
 COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
 
@@ -2378,7 +2379,8 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
        (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
- WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
+ -- One that is set aside has passed its deadline.
+ WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
 
 CREATE VIEW taskq.steps AS
@@ -3148,7 +3150,7 @@ CREATE FUNCTION taskq._about_tries()
                                               UNION ALL
                                               SELECT FROM taskq.run AS l
                                                WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
-                                                 AND l.nonce <> 0 AND NOT l.grantable
+                                                 AND l.nonce <> 0 AND NOT l.grantable AND l.aside IS NULL
                                               OFFSET 0))
                         GROUP BY h.outcome OFFSET 0) AS h
                  WHERE NOT s.whole AND p.i % 10 = 5) AS x

@@ -1,5 +1,5 @@
-//! Reading rows as they will be if every open transaction commits: rows that open transactions have inserted are
-//! there, too.
+//! Reading rows with what open transactions have in hand: what they have inserted is there, too, and what will be gone
+//! if they commit is marked.
 
 use std::ffi::CStr;
 

@@ -44,8 +44,8 @@ pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Opt
       RETURNING s.run_no, s.wait_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
     );
 
-/// Signals of tasks that do not wait any more. If another transaction is removing some of them, neither waits for the
-/// other.
+/// Signals of tasks that do not wait any more. It waits for no other transaction that is removing some of them; a task
+/// that is brought back forgets its signals, and waits for this.
 ///
 /// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
 /// was sent in an earlier life of the task, since its sender had seen the counter. (Asked one after the other, a

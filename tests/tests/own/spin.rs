@@ -75,6 +75,7 @@ fn an_overdue_task_that_may_not_run_stays_its_actors_and_no_worker_spins() {
         let actor: String = session.one("SELECT actor_id FROM taskq.actors WHERE task_id = 'a' AND overdue");
         assert_eq!(actor, "alice", "{what}: bob was never granted it");
         assert!(session.broken().is_empty(), "{what}: {:?}", session.broken());
+        assert_eq!(session.all::<String>("SELECT outcome FROM taskq.attempts"), ["timeout"], "{what}");
         let call = sleeper(&db, &mut session, 5);
         session.run(release);
         let (_, grants) = call.join();
