@@ -105,7 +105,7 @@ TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 test: ## all of the following four, but for what is long by nature; installs what they need
 	@.ci/test.sh all
 
-test-all: ## the same, with storms and faults at random, lost servers, and the clients in seven languages
+test-all: ## the same, with storms and faults at random, lost servers, and the example clients
 	@.ci/test.sh everything
 
 lint: setup ## format, clippy, the words of the pages, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed

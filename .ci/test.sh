@@ -24,7 +24,7 @@ cd "$root"
 target=${CARGO_TARGET_DIR:-target}
 work=${WORK:-$target/test}
 
-# Storms and faults at random, servers that are lost, and what wants seven languages.
+# Storms and faults at random, servers that are lost, and what wants the tools of many languages.
 LONG='clients crash hostile isolation ledger recover router storm torture'
 
 # The programs run in lanes: side by side, each lane on a cluster of its own, one program after the other. Alone on theirs are the

@@ -11,8 +11,9 @@ from conftest import Server, column, conninfo, process, state, until, working
 from taskq_pg import App
 
 
-def held(app: App, task_id: str) -> bool:
-    return state(app, task_id) == "in-progress"
+def begun(app: App, task_id: str) -> bool:
+    """Whether its handler runs: what is granted in the moment of the stop is given back at once."""
+    return (state(app, task_id), column(app, task_id, "status")) == ("in-progress", "begun")
 
 
 def waits(app: App) -> bool:
@@ -46,7 +47,7 @@ def test_a_handler_that_ends_within_the_grace(taskq_app: App, action: str) -> No
     taskq_app.insert(action, 2, id="s", max_tries=1)
     taskq_app.insert("noop", id="next", depends_on=["s"])
     with process(taskq_app, "--grace", "1 minute", "--concurrency", "1") as worker:
-        until(lambda: held(taskq_app, "s"))
+        until(lambda: begun(taskq_app, "s"))
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
     assert state(taskq_app, "s") == "completed"
@@ -57,7 +58,7 @@ def test_a_handler_that_ends_within_the_grace(taskq_app: App, action: str) -> No
 def test_a_handler_that_does_not(taskq_app: App, action: str) -> None:
     taskq_app.insert(action, 600, id="s", max_tries=1)
     with process(taskq_app, "--grace", "0.2 seconds") as worker:
-        until(lambda: held(taskq_app, "s"))
+        until(lambda: begun(taskq_app, "s"))
         worker.send_signal(signal.SIGTERM)
         if action != "block":
             assert worker.wait(60) == 0
@@ -70,7 +71,7 @@ def test_a_handler_that_does_not(taskq_app: App, action: str) -> None:
 def test_a_second_signal_ends_at_once(taskq_app: App, action: str) -> None:
     taskq_app.insert(action, 600, id="s", max_tries=1)
     with process(taskq_app, "--grace", "1 hour") as worker:
-        until(lambda: held(taskq_app, "s"))
+        until(lambda: begun(taskq_app, "s"))
         worker.send_signal(signal.SIGTERM)
         until(lambda: not waits(taskq_app))
         assert worker.poll() is None
@@ -82,7 +83,7 @@ def test_a_second_signal_ends_at_once(taskq_app: App, action: str) -> None:
 def test_while_the_server_is_away(own_app: App, server: Server) -> None:
     own_app.insert("asleep", 600, id="s", max_tries=1)
     with process(own_app, "--grace", "0.2 seconds") as worker:
-        until(lambda: held(own_app, "s"))
+        until(lambda: begun(own_app, "s"))
         own_app.close()
         server.call("stop")
         try:
@@ -90,7 +91,7 @@ def test_while_the_server_is_away(own_app: App, server: Server) -> None:
             assert worker.wait(60) == 0
         finally:
             server.call("restart")
-    assert held(own_app, "s"), "it is left to its lease"
+    assert state(own_app, "s") == "in-progress", "it is left to its lease"
 
 
 def test_before_the_server_is_there(own_app: App, server: Server) -> None:
@@ -112,7 +113,7 @@ def test_before_the_server_is_there(own_app: App, server: Server) -> None:
 def test_a_worker_that_is_killed(taskq_app: App) -> None:
     taskq_app.insert_many("sleep", [600] * 3, ids=["1", "2", "3"])
     with process(taskq_app, TEST_LEASE="1 second") as worker:
-        until(lambda: all(held(taskq_app, i) for i in "123"))
+        until(lambda: all(begun(taskq_app, i) for i in "123"))
         worker.kill()
     taken = []
     taskq_app.task("sleep")(lambda body, task: taken.append((task.id, task.num_tries)))

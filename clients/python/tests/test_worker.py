@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -263,6 +264,25 @@ def test_a_result_that_cannot_be_kept_aborts(taskq_app: App) -> None:
         assert end(taskq_app, name)[0] == "aborted"
         assert end(taskq_app, name)[1].startswith("its return was refused")
     assert all(end(taskq_app, f"fine {n}") == ("completed", None, "fine") for n in range(5))
+
+
+def test_a_result_that_json_writes_in_its_own_way_is_kept(taskq_app: App) -> None:
+    results = {
+        "time": (datetime(2030, 1, 2, tzinfo=UTC), "2030-01-02T00:00:00+00:00"),
+        "set": ({"a"}, ["a"]),
+        "empty": ("", ""),
+        "zero": (0, 0),
+    }
+
+    @taskq_app.task("give")
+    def give(name: str) -> object:
+        return results[name][0]
+
+    for name in results:
+        taskq_app.insert("give", name, id=name)
+    drain(taskq_app)
+    for name, (_, kept) in results.items():
+        assert end(taskq_app, name) == ("completed", None, kept)
 
 
 def test_children(taskq_app: App) -> None:

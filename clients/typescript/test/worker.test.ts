@@ -133,6 +133,28 @@ describe("performing", () => {
     assert.equal((await database.task(good as string)).result, "good");
   });
 
+  // Results that JSON writes in its own way.
+  const kept: [string, () => unknown, unknown][] = [
+    ["a date", () => new Date(0), "1970-01-01T00:00:00.000Z"],
+    ["no number", () => Number.NaN, null],
+    ["nothing", () => undefined, null],
+    ["an empty text", () => "", ""],
+    ["zero", () => 0, 0],
+  ];
+  test("results that are kept in another form, or look like none", async () => {
+    const app = database.app();
+    app.task("kept", (n: number) => (kept[n] as (typeof kept)[0])[1]());
+    const ids = await app.insertMany(
+      "kept",
+      kept.map((_, n) => n),
+    );
+    await app.work({ untilIdle: true });
+    for (const [n, id] of ids.entries()) {
+      const { state, result } = await database.task(id);
+      assert.deepEqual([state, result], ["completed", kept[n]?.[2]], kept[n]?.[0]);
+    }
+  });
+
   test("children that the queue refuses give the task back, and say why", async () => {
     const app = database.app();
     app.task(

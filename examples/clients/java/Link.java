@@ -38,12 +38,12 @@ final class Link {
     }
 
     /** Up to so many tasks. Sleeps in the server until there are some. */
-    List<Task> own(String action, int number) throws SQLException {
+    List<Task> own(List<String> actions, int number) throws SQLException {
         String query = """
-            SELECT NULL, task_id, token::text, body, num_tries
-              FROM taskq.own_tasks(?, ?, ARRAY[?], ? * interval '1 second', wait => ? * interval '1 second')""";
+            SELECT NULL, task_id, token::text, action, body, num_tries
+              FROM taskq.own_tasks(?, ?, ?, ? * interval '1 second', wait => ? * interval '1 second')""";
         try {
-            return call(true, Task::of, query, ACTOR, number, action, LEASE, WAIT);
+            return call(true, Task::of, query, ACTOR, number, texts(actions), LEASE, WAIT);
         } catch (SQLException error) {
             if ("57014".equals(error.getSQLState())) {
                 return List.of(); // the wait was ended; nothing was granted
@@ -55,18 +55,19 @@ final class Link {
     /** Moves the deadlines; of each task, in their order, whether it is still ours. */
     List<Boolean> extend(List<Task> tasks) throws SQLException {
         String query = "SELECT owned FROM taskq.extend_tasks_ownership(?, ?, ?::uuid[], ? * interval '1 second')";
-        String[] ids = tasks.stream().map(Task::id).toArray(String[]::new);
-        String[] tokens = tasks.stream().map(Task::token).toArray(String[]::new);
+        String[] ids = texts(tasks.stream().map(Task::id).toList());
+        String[] tokens = texts(tasks.stream().map(Task::token).toList());
         return call(false, row -> row.getBoolean(1), query, ACTOR, ids, tokens, LEASE);
     }
 
     /** Returns tasks, and takes up to so many others, with one call; a bad token spoils only its own row. */
-    List<Task> give(List<Outcome> returns, String action, int number) throws SQLException {
+    List<Task> give(List<Outcome> returns, List<String> actions, int number) throws SQLException {
         String query = """
-            SELECT sqlstate, task_id, token::text, body, num_tries
-              FROM taskq.return_and_own_tasks(?, ?::jsonb, ?, ARRAY[?], ? * interval '1 second')""";
+            SELECT sqlstate, task_id, token::text, action, body, num_tries
+              FROM taskq.return_and_own_tasks(?, ?::jsonb, ?, ?, ? * interval '1 second')""";
         try {
-            List<Task> rows = call(false, Task::of, query, ACTOR, new Gson().toJson(returns), number, action, LEASE);
+            String list = new Gson().toJson(returns);
+            List<Task> rows = call(false, Task::of, query, ACTOR, list, number, texts(actions), LEASE);
             // TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
             rows.stream().filter(Task::refused)
                 .forEach(row -> Settings.log(row.id() + ": dropped, it is not ours any more (" + row.sqlstate() + ")"));
@@ -75,12 +76,12 @@ final class Link {
             if (error.getSQLState() == null || !error.getSQLState().startsWith("22")) {
                 throw error;
             }
-            return giveSingly(returns, action, number, error);
+            return giveSingly(returns, actions, number, error);
         }
     }
 
     /** Finds out which result the server cannot store, one with a NUL for example. The next try would have no other. */
-    private List<Task> giveSingly(List<Outcome> returns, String action, int number, SQLException refusal)
+    private List<Task> giveSingly(List<Outcome> returns, List<String> actions, int number, SQLException refusal)
             throws SQLException {
         if (returns.size() == 1) {
             Outcome outcome = returns.get(0);
@@ -89,11 +90,11 @@ final class Link {
             }
             Settings.log(outcome.task_id() + ": its result cannot be stored: " + refusal.getMessage());
             String status = "its result cannot be stored: " + refusal.getMessage();
-            return give(List.of(outcome.abortedInstead(status)), action, number);
+            return give(List.of(outcome.abortedInstead(status)), actions, number);
         }
         List<Task> tasks = new ArrayList<>();
         for (Outcome outcome : returns) {
-            tasks.addAll(give(List.of(outcome), action, tasks.size() < number ? 1 : 0));
+            tasks.addAll(give(List.of(outcome), actions, tasks.size() < number ? 1 : 0));
         }
         return tasks;
     }
@@ -156,6 +157,10 @@ final class Link {
         } finally {
             asleep = null;
         }
+    }
+
+    private static String[] texts(List<String> list) {
+        return list.toArray(String[]::new);
     }
 
     private void close() {

@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.StringTokenizer;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executors;
@@ -23,13 +24,21 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * A worker for taskq in Java (JDBC) with many tasks at once: one heartbeat for all of them, returns in batches that bring
  * the next tasks along.
  *
- * <pre>PGHOST=... PGDATABASE=... java -cp ... Worker [ACTION] [TASKS]</pre>
+ * <pre>PGHOST=... PGDATABASE=... java -cp ... Worker [ACTION,...] [TASKS]</pre>
  *
  * <p>Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
  * SIGTERM or SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A
  * task that was cancelled or taken over is dropped as soon as a heartbeat hears of it.
  */
 public final class Worker {
+    /** Performs a task, given its body. It must heed the interruption of its thread; its result is kept with the task. */
+    interface Handler {
+        Object perform(JsonObject body) throws Exception;
+    }
+
+    /** What the worker can do: the action of a task, and the handler that performs it. */
+    static final Map<String, Handler> HANDLERS = Map.of("checksum", Worker::checksum, "words", Worker::words);
+
     /** Milliseconds that a death of this process goes unnoticed. */
     static final long LEASE = Settings.millis("TASKQ_LEASE", 60);
     /** Milliseconds to finish after SIGTERM; less than the supervisor grants. */
@@ -42,36 +51,44 @@ public final class Worker {
         }
     }
 
-    /** The work itself. It must heed the interruption of its thread; its result is kept with the task. */
-    static Object perform(Task task) throws Exception {
-        JsonObject body;
-        try {
-            body = JsonParser.parseString(task.body()).getAsJsonObject();
-        } catch (JsonParseException | IllegalStateException error) {
-            throw new Rejected("the body cannot be read: " + error.getMessage());
-        }
-        JsonElement text = body.get("text");
-        JsonElement seconds = body.get("seconds");
-        if (text == null || !text.isJsonPrimitive()) {
-            throw new Rejected("the body lacks a text");
-        }
+    static Object checksum(JsonObject body) throws Exception {
+        String text = text(body);
         if (body.has("fail")) {
             throw new IOException(body.get("fail").getAsString()); // anything else may work the next time
         }
-        if (seconds != null) {
-            Thread.sleep((long) (seconds.getAsDouble() * 1000));
+        if (body.has("seconds")) {
+            Thread.sleep((long) (body.get("seconds").getAsDouble() * 1000));
         }
-        String all = text.getAsString();
-        byte[] sum = MessageDigest.getInstance("SHA-256").digest(all.getBytes(StandardCharsets.UTF_8));
-        int ten = all.offsetByCodePoints(0, Math.min(10, all.codePointCount(0, all.length())));
-        return Map.of("sha256", HexFormat.of().formatHex(sum), "head", all.substring(0, ten), "client", "java");
+        byte[] sum = MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8));
+        int ten = text.offsetByCodePoints(0, Math.min(10, text.codePointCount(0, text.length())));
+        return Map.of("sha256", HexFormat.of().formatHex(sum), "head", text.substring(0, ten), "client", "java");
+    }
+
+    static Object words(JsonObject body) throws Rejected {
+        return Map.of("words", new StringTokenizer(text(body)).countTokens(), "client", "java");
+    }
+
+    private static String text(JsonObject body) throws Rejected {
+        JsonElement text = body.get("text");
+        if (text == null || !text.isJsonPrimitive()) {
+            throw new Rejected("the body lacks a text");
+        }
+        return text.getAsString();
+    }
+
+    private static JsonObject body(Task task) throws Rejected {
+        try {
+            return JsonParser.parseString(task.body()).getAsJsonObject();
+        } catch (JsonParseException | IllegalStateException error) {
+            throw new Rejected("the body cannot be read: " + error.getMessage());
+        }
     }
 
     /** Performs a task; how it ended is returned with what ends at the same time. */
     private static Outcome work(Task task) {
         Settings.log(task.id() + ": try " + task.tries());
         try {
-            return Outcome.completed(task, json(perform(task)));
+            return Outcome.completed(task, json(HANDLERS.get(task.action()).perform(body(task))));
         } catch (InterruptedException error) {
             return Outcome.givenBack(task);
         } catch (Rejected error) {
@@ -113,7 +130,7 @@ public final class Worker {
     }
 
     private final BlockingQueue<Event> events = new LinkedBlockingQueue<>();
-    private final String action;
+    private final List<String> actions;
     private final int most;
     private final Link waiter = new Link();
     private final Link link = new Link();
@@ -129,8 +146,8 @@ public final class Worker {
         return thread;
     });
 
-    private Worker(String action, int most) {
-        this.action = action;
+    private Worker(List<String> actions, int most) {
+        this.actions = actions;
         this.most = most;
     }
 
@@ -165,7 +182,7 @@ public final class Worker {
         owning = true;
         Thread asking = new Thread(() -> {
             try {
-                List<Task> tasks = waiter.own(action, room);
+                List<Task> tasks = waiter.own(actions, room);
                 tell(() -> granted(tasks));
             } catch (SQLException error) {
                 tell(() -> {
@@ -240,13 +257,19 @@ public final class Worker {
         List<Outcome> returns = ended.stream().filter(p -> !p.lost).map(p -> p.outcome).toList();
         hand.removeAll(ended);
         if (!returns.isEmpty()) {
-            link.give(returns, action, stopping ? 0 : returns.size()).forEach(this::begin);
+            link.give(returns, actions, stopping ? 0 : returns.size()).forEach(this::begin);
         }
     }
 
     public static void main(String[] arguments) {
-        String action = arguments.length > 0 ? arguments[0] : "checksum";
-        Worker worker = new Worker(action, arguments.length > 1 ? Integer.parseInt(arguments[1]) : 10);
+        List<String> actions = List.copyOf(arguments.length > 0 ? List.of(arguments[0].split(",")) : HANDLERS.keySet());
+        for (String action : actions) {
+            if (!HANDLERS.containsKey(action)) {
+                Settings.log("unknown action " + action + ": there are handlers for " + String.join(", ", HANDLERS.keySet()));
+                System.exit(2);
+            }
+        }
+        Worker worker = new Worker(actions, arguments.length > 1 ? Integer.parseInt(arguments[1]) : 10);
         CompletableFuture<Integer> code = new CompletableFuture<>();
         // SIGTERM and SIGINT begin the end of the JVM, which takes as long as this thread does.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {

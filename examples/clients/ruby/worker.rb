@@ -1,7 +1,7 @@
 # A worker for taskq in Ruby (pg) with many tasks at once: one heartbeat for all of them, returns in batches that bring
 # the next tasks along.
 #
-#     PGHOST=... PGDATABASE=... ruby worker.rb [ACTION] [TASKS]
+#     PGHOST=... PGDATABASE=... ruby worker.rb [ACTION,...] [TASKS]
 #
 # Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
 # SIGTERM or SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A
@@ -12,7 +12,6 @@ require "json"
 require "pg"
 require "socket"
 
-ACTION = ARGV[0] || "checksum"
 TASKS = Integer(ARGV[1] || 10) # at once
 ACTOR = "#{Socket.gethostname}:#{Process.pid}"
 LEASE = Float(ENV.fetch("TASKQ_LEASE", 60)) # seconds that a death of this process goes unnoticed
@@ -47,21 +46,39 @@ class Request
   end
 end
 
-# The work itself. It must heed `interrupt`; its result is kept with the task.
-def perform(task, interrupt)
-  begin
-    body = JSON.parse(task.body)
-  rescue JSON::ParserError, TypeError => error
-    raise Rejected, "the body cannot be read: #{error.message}"
-  end
-  raise Rejected, "the body lacks a text" unless body.is_a?(Hash) && body["text"].is_a?(String)
+# A handler gets the body, and what may ask it to stop, which it must heed. Its result is kept with the task.
+def checksum(body, interrupt)
+  text = text_of(body)
   raise body["fail"] if body["fail"] # anything else may work the next time
 
   interrupt.wait(body.fetch("seconds", 0))
-  { sha256: Digest::SHA256.hexdigest(body["text"]), head: body["text"][0, 10], client: "ruby" }
+  { sha256: Digest::SHA256.hexdigest(text), head: text[0, 10], client: "ruby" }
 end
 
-Task = Struct.new(:id, :token, :body, :tries)
+def words(body, _interrupt) = { words: text_of(body).split.size, client: "ruby" }
+
+def text_of(body)
+  raise Rejected, "the body lacks a text" unless body.is_a?(Hash) && body["text"].is_a?(String)
+
+  body["text"]
+end
+
+# What the worker can do: the action of a task, and the handler that performs it.
+HANDLERS = { "checksum" => method(:checksum), "words" => method(:words) }.freeze
+
+# The actions of this process: those of the argument, or all.
+ACTIONS = ARGV[0]&.split(",") || HANDLERS.keys
+
+# The work itself.
+def perform(task, interrupt) = HANDLERS.fetch(task.action).call(read(task.body), interrupt)
+
+def read(body)
+  JSON.parse(body)
+rescue JSON::ParserError, TypeError => error
+  raise Rejected, "the body cannot be read: #{error.message}"
+end
+
+Task = Struct.new(:id, :token, :action, :body, :tries)
 
 # A task in hand, until it is returned. Its outcome is an element of what return_and_own_tasks takes.
 Performance = Struct.new(:task, :interrupt, :lost, :outcome)
@@ -173,9 +190,9 @@ class Pool
 
   def own(number)
     @waiting = true
-    rows = @waiter.call(<<~SQL, ACTOR, number, ACTION, LEASE, WAIT)
-      SELECT task_id, token, body, num_tries
-        FROM taskq.own_tasks($1, $2, ARRAY[$3], $4::float8 * interval '1 second', wait => $5::float8 * interval '1 second')
+    rows = @waiter.call(<<~SQL, ACTOR, number, array(ACTIONS), LEASE, WAIT)
+      SELECT task_id, token, action, body, num_tries
+        FROM taskq.own_tasks($1, $2, $3::text[], $4::float8 * interval '1 second', wait => $5::float8 * interval '1 second')
     SQL
     rows.map { |row| Task.new(*row) }
   rescue PG::QueryCanceled
@@ -260,9 +277,10 @@ class Pool
 
   # Returns tasks, and takes as many others, with one call; a bad token spoils only its own row.
   def give(performances)
-    rows = @link.call(<<~SQL, ACTOR, JSON.generate(performances.map(&:outcome)), @stopping ? 0 : performances.size, ACTION, LEASE)
-      SELECT sqlstate, task_id, token, body, num_tries
-        FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, ARRAY[$4], $5::float8 * interval '1 second')
+    returns, number = JSON.generate(performances.map(&:outcome)), @stopping ? 0 : performances.size
+    rows = @link.call(<<~SQL, ACTOR, returns, number, array(ACTIONS), LEASE)
+      SELECT sqlstate, task_id, token, action, body, num_tries
+        FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, $4::text[], $5::float8 * interval '1 second')
     SQL
     refused, granted = rows.partition(&:first)
     # TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
@@ -301,5 +319,10 @@ class Pool
   def array(texts) = PG::TextEncoder::Array.new.encode(texts)
 end
 
+unknown = ACTIONS - HANDLERS.keys
+if unknown.any? || ACTIONS.empty?
+  warn("unknown action #{unknown.join(', ')}: there are handlers for #{HANDLERS.keys.join(', ')}")
+  exit(2)
+end
 Thread.abort_on_exception = true
 Pool.new.run

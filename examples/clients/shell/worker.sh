@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # A worker for taskq in bash and psql: own, heartbeat, return.
 #
-#     PGHOST=... PGDATABASE=... worker.sh [ACTION]
+#     PGHOST=... PGDATABASE=... worker.sh [ACTION,...]
 #
 # It performs one task at a time; run as many as you want tasks at once. SIGTERM or SIGINT: it takes no more, lets the
 # task in hand finish within the grace, and gives it back if that does not suffice. A task that was cancelled or taken
 # over is dropped as soon as a heartbeat hears of it. A psql for each call: no connection is held while a task runs.
 set -uo pipefail
 
-action=${1:-checksum}
+# What the worker can do: the action of a task, and the function that performs it.
+declare -A handlers=([checksum]=checksum [words]=count_words)
+
+# The actions of this process, with commas in between: those of the argument, or all.
+actions=${1:-$(IFS=,; printf %s "${!handlers[*]}")}
 actor="$(uname -n):$$"
 lease=${TASKQ_LEASE:-60} # seconds that a death of this process goes unnoticed
 grace=${TASKQ_GRACE:-20} # seconds to finish after SIGTERM; less than the supervisor grants
@@ -22,26 +26,42 @@ trap 'rm -rf "$scratch"' EXIT
 
 log() { printf '%(%T)T %s\n' -1 "$*" >&2; }
 
-# The work itself: reads the body from the file $body, writes the result (JSON). Exit code 65: no further try makes sense, and
-# what it has written says why.
-perform() {
-    local text seconds fail error=$scratch/perform.error
-    if ! { text=$(field text) && seconds=$(field seconds) && fail=$(field fail); }; then
-        # Class 22: it is no JSON.
-        grep -q 'ERROR: *22' "$error" || return 1
-        printf 'the body cannot be read'
-        return 65
-    fi
-    [ -n "$text" ] || { printf 'the body lacks a text'; return 65; }
+# A handler reads fields of the body and writes its result (JSON). Any exit code but 0 and that of `reject`: another try may work.
+checksum() {
+    local text seconds fail
+    text=$(text) && seconds=$(field seconds) && fail=$(field fail) || return
     [ -z "$fail" ] || { log "$fail"; return 1; } # anything else may work the next time
     sleep "${seconds:-0}"
     printf '{"sha256": "%s", "client": "shell"}' "$(printf %s "$text" | sha256sum | cut -d ' ' -f 1)"
 }
 
+count_words() {
+    local text
+    text=$(text) || return
+    printf '{"words": %d, "client": "shell"}' "$(wc -w <<<"$text")"
+}
+
+# The text of the body, without which there is nothing to do.
+text() {
+    local text
+    text=$(field text) || return
+    [ -n "$text" ] || reject 'the body lacks a text'
+    printf %s "$text"
+}
+
 # A field of the body.
 field() {
     call -v field="$1" <<<"\\set body \`cat \"\$body\"\`
-        SELECT :'body'::jsonb ->> :'field'"
+        SELECT :'body'::jsonb ->> :'field'" && return
+    # Class 22: it is no JSON.
+    ! grep -q 'ERROR: *22' "$error" || reject 'the body cannot be read'
+    return 1
+}
+
+# Ends a handler, or a part of it in a shell of its own: no further try makes sense, and why.
+reject() {
+    printf %s "$1" >"$scratch/reason"
+    exit 65
 }
 
 # Runs the statement on standard input. Variables given with -v are quoted by :'name'. Those that others on the machine
@@ -98,14 +118,15 @@ await() {
     done
 }
 
-# The next task into id, token, num_tries and the file body; nothing if there is none. Sleeps in the server until there is.
+# The next task into id, token, action, num_tries and the file body, if there is one. Sleeps in the server until there is.
 own() {
     local fields=()
     # In the background, because bash heeds no signal while it runs a program in the foreground.
-    psql "${options[@]}" -z0 -v actor="$actor" -v action="$action" -v lease="$lease" -v wait="$wait" \
+    psql "${options[@]}" -z0 -v actor="$actor" -v actions="$actions" -v lease="$lease" -v wait="$wait" \
         >"$scratch/granted" 2>"$error" <<'SQL' &
-SELECT task_id, token, num_tries, body
-  FROM taskq.own_tasks(:'actor', 1, ARRAY[:'action'], :'lease' * interval '1 second', wait => :'wait' * interval '1 second')
+SELECT task_id, token, action, num_tries, body
+  FROM taskq.own_tasks(:'actor', 1, string_to_array(:'actions', ','), :'lease' * interval '1 second',
+                       wait => :'wait' * interval '1 second')
 SQL
     waiter=$!
     [ -z "$stopping" ] || end_wait "$waiter" &
@@ -115,9 +136,9 @@ SQL
     fi
     waiter=''
     mapfile -d '' -t fields <"$scratch/granted"
-    [ ${#fields[@]} -ge 4 ] || return 1
-    id=${fields[0]} token=${fields[1]} num_tries=${fields[2]}
-    printf %s "${fields[3]}" >"$body"
+    [ ${#fields[@]} -ge 5 ] || return 1
+    id=${fields[0]} token=${fields[1]} action=${fields[2]} num_tries=${fields[3]}
+    printf %s "${fields[4]}" >"$body"
 }
 
 # Moves the deadline; fails if the task is not ours any more.
@@ -155,6 +176,12 @@ SQL
     fi
 }
 
+# Runs the handler of the task in hand. What its calls say goes to a file of its own, since heartbeats are called meanwhile.
+perform() {
+    local error=$scratch/perform.error
+    "${handlers[$action]}"
+}
+
 # Performs the task in hand beside heartbeats, and returns it.
 work() {
     local handler next_beat=$((SECONDS + (lease + 2) / 3)) interrupted='' code
@@ -179,12 +206,18 @@ work() {
         0*) give completed '' "$(cat "$scratch/result")" '' ;;
         # It has not failed: it uses up no try, and need not wait for the back-off.
         *interrupted) give pending 'given back by a worker that stops' '' false ;;
-        65) give aborted "$(cat "$scratch/result")" '' '' ;;
+        65) give aborted "$(cat "$scratch/reason")" '' '' ;;
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
         *) give pending "exit code $code" '' '' ;;
     esac
 }
 
+IFS=, read -ra wanted <<<"$actions"
+for action in "${wanted[@]}"; do
+    [ -n "$action" ] && [ -n "${handlers[$action]:-}" ] && continue
+    log "unknown action '$action': there are handlers for ${!handlers[*]}"
+    exit 2
+done
 while [ -z "$stopping" ]; do
     if own; then
         work

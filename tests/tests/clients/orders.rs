@@ -70,6 +70,6 @@ fn together_or_not_at_all(program: fn() -> Command) {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM orders"), 1);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 4);
 
-    let _worker = Worker::start(&db, Client::Python, "5");
+    let _worker = Worker::start(&db, Client::Ruby, "5");
     until("the order is done", || (session.state("order 1") == "completed").then_some(()));
 }

@@ -3,10 +3,10 @@
 //! A worker that lets the error out of its loop ends with the task in hand; the next one is granted it when the lease is
 //! over, and ends as well, and so on through all of them: such a task fails here, and the one behind it is never done.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use taskq_tests::Db;
 
-use crate::tools::{Client, Worker, each_client};
+use crate::tools::{Client, Worker, each_client, shell_that_writes};
 use crate::workers::until_state;
 
 /// A JSON text in a string that PostgreSQL cannot take for jsonb: the body comes through, the result does not.
@@ -22,7 +22,7 @@ fn is_aborted_with_a_status_and_the_next_one_is_done(client: Client) {
     ]);
     session.insert(tasks).unwrap();
     let mut worker = match client {
-        Client::Shell => Worker::run(&db, client.changed("printf 'no json'", "no_json_shell"), "5"),
+        Client::Shell => Worker::run(&db, shell_that_writes("printf 'no json'", "no_json.sh"), "5"),
         // All of them in one batch, for those that return in batches.
         client if Client::POOLS.contains(&client) => Worker::run(&db, client.pool(10), "5"),
         client => Worker::start(&db, client, "5"),
@@ -40,51 +40,4 @@ fn is_aborted_with_a_status_and_the_next_one_is_done(client: Client) {
 #[test]
 fn that_the_server_refuses() {
     each_client("refused_results", &Client::ALL, is_aborted_with_a_status_and_the_next_one_is_done);
-}
-
-/// What the work returns, and what becomes of it: a result, or an abort.
-fn returns(client: Client) -> Vec<(&'static str, Option<Value>)> {
-    match client {
-        Client::Python | Client::PythonPool => vec![
-            ("return __import__('datetime').datetime.now()", None),
-            ("return float('nan')", None),
-            ("return {'a', 'set'}", None),
-            ("a = []; a.append(a); return a", None),
-            ("return '\\udc00'", None),
-            ("return ''", Some(json!(""))),
-            ("return 0", Some(json!(0))),
-        ],
-        _ => vec![
-            ("return 10n;", None),
-            ("const a = []; a.push(a); return a;", None),
-            ("return '\\ud800';", None),
-            ("return '';", Some(json!(""))),
-            ("return 0;", Some(json!(0))),
-            ("return NaN;", None),
-        ],
-    }
-}
-
-fn of_any_kind(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
-    for (n, (result, stored)) in returns(client).into_iter().enumerate() {
-        let id = format!("{n}");
-        session.insert(json!([{"id": id, "action": "checksum", "body": {"text": ""}}])).unwrap();
-        let mut worker = Worker::run(&db, client.changed(result, &format!("{client:?}_{n}")), "5");
-        // NaN is null in JSON, which may be kept as such or be no result.
-        let state = if stored.is_some() || result.contains("NaN") { "completed" } else { "aborted" };
-        until_state(&mut session, &id, state);
-        let task = session.task(&id).unwrap();
-        assert_eq!(task.result.filter(|result| !result.is_null()), stored, "{result}");
-        assert!(state == "completed" || task.status.unwrap().contains("its result"), "{result}");
-        worker.terminate();
-        assert!(worker.end().success(), "{result}");
-    }
-}
-
-#[test]
-fn that_is_none() {
-    let clients = [Client::Python, Client::PythonPool, Client::Node, Client::NodePool];
-    each_client("results", &clients, of_any_kind);
 }

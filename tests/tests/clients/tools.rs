@@ -60,13 +60,27 @@ pub fn ruby(script: &str) -> Command {
     command
 }
 
+fn bash(script: &Path) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(script);
+    command
+}
+
+/// The worker in bash that writes another result: the line of `checksum` that does is this one instead.
+pub fn shell_that_writes(result: &str, name: &str) -> Command {
+    let program = fs::read_to_string(example("shell/worker.sh")).unwrap();
+    let old: Vec<&str> = program.lines().filter(|line| line.starts_with("    printf '{\"sha256\"")).collect();
+    assert_eq!(old.len(), 1, "{old:?}");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, program.replace(old[0], result)).unwrap();
+    let mut command = bash(&path);
+    command.arg("checksum");
+    command
+}
+
 /// The example workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Client {
-    Python,
-    PythonPool,
-    Node,
-    NodePool,
     Rust,
     RustPool,
     Shell,
@@ -76,97 +90,42 @@ pub enum Client {
 }
 
 impl Client {
-    pub const ALL: [Client; 10] = [
-        Client::Python,
-        Client::PythonPool,
-        Client::Node,
-        Client::NodePool,
-        Client::Rust,
-        Client::RustPool,
-        Client::Shell,
-        Client::Go,
-        Client::Java,
-        Client::Ruby,
-    ];
+    pub const ALL: [Client; 6] =
+        [Client::Rust, Client::RustPool, Client::Shell, Client::Go, Client::Java, Client::Ruby];
     /// Those with many tasks at once.
-    pub const POOLS: [Client; 6] =
-        [Client::PythonPool, Client::NodePool, Client::RustPool, Client::Go, Client::Java, Client::Ruby];
+    pub const POOLS: [Client; 4] = [Client::RustPool, Client::Go, Client::Java, Client::Ruby];
 
     /// The worker of action `checksum`, with one task at a time.
     pub fn command(self) -> Command {
-        self.command_with(&self.program(), 1)
+        self.pool(1)
     }
 
     /// The same with so many tasks at once, for those that can.
     pub fn pool(self, tasks: u32) -> Command {
-        self.command_with(&self.program(), tasks)
-    }
-
-    /// The worker with its work replaced: the line that returns the result is this one instead. For those that are not
-    /// compiled.
-    pub fn changed(self, result: &str, name: &str) -> Command {
-        let program = fs::read_to_string(self.program()).unwrap();
-        let mark = if self == Client::Shell { "    printf '{\"sha256\"" } else { " sha256" };
-        let line =
-            |line: &&str| line.starts_with(mark) || line.contains("return {") && line.contains("sha256");
-        let old: Vec<&str> = program.lines().filter(line).collect();
-        assert_eq!(old.len(), 1, "{old:?}");
-        let indent: String = old[0].chars().take_while(|c| *c == ' ').collect();
-        let ending = self.program().extension().unwrap().to_owned();
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).with_extension(ending);
-        fs::write(&path, program.replace(old[0], &format!("{indent}{result}"))).unwrap();
-        self.command_with(&path, 1)
-    }
-
-    fn command_with(self, program: &Path, tasks: u32) -> Command {
-        let through = |interpreter: &str| {
-            let mut command = Command::new(interpreter);
-            command.arg(program);
-            command
-        };
-        let mut command = match self {
-            Client::Python | Client::PythonPool => {
-                through(installed("python/bin/python").to_str().expect("a path is text"))
-            }
-            Client::Node | Client::NodePool => {
-                let mut command = through("node");
-                command.env("NODE_PATH", installed("node/node_modules"));
-                command
-            }
-            Client::Shell => through("bash"),
-            Client::Ruby => through("ruby"),
-            Client::Java => java("Worker"),
-            Client::Rust | Client::RustPool | Client::Go => Command::new(program),
-        };
-        command.arg("checksum");
+        let mut command = self.of(Some("checksum"));
         if Client::POOLS.contains(&self) {
             command.arg(tasks.to_string());
         }
         command
     }
 
-    fn program(self) -> PathBuf {
-        match self {
-            Client::Python => example("python/worker.py"),
-            Client::PythonPool => example("python/pool.py"),
-            Client::Node => example("node/worker.js"),
-            Client::NodePool => example("node/pool.js"),
-            Client::Rust => installed("build/release/taskq_worker"),
-            Client::RustPool => installed("build/release/taskq_pool"),
-            Client::Shell => example("shell/worker.sh"),
-            Client::Go => installed("go/taskq-worker"),
-            Client::Java => installed("java/classes/Worker.class"),
-            Client::Ruby => example("ruby/worker.rb"),
-        }
+    /// The worker of these actions, with commas in between; without: of all that it knows.
+    pub fn of(self, actions: Option<&str>) -> Command {
+        let mut command = match self {
+            Client::Rust => Command::new(installed("build/release/taskq_worker")),
+            Client::RustPool => Command::new(installed("build/release/taskq_pool")),
+            Client::Shell => bash(&example("shell/worker.sh")),
+            Client::Go => go("worker"),
+            Client::Java => java("Worker"),
+            Client::Ruby => ruby("ruby/worker.rb"),
+        };
+        command.args(actions);
+        command
     }
 
     /// What it calls itself in its results.
     pub fn name(self) -> &'static str {
         match self {
-            Client::Python => "python",
-            Client::PythonPool => "python pool",
-            Client::Node => "node",
-            Client::NodePool => "node pool",
             Client::Rust | Client::RustPool => "rust",
             Client::Shell => "shell",
             Client::Go => "go",

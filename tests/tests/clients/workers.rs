@@ -156,6 +156,44 @@ fn drops_a_task_that_is_cancelled(client: Client) {
     assert_eq!(session.state("dropped"), "aborted");
 }
 
+fn performs_every_action_that_it_has_a_handler_for(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let words = json!({"id": "words", "action": "words", "body": {"text": "  one two\n\tthree  "}});
+    let wordless = json!({"id": "wordless", "action": "words", "body": {}});
+    session.insert(json!([task("sum", 0.0), words, wordless])).unwrap();
+    let _worker = Worker::run(&db, client.of(None), "5");
+    until_state(&mut session, "sum", "completed");
+    until_state(&mut session, "words", "completed");
+    assert_eq!(session.task("words").unwrap().result, Some(json!({"words": 3, "client": client.name()})));
+    until_state(&mut session, "wordless", "aborted");
+    assert_eq!(session.task("wordless").unwrap().status.as_deref(), Some("the body lacks a text"));
+}
+
+fn leaves_the_actions_that_it_was_not_started_for(client: Client) {
+    let db = Db::new();
+    let mut session = db.connect();
+    let words = |id: &str| json!({"id": id, "action": "words", "body": {"text": "one"}});
+    session.insert(json!([task("sum", 0.0), words("first")])).unwrap();
+    let mut worker = Worker::run(&db, client.of(Some("words")), "5");
+    until_state(&mut session, "first", "completed");
+    session.insert(json!([words("second")])).unwrap();
+    until_state(&mut session, "second", "completed");
+    assert_eq!(session.state("sum"), "ready");
+    worker.terminate();
+    assert!(worker.end().success());
+    let _worker = Worker::run(&db, client.of(Some("words,checksum")), "5");
+    until_state(&mut session, "sum", "completed");
+}
+
+fn ends_at_once_where_it_has_no_handler(client: Client) {
+    let db = Db::new();
+    let mut worker = Worker::run(&db, client.of(Some("checksum,nonsense")), "5");
+    assert_eq!(worker.end().code(), Some(2));
+    let log = worker.log();
+    assert!(log.contains("unknown action") && log.contains("nonsense") && log.contains("words"), "{log}");
+}
+
 /// A test of all clients at the same time, since most of it is waiting.
 macro_rules! each_client {
     ($($test:ident),* $(,)?) => {
@@ -178,4 +216,7 @@ each_client!(
     survives_the_loss_of_its_backend,
     keeps_a_task_that_outlasts_its_lease,
     drops_a_task_that_is_cancelled,
+    performs_every_action_that_it_has_a_handler_for,
+    leaves_the_actions_that_it_was_not_started_for,
+    ends_at_once_where_it_has_no_handler,
 );

@@ -15,18 +15,21 @@ def noop() -> None:
 
 
 @app.task("sleep")
-def sleep(seconds: float) -> str:
+def sleep(seconds: float, task: taskq.Task) -> str:
+    task.report("begun")
     time.sleep(seconds)
     return "slept"
 
 
 @app.task("asleep")
-async def asleep(seconds: float) -> str:
+async def asleep(seconds: float, task: taskq.Task) -> str:
+    await task.report_async("begun")
     await asyncio.sleep(seconds)
     return "slept"
 
 
 @app.task("block")
-async def block(seconds: float) -> str:
+async def block(seconds: float, task: taskq.Task) -> str:
+    await task.report_async("begun")
     time.sleep(seconds)  # what no coroutine should do
     return "blocked"

@@ -1,7 +1,7 @@
 // A worker for taskq in Go (pgx) with many tasks at once: one heartbeat for all of them, returns in batches that bring
 // the next tasks along.
 //
-//	PGHOST=... PGDATABASE=... worker [ACTION] [TASKS]
+//	PGHOST=... PGDATABASE=... worker [ACTION,...] [TASKS]
 //
 // Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
 // SIGTERM or SIGINT: it takes no more, lets the tasks in hand finish within the grace, and gives back what does not. A
@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -27,20 +28,26 @@ var (
 	grace = seconds("TASKQ_GRACE", 20) // to finish after SIGTERM; less than the supervisor grants
 )
 
+// handlers says what the worker can do: the action of a task, and the function that performs it. That must heed the context; its
+// result is kept with the task.
+var handlers = map[string]func(context.Context, task) (any, error){
+	"checksum": checksum,
+	"words":    words,
+}
+
 // rejected says why a task can never succeed: no further try makes sense.
 type rejected string
 
 func (reason rejected) Error() string { return string(reason) }
 
-// perform is the work itself. It must heed the context; its result is kept with the task.
-func perform(ctx context.Context, t task) (any, error) {
+func checksum(ctx context.Context, t task) (any, error) {
 	var body struct {
 		Text    *string
 		Seconds float64
 		Fail    string
 	}
-	if err := json.Unmarshal([]byte(t.body), &body); err != nil {
-		return nil, rejected("the body cannot be read: " + err.Error())
+	if err := read(t, &body); err != nil {
+		return nil, err
 	}
 	if body.Text == nil {
 		return nil, rejected("the body lacks a text")
@@ -61,6 +68,25 @@ func perform(ctx context.Context, t task) (any, error) {
 	return map[string]any{"sha256": fmt.Sprintf("%x", sum), "head": string(head), "client": "go"}, nil
 }
 
+func words(_ context.Context, t task) (any, error) {
+	var body struct{ Text *string }
+	if err := read(t, &body); err != nil {
+		return nil, err
+	}
+	if body.Text == nil {
+		return nil, rejected("the body lacks a text")
+	}
+	return map[string]any{"words": len(strings.Fields(*body.Text)), "client": "go"}, nil
+}
+
+// read turns the body of a task into what its handler wants.
+func read(t task, body any) error {
+	if err := json.Unmarshal([]byte(t.body), body); err != nil {
+		return rejected("the body cannot be read: " + err.Error())
+	}
+	return nil
+}
+
 // A performance is a task in hand, until it is returned.
 type performance struct {
 	task
@@ -77,7 +103,7 @@ func work(ctx context.Context, t task) (end outcome) {
 		}
 	}()
 	log.Printf("%s: try %d", t.id, t.tries)
-	result, err := perform(ctx, t)
+	result, err := handlers[t.action](ctx, t)
 	var reason rejected
 	switch {
 	case ctx.Err() != nil && err != nil:
@@ -179,11 +205,11 @@ type grant struct {
 	err   error
 }
 
-func run(action string, most int) error {
+func run(actions []string, most int) error {
 	giveUp, end := context.WithCancel(context.Background())
 	defer end()
-	waiter, owning, granted := newLink(giveUp, action), false, make(chan grant)
-	p := &pool{link: newLink(giveUp, action), hand: map[*performance]bool{}, ended: make(chan *performance, most)}
+	waiter, owning, granted := newLink(giveUp, actions), false, make(chan grant)
+	p := &pool{link: newLink(giveUp, actions), hand: map[*performance]bool{}, ended: make(chan *performance, most)}
 	stop := make(chan struct{})
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -244,17 +270,27 @@ func seconds(name string, ifUnset float64) time.Duration {
 }
 
 func main() {
-	action, most := "checksum", 10
+	var known []string
+	for action := range handlers {
+		known = append(known, action)
+	}
+	actions, most := known, 10
 	if len(os.Args) > 1 {
-		action = os.Args[1]
+		actions = strings.Split(os.Args[1], ",")
+	}
+	for _, action := range actions {
+		if handlers[action] == nil {
+			log.Printf("unknown action %q: there are handlers for %s", action, strings.Join(known, ", "))
+			os.Exit(2)
+		}
 	}
 	if len(os.Args) > 2 {
 		most, _ = strconv.Atoi(os.Args[2])
 	}
 	if most < 1 {
-		log.Fatal("usage: worker [ACTION] [TASKS]")
+		log.Fatal("usage: worker [ACTION,...] [TASKS]")
 	}
-	if err := run(action, most); err != nil {
+	if err := run(actions, most); err != nil {
 		log.Fatal(err)
 	}
 }

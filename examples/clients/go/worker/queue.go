@@ -21,18 +21,18 @@ import (
 const wait = 10 * time.Second
 
 type task struct {
-	id, token, body string
-	tries           int
+	id, token, action, body string
+	tries                   int
 }
 
 // An outcome is how a performance ended, as an element of what return_and_own_tasks takes.
 type outcome struct {
-	TaskID     string          `json:"task_id"`
-	Token      string          `json:"token"`
-	Code       string          `json:"status_code"`
-	Status     string          `json:"status,omitempty"`
-	Result     json.RawMessage `json:"result,omitempty"`
-	CountTry   *bool           `json:"count_try,omitempty"` // nil: it counts
+	TaskID   string          `json:"task_id"`
+	Token    string          `json:"token"`
+	Code     string          `json:"status_code"`
+	Status   string          `json:"status,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	CountTry *bool           `json:"count_try,omitempty"` // nil: it counts
 }
 
 func aborted(status string) outcome { return outcome{Code: "aborted", Status: printable(status)} }
@@ -47,16 +47,17 @@ func givenBack() outcome {
 
 // A link is one connection, opened again as often as it takes.
 type link struct {
-	giveUp        context.Context // once it is done, nothing is tried again
-	actor, action string
-	mutex         sync.Mutex // of conn, which endWait looks at
-	conn          *pgx.Conn
-	waiting       bool
+	giveUp  context.Context // once it is done, nothing is tried again
+	actor   string
+	actions []string
+	mutex   sync.Mutex // of conn, which endWait looks at
+	conn    *pgx.Conn
+	waiting bool
 }
 
-func newLink(giveUp context.Context, action string) *link {
+func newLink(giveUp context.Context, actions []string) *link {
 	host, _ := os.Hostname()
-	return &link{giveUp: giveUp, actor: fmt.Sprintf("%s:%d", host, os.Getpid()), action: action}
+	return &link{giveUp: giveUp, actor: fmt.Sprintf("%s:%d", host, os.Getpid()), actions: actions}
 }
 
 // own takes up to so many tasks. It sleeps in the server until there are some.
@@ -64,9 +65,9 @@ func (l *link) own(number int) ([]task, error) {
 	l.setWaiting(true)
 	defer l.setWaiting(false)
 	tasks, err := call(l, scanTask,
-		`SELECT task_id, token::text, coalesce(body, ''), num_tries
-		   FROM taskq.own_tasks($1, $2, ARRAY[$3], $4 * interval '1 second', wait => $5 * interval '1 second')`,
-		l.actor, number, l.action, lease.Seconds(), wait.Seconds())
+		`SELECT task_id, token::text, action, coalesce(body, ''), num_tries
+		   FROM taskq.own_tasks($1, $2, $3::text[], $4 * interval '1 second', wait => $5 * interval '1 second')`,
+		l.actor, number, l.actions, lease.Seconds(), wait.Seconds())
 	if code(err) == "57014" {
 		return nil, nil // endWait has ended the wait; nothing was granted
 	}
@@ -99,13 +100,14 @@ func (l *link) give(returns []outcome, number int) ([]task, error) {
 		sqlstate string
 	}
 	scan := func(rows pgx.Rows) (r row, err error) {
-		err = rows.Scan(&r.id, &r.token, &r.body, &r.tries, &r.sqlstate)
+		err = rows.Scan(&r.id, &r.token, &r.action, &r.body, &r.tries, &r.sqlstate)
 		return r, err
 	}
 	rows, err := call(l, scan,
-		`SELECT task_id, coalesce(token::text, ''), coalesce(body, ''), coalesce(num_tries, 0), coalesce(sqlstate, '')
-		   FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, ARRAY[$4], $5 * interval '1 second')`,
-		l.actor, string(list), number, l.action, lease.Seconds())
+		`SELECT task_id, coalesce(token::text, ''), coalesce(action, ''), coalesce(body, ''), coalesce(num_tries, 0),
+		        coalesce(sqlstate, '')
+		   FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, $4::text[], $5 * interval '1 second')`,
+		l.actor, string(list), number, l.actions, lease.Seconds())
 	if strings.HasPrefix(code(err), "22") {
 		return l.giveSingly(returns, number, err)
 	}
@@ -255,7 +257,7 @@ func (l *link) setWaiting(waiting bool) {
 }
 
 func scanTask(rows pgx.Rows) (t task, err error) {
-	err = rows.Scan(&t.id, &t.token, &t.body, &t.tries)
+	err = rows.Scan(&t.id, &t.token, &t.action, &t.body, &t.tries)
 	return t, err
 }
 

@@ -1,14 +1,13 @@
 //! A worker for taskq in Rust (tokio-postgres): own, heartbeat, return.
 //!
 //! ```text
-//! PGHOST=... PGDATABASE=... taskq_worker [ACTION]
+//! PGHOST=... PGDATABASE=... taskq_worker [ACTION,...]
 //! ```
 //!
 //! It performs one task at a time; run as many processes as you want tasks at once, or taskq_pool. SIGTERM or SIGINT: it takes no
 //! more, lets the task in hand finish within the grace, and gives it back if that does not suffice. A task that was
 //! cancelled or taken over is dropped as soon as a heartbeat hears of it.
 
-use std::env;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -16,17 +15,17 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use taskq_worker::queue::{Outcome, Queue, Task, seconds};
-use taskq_worker::{Error, outcome, perform, stop_signal};
+use taskq_worker::{Error, actions, outcome, perform, stop_signal};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let grace = seconds("TASKQ_GRACE", 20.0);
-    let mut queue = Queue::new(&env::args().nth(1).unwrap_or_else(|| "checksum".to_owned()));
+    let mut queue = Queue::new(actions());
     let mut stop = stop_signal()?;
     while !*stop.borrow() {
         if let Some(task) = queue.own().await? {
             let outcome = work(&mut queue, &task, &mut stop, grace).await;
-            queue.give(&task, outcome).await?;
+            queue.give(&task.id, task.token, outcome).await?;
         }
     }
     eprintln!("stopped");

@@ -22,14 +22,21 @@ const ATTEMPTS: u32 = 12;
 pub struct Task {
     pub id: String,
     pub token: Uuid,
+    pub action: String,
     pub body: Option<String>,
     pub num_tries: i32,
 }
 
 impl Task {
-    /// From id, token, body and number of tries.
+    /// From id, token, action, body and number of tries.
     fn of(row: &Row) -> Self {
-        Task { id: row.get(0), token: row.get(1), body: row.get(2), num_tries: row.get(3) }
+        Task {
+            id: row.get(0),
+            token: row.get(1),
+            action: row.get(2),
+            body: row.get(3),
+            num_tries: row.get(4),
+        }
     }
 }
 
@@ -66,7 +73,7 @@ impl Outcome {
 pub struct Queue {
     client: Option<Client>,
     actor: String,
-    action: String,
+    actions: Vec<String>,
     /// How long a death of this process goes unnoticed.
     pub lease: Duration,
 }
@@ -74,12 +81,12 @@ pub struct Queue {
 type Arguments<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 impl Queue {
-    pub fn new(action: &str) -> Self {
+    pub fn new(actions: Vec<String>) -> Self {
         let host = env::var("HOSTNAME").unwrap_or_else(|_| "worker".to_owned());
         Queue {
             client: None,
             actor: format!("{host}:{}", process::id()),
-            action: action.to_owned(),
+            actions,
             lease: seconds("TASKQ_LEASE", 60.0),
         }
     }
@@ -91,13 +98,13 @@ impl Queue {
 
     /// Up to so many tasks. Sleeps in the server until there are some.
     pub async fn own_many(&mut self, number: i32) -> Result<Vec<Task>, Error> {
-        let query = "SELECT task_id, token, body, num_tries \
-                       FROM taskq.own_tasks($1, $2, ARRAY[$3], $4 * interval '1 second', wait => $5 * interval '1 second')";
-        let (actor, action, lease) = (self.actor.clone(), self.action.clone(), self.lease.as_secs_f64());
+        let query = "SELECT task_id, token, action, body, num_tries \
+                       FROM taskq.own_tasks($1, $2, $3, $4 * interval '1 second', wait => $5 * interval '1 second')";
+        let (actor, actions, lease) = (self.actor.clone(), self.actions.clone(), self.lease.as_secs_f64());
         let arguments: Arguments = &[
             (&actor, Type::TEXT),
             (&number, Type::INT4),
-            (&action, Type::TEXT),
+            (&actions, Type::TEXT_ARRAY),
             (&lease, Type::FLOAT8),
             (&WAIT, Type::FLOAT8),
         ];
@@ -124,13 +131,13 @@ impl Queue {
     }
 
     /// Ends the performance.
-    pub async fn give(&mut self, task: &Task, outcome: Outcome) -> Result<(), Error> {
+    pub async fn give(&mut self, id: &str, token: Uuid, outcome: Outcome) -> Result<(), Error> {
         let query = "SELECT taskq.return_task($1, $2, $3, $4, result => $5, count_try => $6)::text";
         // What a text of PostgreSQL can hold.
         let status = outcome.status.map(|status| status.replace('\0', ""));
         let arguments: Arguments = &[
-            (&task.id, Type::TEXT),
-            (&task.token, Type::UUID),
+            (&id, Type::TEXT),
+            (&token, Type::UUID),
             (&outcome.code, Type::TEXT),
             (&status, Type::TEXT),
             (&outcome.result, Type::JSONB),
@@ -142,14 +149,14 @@ impl Queue {
                 if outcome.result.is_some()
                     && sqlstate(&error).is_some_and(|code| code.starts_with("22")) =>
             {
-                eprintln!("{}: its result cannot be stored: {error}", task.id);
+                eprintln!("{id}: its result cannot be stored: {error}");
                 let status = format!("its result cannot be stored: {}", message(&error));
-                return Box::pin(self.give(task, Outcome::aborted(status))).await;
+                return Box::pin(self.give(id, token, Outcome::aborted(status))).await;
             }
-            Ok(rows) => eprintln!("{}: {}", task.id, rows[0].get::<_, &str>(0)),
+            Ok(rows) => eprintln!("{id}: {}", rows[0].get::<_, &str>(0)),
             // Cancelled, deleted, taken over, or returned by us and only the answer was lost.
             Err(error) if matches!(sqlstate(&error), Some("TQ001" | "TQ003")) => {
-                eprintln!("{}: dropped, it is not ours any more", task.id);
+                eprintln!("{id}: dropped, it is not ours any more");
             }
             Err(error) => return Err(error),
         }
@@ -172,26 +179,26 @@ impl Queue {
                 })
             })
             .collect();
-        let query = "SELECT task_id, token, body, num_tries, sqlstate \
-                       FROM taskq.return_and_own_tasks($1, $2, $3, ARRAY[$4], $5 * interval '1 second')";
-        let (actor, action, lease) = (self.actor.clone(), self.action.clone(), self.lease.as_secs_f64());
+        let query = "SELECT task_id, token, action, body, num_tries, sqlstate \
+                       FROM taskq.return_and_own_tasks($1, $2, $3, $4, $5 * interval '1 second')";
+        let (actor, actions, lease) = (self.actor.clone(), self.actions.clone(), self.lease.as_secs_f64());
         let arguments: Arguments = &[
             (&actor, Type::TEXT),
             (&Value::from(elements), Type::JSONB),
             (&number, Type::INT4),
-            (&action, Type::TEXT),
+            (&actions, Type::TEXT_ARRAY),
             (&lease, Type::FLOAT8),
         ];
         match self.call(query, arguments).await {
             Ok(rows) => {
                 let (refused, tasks): (Vec<&Row>, Vec<&Row>) =
-                    rows.iter().partition(|row| row.get::<_, Option<&str>>(4).is_some());
+                    rows.iter().partition(|row| row.get::<_, Option<&str>>(5).is_some());
                 for row in refused {
                     // TQ001, TQ003: cancelled, deleted, taken over, or returned by us and only the answer was lost.
                     eprintln!(
                         "{}: dropped, it is not ours any more ({})",
                         row.get::<_, &str>(0),
-                        row.get::<_, &str>(4)
+                        row.get::<_, &str>(5)
                     );
                 }
                 Ok(tasks.into_iter().map(Task::of).collect())
@@ -199,8 +206,7 @@ impl Queue {
             // One of the results cannot be stored; alone it is found out.
             Err(error) if sqlstate(&error).is_some_and(|code| code.starts_with("22")) => {
                 for (id, token, outcome) in returns.drain(..) {
-                    let task = Task { id, token, body: None, num_tries: 0 };
-                    self.give(&task, outcome).await?;
+                    self.give(&id, token, outcome).await?;
                 }
                 Ok(Vec::new())
             }

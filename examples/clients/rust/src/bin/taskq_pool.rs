@@ -2,7 +2,7 @@
 //! that bring the next tasks along.
 //!
 //! ```text
-//! PGHOST=... PGDATABASE=... taskq_pool [ACTION] [TASKS]
+//! PGHOST=... PGDATABASE=... taskq_pool [ACTION,...] [TASKS]
 //! ```
 //!
 //! Two connections, however many tasks: one sleeps until there is work, the other extends, returns and takes the next.
@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use uuid::Uuid;
 
 use taskq_worker::queue::{Outcome, Queue, Task, seconds};
-use taskq_worker::{Error, outcome, perform, stop_signal};
+use taskq_worker::{Error, actions, outcome, perform, stop_signal};
 
 /// A task in hand, until it is returned.
 struct Held {
@@ -94,10 +94,10 @@ impl Pool {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let grace = seconds("TASKQ_GRACE", 20.0);
-    let action = env::args().nth(1).unwrap_or_else(|| "checksum".to_owned());
+    let actions = actions();
     let most: usize = env::args().nth(2).map_or(Ok(10), |text| text.parse())?;
-    let mut waiter = Some(Queue::new(&action));
-    let mut pool = Pool { link: Queue::new(&action), running: JoinSet::new(), held: HashMap::new() };
+    let mut waiter = Some(Queue::new(actions.clone()));
+    let mut pool = Pool { link: Queue::new(actions), running: JoinSet::new(), held: HashMap::new() };
     let mut stop = stop_signal()?;
     let mut stopping = false;
     let mut owning: Option<Owning> = None;
