@@ -362,9 +362,15 @@ describe("performing", () => {
   test("what waits for its turn goes back when the worker stops, and its try does not count", async () => {
     const app = database.app();
     const go = gate();
-    app.task("turn", () => go.promise);
+    const begun = gate();
+    app.task("turn", () => {
+      begun.open();
+      return go.promise;
+    });
     const [first, ...others] = await app.insertMany("turn", [1, 2, 3]);
     const working = app.work({ concurrency: 1, prefetch: 5 });
+    // A task is in progress before the worker has heard of it, and what has not begun when it stops goes back.
+    await begun.promise;
     for (const id of others) await database.until(id, "in-progress");
     const stopped = app.stop();
     for (const id of others) {
