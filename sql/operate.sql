@@ -488,7 +488,7 @@ CREATE FUNCTION taskq._failing(most integer)
                 SELECT h.task_no
                   FROM taskq.attempt AS h
                  WHERE h.ctid >= format('(%s,0)', GREATEST(taskq._pages('taskq.attempt') - 500, 0))::tid
-                   AND h.outcome IN ('pending', 'timeout', 'revoked') AND NOT h.past
+                   AND h.outcome IN ('pending', 'timeout') AND NOT h.past
                 UNION
                 SELECT d.task_no
                   FROM (SELECT a.action_no FROM taskq.action AS a ORDER BY a.action_no DESC LIMIT 500) AS a
@@ -501,7 +501,8 @@ CREATE FUNCTION taskq._failing(most integer)
                  CROSS JOIN LATERAL (
                        SELECT d.task_no, d.tries, d.due FROM taskq.scheduled AS d WHERE d.task_no = n.task_no
                        UNION ALL
-                       SELECT r.task_no, r.tries, NULL FROM taskq.run AS r WHERE r.task_no = n.task_no AND r.nonce = 0
+                       SELECT r.task_no, r.tries, NULL FROM taskq.run AS r
+                        WHERE r.task_no = n.task_no AND (r.nonce = 0 OR r.grantable)
                        UNION ALL
                        SELECT k.task_no, k.tries, NULL FROM taskq.parked AS k WHERE k.task_no = n.task_no
                        OFFSET 0) AS w
@@ -510,7 +511,7 @@ CREATE FUNCTION taskq._failing(most integer)
                 SELECT w.task_no, w.tries, w.due, h.outcome, h.status, h.actor_id, h.ended_at
                   FROM waiting AS w
                  CROSS JOIN LATERAL (SELECT h.outcome, h.status, h.actor_id, h.ended_at FROM taskq.attempt AS h
-                                      WHERE h.task_no = w.task_no AND h.outcome IN ('pending', 'timeout', 'revoked') AND NOT h.past
+                                      WHERE h.task_no = w.task_no AND h.outcome IN ('pending', 'timeout') AND NOT h.past
                                       ORDER BY h.ended_at DESC LIMIT 1) AS h)
         SELECT f.task_no, f.tries, f.due, f.outcome, f.status, f.actor_id, f.ended_at, (SELECT count(*) FROM failed)
           FROM failed AS f ORDER BY f.ended_at DESC, f.task_no DESC LIMIT most;
@@ -540,7 +541,7 @@ CREATE FUNCTION taskq._stopped(most integer)
                                       WHERE l.group_id = '' AND l.name = s.name AND l.task_no IS NOT NULL) AS l
                  WHERE l.held >= s.max_concurrency
                 UNION ALL
-                SELECT 5, 'action', s.name, NULL, format('%s per %s are used up', s.rate_limit, s.rate_period),
+                SELECT 5, 'action', s.name, NULL, format('%s per %s are used up', s.rate_limit, taskq._age(s.rate_period)),
                        b.measured_at + (1 - b.level) / s.rate_limit * EXTRACT(epoch FROM s.rate_period) * interval '1 second'
                   FROM taskq.action_setting AS s
                  CROSS JOIN LATERAL (SELECT b.level, b.measured_at FROM taskq.bucket AS b WHERE b.name = s.name OFFSET 0) AS b

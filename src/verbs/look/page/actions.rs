@@ -48,7 +48,9 @@ pub(super) fn actions() -> Vec<Action> {
 
 /// By which each that is shown is linked to.
 pub(super) fn anchors(actions: &[Action], anchors: &mut Anchors) {
-    anchors.actions.extend(actions.iter().take(LISTED).enumerate().map(|(n, action)| (action.name.clone(), n)));
+    anchors
+        .actions
+        .extend(actions.iter().take(LISTED).enumerate().map(|(n, action)| (action.name.clone(), n)));
 }
 
 pub(super) fn section(actions: &[Action]) -> Section {

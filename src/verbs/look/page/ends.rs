@@ -20,8 +20,8 @@ static TOO_MANY_GROUPS: Statement<(), bool> =
 pub(super) fn groups() -> Option<Section> {
     let name = "Groups that are not done";
     if TOO_MANY_GROUPS.first(()).unwrap_or_default() {
-        let note =
-            "<p class=\"soft\">There are too many groups to look through here. See taskq.groups.</p>".to_owned();
+        let note = "<p class=\"soft\">There are too many groups to look through here. See taskq.groups.</p>"
+            .to_owned();
         return Some(Section::new("groups", name, note));
     }
     let groups = GROUPS.query(());
@@ -35,7 +35,12 @@ pub(super) fn groups() -> Option<Section> {
             let paused = if *paused { " <span class=\"soft\">(paused)</span>" } else { "" };
             [
                 format!("{}{paused}", short(name, NAME)),
-                bar(&[("completed", *completed), ("skipped", *skipped), ("aborted", *aborted), ("blocked", open)]),
+                bar(&[
+                    ("completed", *completed),
+                    ("skipped", *skipped),
+                    ("aborted", *aborted),
+                    ("blocked", open),
+                ]),
                 format!("{} %", 100 * (tasks - open) / tasks.max(&1)),
                 open.to_string(),
                 aborted.to_string(),
@@ -51,8 +56,12 @@ pub(super) fn groups() -> Option<Section> {
         table::short("aborted"),
         table::short("done in"),
     ];
-    let colours =
-        key(&[("completed", "completed"), ("skipped", "skipped"), ("aborted", "aborted"), ("blocked", "left")]);
+    let colours = key(&[
+        ("completed", "completed"),
+        ("skipped", "skipped"),
+        ("aborted", "aborted"),
+        ("blocked", "left"),
+    ]);
     Some(Section::of("groups", name, colours, table(&columns, &rows)))
 }
 
@@ -69,7 +78,7 @@ static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String, St
        ORDER BY d.settled_at DESC",
 );
 
-/// What aborted last.
+/// The tasks that aborted last.
 pub(super) fn aborted(anchors: &Anchors) -> Option<Section> {
     let dead_ends = DEAD_ENDS.query(());
     if dead_ends.is_empty() {

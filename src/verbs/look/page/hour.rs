@@ -38,9 +38,9 @@ pub(super) fn charts() -> String {
     let percentiles = key(&[("progress", "median"), ("ready", "99th percentile")]);
     format!(
         "<div class=\"charts\" id=\"hour\">\
-         <section class=\"card\"><h2>Ended per minute<span class=\"soft key\">{}</span></h2>{}</section>\
-         <section class=\"card\"><h2>Waiting<span class=\"soft key\">{percentiles}</span></h2>{}</section>\
-         <section class=\"card\"><h2>Running<span class=\"soft key\">{percentiles}</span></h2>{}</section></div>",
+         <section class=\"card\"><h2>Ended per minute<span class=\"aside\">{}</span></h2>{}</section>\
+         <section class=\"card\"><h2>Waiting<span class=\"aside\">{percentiles}</span></h2>{}</section>\
+         <section class=\"card\"><h2>Running<span class=\"aside\">{percentiles}</span></h2>{}</section></div>",
         key(&chart::ENDS.map(|end| (end, end))),
         chart::ends(&ends),
         chart::times("time from insertion to grant", &waiting),

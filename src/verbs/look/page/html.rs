@@ -125,6 +125,10 @@ mod tests {
              <pre>Traceback:\n  File &quot;x&quot;\n\nError: &lt;b&gt;</pre></details>"
         );
         let long = folded(&format!("begin{}end", "x".repeat(1_000_000)));
-        assert!(long.len() < 12_000 && long.starts_with("<details><summary>begin") && long.ends_with("end</pre></details>"));
+        assert!(
+            long.len() < 12_000
+                && long.starts_with("<details><summary>begin")
+                && long.ends_with("end</pre></details>")
+        );
     }
 }

@@ -10,6 +10,7 @@ mod ends;
 mod hour;
 mod html;
 pub(super) mod layers;
+mod legend;
 mod now;
 mod style;
 mod table;
@@ -72,6 +73,7 @@ fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) 
         let inside = format!("{name}<div class=\"wide\">{}</div>", picture.boxes());
         sections.push(Section::of("graph", "Graph", key(&STATES), inside));
     }
+    sections.push(legend::section());
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{POLICY}<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">{refresh}<title>{title}: taskq</title><style>{STYLE}</style></head><body><main>\
@@ -119,7 +121,8 @@ static HEALTH: Statement<(), (String, String, String, String)> = Statement::plan
 fn health(sections: &[Section]) -> String {
     let problems = HEALTH.query(());
     if problems.is_empty() {
-        return "<section class=\"card\" id=\"health\"><h2>Health</h2><p>All is well.</p></section>".to_owned();
+        return "<section class=\"card\" id=\"health\"><h2>Health</h2><p>All is well.</p></section>"
+            .to_owned();
     }
     let items: String = problems
         .iter()

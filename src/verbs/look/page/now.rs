@@ -1,4 +1,4 @@
-//! What goes on at this moment: who works on what, who sleeps, what is failing.
+//! What goes on at this moment: workers and their tasks, waiting calls, tasks that are failing.
 
 use super::anchors::{Anchors, NAME};
 use super::html::{Escaped, folded, short};
@@ -39,16 +39,16 @@ static AT_WORK: Statement<(), Held> = Statement::planned_each_time(
        ORDER BY w.place",
 );
 
-/// Who holds what and since when, the longest first.
+/// Each worker with its tasks and since when it has them, the longest first.
 pub(super) fn at_work(anchors: &Anchors) -> Option<Section> {
     let held = AT_WORK.query(());
     let first = held.first()?;
-    let aside = format!("{} of {}", count(first.number, "task"), count(first.actors, "actor"));
+    let aside = format!("{} of {}", count(first.number, "task"), count(first.actors, "worker"));
     let rows: Vec<[String; 7]> = held
         .iter()
         .map(|h| {
             let left = match (h.left.as_str(), h.overdue) {
-                ("", _) => "<span class=\"soft\">none</span>".to_owned(),
+                ("", _) => "<span class=\"zero\">none</span>".to_owned(),
                 (left, false) => age(&format!("in {left}"), &h.deadline),
                 (left, true) => format!("<span class=\"late\" title=\"{}\">{left} ago</span>", h.deadline),
             };
@@ -65,7 +65,7 @@ pub(super) fn at_work(anchors: &Anchors) -> Option<Section> {
         })
         .collect();
     let columns = [
-        text("actor"),
+        text("worker"),
         text("task"),
         text("action"),
         table::short("try"),
@@ -110,13 +110,13 @@ pub(super) fn asleep(anchors: &Anchors) -> Option<Section> {
         })
         .collect();
     let columns = [
-        table::short("sessions"),
+        text("sessions"),
         text("application"),
         text("role"),
         text("wait for tasks of"),
         table::short("longest"),
     ];
-    Some(Section::new("asleep", "Asleep", table(&columns, &rows)))
+    Some(Section::new("asleep", "Waiting calls", table(&columns, &rows)))
 }
 
 record! {
@@ -159,10 +159,9 @@ pub(super) fn failing(anchors: &Anchors) -> Option<Section> {
                 "" => "ready".to_owned(),
                 next => age(&format!("in {next}"), &f.due),
             };
-            let what = match (f.outcome.as_str(), f.status.as_str()) {
-                ("timeout", _) => "its deadline passed".to_owned(),
-                ("revoked", "") => "taken from its actor".to_owned(),
-                (_, status) => folded(status),
+            let what = match f.outcome.as_str() {
+                "timeout" => "its deadline passed".to_owned(),
+                _ => folded(&f.status),
             };
             [
                 anchors.task(&f.task),
@@ -179,7 +178,7 @@ pub(super) fn failing(anchors: &Anchors) -> Option<Section> {
         text("task"),
         text("action"),
         text("what its last try said"),
-        text("actor"),
+        text("worker"),
         table::short("tries"),
         table::short("ago"),
         table::short("next try"),

@@ -1,6 +1,6 @@
 //! How the page looks.
 
-/// Colours by what they mean, light and dark.
+/// Colours by what they mean, light and dark; and tables without columns where there is no room for them.
 pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --text: #1c2128; --soft: #616b78; --line: #dde1e7;
   --completed: #2f9e5d; --aborted: #d0393e; --progress: #2f6fd0; --ready: #c98a00; --blocked: #8b95a3; --scheduled: #7a5bc2; --skipped: #a9c7b3 }
@@ -27,5 +27,14 @@ svg { display: block; max-width: 100% } svg text { fill: var(--soft); font: 11px
 .box { fill: var(--card); stroke: var(--line) } nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9em } a { color: inherit; text-decoration-color: var(--soft); text-underline-offset: .15em } nav a { white-space: nowrap }
 :target { outline: 2px solid var(--progress); outline-offset: 2px } .late { color: var(--aborted) }
 summary { cursor: pointer } summary::marker { color: var(--soft) } pre { margin: .4rem 0 0; padding: .5rem; max-height: 24rem; overflow: auto; background: var(--bg); border-radius: .3rem; font: 12px/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
-.key { font-weight: 400; font-size: .85em } .key span { white-space: nowrap } .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: .15rem; margin: 0 .3rem 0 .8rem }
+.zero { color: var(--soft) } dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .6rem 0 0 } dt { font-weight: 600 } dd { margin: 0 }
+.aside { margin-left: .7rem; color: var(--soft); font-weight: 400; font-size: .85em } .charts .aside { display: block; margin-left: 0 }
+.key { white-space: nowrap } .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: .15rem; margin: 0 .3rem 0 0 } .key + .key { margin-left: .7rem }
+@media (max-width: 40rem) {
+  table, tbody, td { display: block } thead { display: none } dl { grid-template-columns: 1fr }
+  tr { display: flex; flex-wrap: wrap; gap: .1rem .9rem; padding: .45rem 0; border-top: 1px solid var(--line) }
+  td, td.t { border: 0; padding: 0; min-width: 0; text-align: left; white-space: normal; overflow-wrap: anywhere }
+  td::before { content: attr(data-name) ' '; color: var(--soft); font-size: .85em } td:first-child, td.t:has(details), td:has(.bar) { flex-basis: 100% }
+  td:first-child { font-weight: 600 } td:first-child::before, td:has(details)::before, td:has(.bar)::before { content: none } td:empty, td.zero { display: none }
+}
 ";

@@ -27,7 +27,7 @@ impl Section {
     pub(super) fn html(&self) -> String {
         let aside = match self.aside.as_str() {
             "" => String::new(),
-            aside => format!("<span class=\"soft key\">{aside}</span>"),
+            aside => format!("<span class=\"aside\">{aside}</span>"),
         };
         format!(
             "<section class=\"card\" id=\"{}\"><h2>{}{aside}</h2>{}</section>",
@@ -49,22 +49,28 @@ pub(super) const fn short(name: &'static str) -> Column {
     Column(name, false)
 }
 
-/// A table of cells that are escaped already, up to [`LISTED`] rows.
+/// A table of cells that are escaped already, up to [`LISTED`] rows. Where there is no room for columns, each cell is shown with
+/// its column's name before it.
 pub(super) fn table<const N: usize>(columns: &[Column; N], rows: &[[String; N]]) -> String {
-    let mut out = String::from("<div class=\"wide\"><table><tr>");
-    let class = |column: &Column| if column.1 { " class=\"t\"" } else { "" };
-    for column in columns {
-        let _ = write!(out, "<th{}>{}</th>", class(column), column.0);
+    let mut out = String::from("<div class=\"wide\"><table><thead><tr>");
+    for Column(name, is_text) in columns {
+        let class = if *is_text { " class=\"t\"" } else { "" };
+        let _ = write!(out, "<th{class}>{name}</th>");
     }
-    out.push_str("</tr>");
+    out.push_str("</tr></thead><tbody>");
     for row in rows.iter().take(LISTED) {
         out.push_str("<tr>");
-        for (column, cell) in columns.iter().zip(row) {
-            let _ = write!(out, "<td{}>{cell}</td>", class(column));
+        for (Column(name, is_text), cell) in columns.iter().zip(row) {
+            let class = match (cell.as_str(), is_text) {
+                (_, true) => " class=\"t\"",
+                ("0", false) => " class=\"zero\"",
+                _ => "",
+            };
+            let _ = write!(out, "<td{class} data-name=\"{name}\">{cell}</td>");
         }
         out.push_str("</tr>");
     }
-    out.push_str("</table></div>");
+    out.push_str("</tbody></table></div>");
     if rows.len() > LISTED {
         out.push_str("<p class=\"soft\">There are more.</p>");
     }
@@ -75,7 +81,9 @@ pub(super) fn table<const N: usize>(columns: &[Column; N], rows: &[[String; N]])
 pub(super) fn key(entries: &[(&str, &str)]) -> String {
     entries
         .iter()
-        .map(|(colour, name)| format!("<span><i style=\"background:var(--{colour})\"></i>{name}</span> "))
+        .map(|(colour, name)| {
+            format!("<span class=\"key\"><i style=\"background:var(--{colour})\"></i>{name}</span> ")
+        })
         .collect()
 }
 
@@ -107,7 +115,7 @@ pub(super) fn bar(parts: &[(&str, i64)]) -> String {
     out
 }
 
-/// How long ago, or until when, with the time itself for who points at it.
+/// How long ago, or until when, with the time itself where a pointer rests on it.
 pub(super) fn age(age: &str, at: &str) -> String {
     format!("<span title=\"{at}\">{age}</span>")
 }
@@ -117,6 +125,17 @@ mod tests {
     use super::{LISTED, Section, short, table, text};
 
     #[test]
+    fn each_cell_says_what_it_is() {
+        let columns = [text("name"), short("number")];
+        let rows = [["x".to_owned(), "0".to_owned()]];
+        assert_eq!(
+            table(&columns, &rows),
+            "<div class=\"wide\"><table><thead><tr><th class=\"t\">name</th><th>number</th></tr></thead>\
+             <tbody><tr><td class=\"t\" data-name=\"name\">x</td><td class=\"zero\" data-name=\"number\">0</td></tr></tbody></table></div>"
+        );
+    }
+
+    #[test]
     fn a_table_ends_after_fifty_rows_and_says_that_there_are_more() {
         let rows: Vec<[String; 2]> = (0..=LISTED).map(|n| [n.to_string(), String::new()]).collect();
         let columns = [text("name"), short("number")];
@@ -124,7 +143,6 @@ mod tests {
         assert_eq!((all.matches("<tr>").count(), all.contains("more")), (LISTED + 1, false));
         let some = table(&columns, &rows);
         assert_eq!((some.matches("<tr>").count(), some.contains("more")), (LISTED + 1, true));
-        assert!(all.contains("<th class=\"t\">name</th><th>number</th>"));
     }
 
     #[test]
@@ -132,7 +150,7 @@ mod tests {
         let html = Section::of("work", "At work", "3 tasks".to_owned(), "<p>x</p>".to_owned()).html();
         assert_eq!(
             html,
-            "<section class=\"card\" id=\"work\"><h2>At work<span class=\"soft key\">3 tasks</span></h2><p>x</p></section>"
+            "<section class=\"card\" id=\"work\"><h2>At work<span class=\"aside\">3 tasks</span></h2><p>x</p></section>"
         );
     }
 }

@@ -6,13 +6,14 @@ use super::table::{self, Section, age, table, text};
 use crate::pg::statement::{Statement, record};
 
 /// What, its name, the action for which that holds, why, and until when.
-static STOPPED: Statement<(), (String, String, String, String, String, String)> = Statement::planned_each_time(
-    c"SELECT s.what, s.name, COALESCE(s.of, ''), s.why, COALESCE(taskq._age(s.until - n.at), ''),
+static STOPPED: Statement<(), (String, String, String, String, String, String)> =
+    Statement::planned_each_time(
+        c"SELECT s.what, s.name, COALESCE(s.of, ''), s.why, COALESCE(taskq._age(s.until - n.at), ''),
              COALESCE(pg_catalog.to_char(s.until, 'YYYY-MM-DD HH24:MI:SS TZ'), '')
         FROM (SELECT taskq.clock() AS at OFFSET 0) AS n
        CROSS JOIN taskq._stopped(51) WITH ORDINALITY AS s(what, name, of, why, until, place)
        ORDER BY s.place",
-);
+    );
 
 /// What keeps tasks that are ready from being granted.
 pub(super) fn stopped(anchors: &Anchors) -> Option<Section> {
@@ -80,7 +81,8 @@ pub(super) fn suspended(anchors: &Anchors) -> Option<Section> {
             if w.waits_for.len() > 3 {
                 names.push("…".to_owned());
             }
-            let until = if w.until.is_empty() { String::new() } else { age(&format!("in {}", w.until), &w.until_at) };
+            let until =
+                if w.until.is_empty() { String::new() } else { age(&format!("in {}", w.until), &w.until_at) };
             [
                 anchors.task(&w.task),
                 anchors.action(&w.action),
@@ -144,7 +146,9 @@ pub(super) fn schedules(anchors: &Anchors) -> Option<Section> {
                 (true, ..) => "paused".to_owned(),
                 (_, "", _) => "never".to_owned(),
                 (_, next, false) => age(&format!("in {next}"), &s.next_at),
-                (_, next, true) => format!("<span class=\"late\" title=\"{}\">due for {next}</span>", s.next_at),
+                (_, next, true) => {
+                    format!("<span class=\"late\" title=\"{}\">due for {next}</span>", s.next_at)
+                }
             };
             let last = match s.last.as_str() {
                 "" => String::new(),
