@@ -186,7 +186,8 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back.
+               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
+               -- has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance that is over is in nobody's hands, whether it has been looked after or not.
@@ -195,7 +196,8 @@ CREATE FUNCTION taskq._heads()
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
                               (SELECT t.inserted_at FROM taskq.task AS t
-                                WHERE t.task_no = r.task_no AND r.grantable
+                                WHERE t.task_no = r.task_no
+                                  AND (r.grantable OR r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock()) - interval '5 minutes')
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
                                                    WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
                                   AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
@@ -275,7 +277,9 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT r.action_no, r.deadline, r.actor_id FROM taskq.run AS r
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
-                 GROUP BY r.action_no)
+                 GROUP BY r.action_no),
+             asking AS MATERIALIZED (SELECT s.pid, s.action_no FROM taskq._asking AS s),
+             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
                 -- Deadlines that have passed, and nobody has looked.
@@ -291,10 +295,13 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 -- Ready, and nobody asks: nothing of it is in hand, nothing has ended lately.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
-                       format('nobody owns tasks of action "%s": one has been in the queue for %s', a.name, taskq._age(n.at - h.inserted_at)),
+                       format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
+                              CASE WHEN w.number = 0 THEN 'no call waits for tasks'
+                                   ELSE format('of %s waiting call%s %s asks for it', w.number, CASE w.number WHEN 1 THEN '' ELSE 's' END,
+                                               COALESCE(NULLIF((SELECT count(DISTINCT s.pid) FROM asking AS s WHERE s.action_no = h.action_no), 0)::text, 'none')) END),
                        'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
                        'starving', a.name, h.inserted_at
-                  FROM pace AS h CROSS JOIN now AS n
+                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
                  WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))

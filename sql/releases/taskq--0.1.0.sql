@@ -2250,6 +2250,62 @@ SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name),
 COMMENT ON VIEW taskq.workers IS
     'sessions that sleep in a call of this queue, and actors that hold tasks; NULL where it cannot be known or may not be seen';
 
+-- The same locks, for those who look whether a call asks for an action: each waiting call, with each action that it asks for as far as
+-- that is known. A call that asks for more actions than it is registered for may ask for any; of an action without a task no number
+-- is known.
+CREATE VIEW taskq._asking AS
+SELECT k.pid,
+       CASE WHEN k.classid::bigint = 1 << 24 THEN k.objid::bigint::integer END AS action_no,
+       k.classid::bigint >> 24 = 6 AS for_any
+  FROM pg_locks AS k
+ WHERE k.locktype = 'advisory' AND k.objsubid = 29809
+   AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+   AND (k.classid::bigint >> 24 IN (4, 6) OR k.classid::bigint = 1 << 24);
+COMMENT ON VIEW taskq._asking IS 'internal: calls that wait for tasks, and the numbers of the actions that they ask for';
+
+-- How much two names have in common, from 0 to 1: pairs of neighbouring characters.
+CREATE FUNCTION taskq._alike(a text, b text)
+    RETURNS double precision
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT 2.0 * count(*) / (length(a) + length(b) + 2)
+          FROM (SELECT lower(substr(a, i, 2)) FROM generate_series(0, LEAST(length(a), 100)) AS i
+                INTERSECT
+                SELECT lower(substr(b, i, 2)) FROM generate_series(0, LEAST(length(b), 100)) AS i) AS x;
+    END;
+COMMENT ON FUNCTION taskq._alike IS 'internal: how much two names have in common';
+
+-- Which waiting calls ask for an action, in words: those with the names that are most like it, of a hundred that most calls ask for.
+CREATE FUNCTION taskq._who_asks(action text)
+    RETURNS text
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        WITH asking AS MATERIALIZED (SELECT s.pid, a.name, s.for_any FROM taskq._asking AS s
+                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no),
+             named AS MATERIALIZED (SELECT s.name, count(DISTINCT s.pid) AS number FROM asking AS s
+                                     WHERE s.name IS NOT NULL GROUP BY s.name ORDER BY 2 DESC, 1 LIMIT 100),
+             calls AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
+                                           count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s),
+             others AS MATERIALIZED (
+                SELECT string_agg(format('%s ask%s for "%s"', x.number, CASE x.number WHEN 1 THEN 's' ELSE '' END, x.name), ', ' ORDER BY x.place) AS names
+                  FROM (SELECT n.name, n.number, row_number() OVER (ORDER BY taskq._alike(n.name, _who_asks.action) DESC, n.number DESC, n.name) AS place
+                          FROM named AS n) AS x
+                 WHERE x.place <= 3)
+        SELECT CASE WHEN c.number = 0 THEN 'no call waits for tasks'
+                    WHEN c.for_it > 0 THEN format('%s waiting call%s for action "%s"', c.for_it, CASE c.for_it WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
+                    WHEN c.for_any > 0 THEN format('%s waiting call%s for very many actions, "%s" perhaps among them',
+                                                   c.for_any, CASE c.for_any WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
+                    ELSE format('no waiting call asks for action "%s": of %s waiting call%s %s', _who_asks.action, c.number,
+                                CASE c.number WHEN 1 THEN '' ELSE 's' END,
+                                COALESCE(o.names || CASE WHEN (SELECT count(*) FROM named) > 3 THEN ', and others' ELSE '' END,
+                                         'none asks for one that has tasks'))
+               END
+          FROM calls AS c CROSS JOIN others AS o;
+    END;
+COMMENT ON FUNCTION taskq._who_asks IS 'internal: which waiting calls ask for an action, in words';
+
 -- What has settled is read from the tally, whatever the size of the group; what is alive is counted, and only
 -- if its columns are asked for. Ready is what is left.
 CREATE VIEW taskq.groups AS
@@ -2774,6 +2830,7 @@ BEGIN
         RETURN NEXT CASE WHEN last_grant IS NULL
                          THEN format('no recent grant of a task of action "%s" is to be seen', t.action)
                          ELSE format('the last grant of a task of action "%s" was at %s', t.action, last_grant) END;
+        RETURN NEXT taskq._who_asks(t.action);
     END IF;
 END
 $$;
@@ -3251,7 +3308,8 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back.
+               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
+               -- has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance that is over is in nobody's hands, whether it has been looked after or not.
@@ -3260,7 +3318,8 @@ CREATE FUNCTION taskq._heads()
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
                               (SELECT t.inserted_at FROM taskq.task AS t
-                                WHERE t.task_no = r.task_no AND r.grantable
+                                WHERE t.task_no = r.task_no
+                                  AND (r.grantable OR r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock()) - interval '5 minutes')
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
                                                    WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
                                   AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
@@ -3340,7 +3399,9 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT r.action_no, r.deadline, r.actor_id FROM taskq.run AS r
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
-                 GROUP BY r.action_no)
+                 GROUP BY r.action_no),
+             asking AS MATERIALIZED (SELECT s.pid, s.action_no FROM taskq._asking AS s),
+             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
                 -- Deadlines that have passed, and nobody has looked.
@@ -3356,10 +3417,13 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 -- Ready, and nobody asks: nothing of it is in hand, nothing has ended lately.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
-                       format('nobody owns tasks of action "%s": one has been in the queue for %s', a.name, taskq._age(n.at - h.inserted_at)),
+                       format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
+                              CASE WHEN w.number = 0 THEN 'no call waits for tasks'
+                                   ELSE format('of %s waiting call%s %s asks for it', w.number, CASE w.number WHEN 1 THEN '' ELSE 's' END,
+                                               COALESCE(NULLIF((SELECT count(DISTINCT s.pid) FROM asking AS s WHERE s.action_no = h.action_no), 0)::text, 'none')) END),
                        'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
                        'starving', a.name, h.inserted_at
-                  FROM pace AS h CROSS JOIN now AS n
+                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
                  WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
