@@ -48,7 +48,7 @@ stage:
 freeze: stage ## keep the install script of this version in sql/releases; part of a release
 	@.ci/releases.sh freeze $(STAGE)/taskq--$(VERSION).sql $(VERSION)
 
-# For whoever may not write into the server's folders: built as that user, copied as root.
+# For a user that may not write into the server's folders: built as that user, copied as root.
 SUDO       = $(if $(DESTDIR),,$(shell test -w '$(PKGLIBDIR)' -a -w '$(EXTDIR)' || echo sudo))
 
 # The library that a running server has loaded is replaced, never written into, and at no moment missing or half there
@@ -113,7 +113,7 @@ test: ## all of the following four, but for what is long by nature; installs wha
 test-all: ## the same, with storms and faults at random, lost servers, and the example clients
 	@.ci/test.sh everything
 
-lint: setup ## format, clippy, the words of the pages, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
+lint: setup ## format, clippy, the words of pages and comments, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
 	@.ci/words.py
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml

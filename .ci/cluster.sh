@@ -9,9 +9,9 @@
 #   cluster.sh env DIR                         print PGHOST=... PGPORT=... PGUSER=postgres
 #   cluster.sh upgrade DIR FROM BIN            make it of the stopped cluster in FROM, whose programs are in BIN, by pg_upgrade
 #
-# It listens on a Unix socket only, in a folder that nobody else can enter, so there is no port to collide on and
-# no other cluster to touch. The server refuses to run as root: then it runs as `postgres` (or whoever owns the
-# data already). Each command may be repeated, and `start` copes with whatever an earlier run that was killed
+# It listens on a Unix socket only, in a folder that no other user can enter, so there is no port to collide on and
+# no other cluster to touch. The server refuses to run as root: then it runs as `postgres` (or as the user that
+# owns the data already). Each command may be repeated, and `start` copes with whatever an earlier run that was killed
 # has left behind. The data are disposable: those of another major version are thrown away.
 set -euo pipefail
 
@@ -52,7 +52,7 @@ choose_user() {
 }
 
 # Runs a command as the server's user, from a folder that it can enter, with a bare environment: settings such as
-# PGDATA or RUST_BACKTRACE of whoever calls must not change how the server behaves.
+# PGDATA or RUST_BACKTRACE of the calling shell must not change how the server behaves.
 as_server() {
     local clean=(env -i "PATH=$PATH" LANG=C.UTF-8 HOME=/)
     [ -z "${LD_LIBRARY_PATH:-}" ] || clean+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH")
@@ -117,7 +117,7 @@ make_socket_dir() {
 
 # Every process of a server stands in its data folder, which tells ours from any other that has inherited a
 # process id out of an old pid file. Asked as the server's user: in a container not even root may look at the
-# processes of somebody else.
+# processes of other users.
 processes() {
     local cwd pid name
     as_server find /proc -mindepth 2 -maxdepth 2 -name cwd -printf '%h\t%l\n' 2>/dev/null |

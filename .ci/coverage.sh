@@ -3,7 +3,7 @@
 #
 #   T='own flow'    the test programs to run (default: all from outside, and the unit tests as `unit`)
 #
-# The library is built once more, in target/coverage, with counters in its own code and in nobody else's, and installed
+# The library is built once more, in target/coverage, with counters in its own code and in no other code, and installed
 # into a private server of its own. Each process of a server adds its counters, when it ends, to files of which each
 # test program has its own; a process that is killed adds none. Tests inside a server (pg_test/) are not counted: their
 # library is another one.
@@ -28,7 +28,7 @@ mkdir -p "$to"
 tools=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin
 [ -x "$tools/llvm-cov" ] || die "llvm-cov is missing: rustup component add llvm-tools"
 
-# Where the server's user can write, whoever that is.
+# Where the server's user can write, whichever user that is.
 profiles=$(mktemp -d /tmp/taskq-coverage-XXXXXX)
 chmod 1777 "$profiles"
 trap 'rm -rf "$profiles"' EXIT

@@ -178,7 +178,7 @@ check_contents() {
             <(sed -n "s|^\./usr/share/doc/$package/\($expected/.*\)|\1|p" <<<"$listed" | LC_ALL=C sort) ||
             die "the package has other $expected than git"
     done
-    # Nobody learns from it where it was built.
+    # It does not show where it was built.
     ! dpkg-deb --fsys-tarfile "$1" | grep -aF -e "$root" -e "$target" -e "${CARGO_HOME:-$HOME/.cargo}/" >/dev/null ||
         die "the package names folders of this machine"
 }

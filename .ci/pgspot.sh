@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads the install script as an attacker would: pgspot (https://github.com/timescale/pgspot) looks for what a caller's
-# search_path or an object that somebody has prepared could turn. A part of `make lint`.
+# search_path or an object of another role could make run otherwise. A part of `make lint`.
 #
 #   pgspot.sh FILE...     the parts of the script, in order
 #

@@ -77,8 +77,8 @@ missing_tools() {
 
 # --- installing it -----------------------------------------------------------------------------------------------
 
-# Debian's server package makes a cluster named "main" and starts it. Nobody asked for that one: a setting of
-# our own keeps it away for as long as the installation takes.
+# Debian's server package makes a cluster named "main" and starts it. It is not wanted: a setting of
+# our own prevents it for as long as the installation takes.
 no_main_cluster=''
 prevent_main_cluster() {
     local dir=/etc/postgresql-common/createcluster.d

@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""The words of the pages: the subject of a sentence is a named thing, and a sentence has one idea.
+"""The words of pages, comments and messages: the subject of a sentence is a named thing, and a sentence has one idea.
 
-    words.py            README.md and docs/: no word of REFUSED, and no sentence of more than LONGEST words
+    words.py            README.md and docs/: no word of REFUSED, and no sentence of more than LONGEST words;
+                        src/ and sql/, comments and messages, and the comments of pg_test/, .ci/ and the Makefile:
+                        no word of REFUSED
     words.py PAGE...    these pages only
-
-    TASKQ_WORDS=source  the comments of src/ and sql/ as well, for the words only (off by default)
 
 What stands in blocks of code and between backticks is not read. Each finding is a line `page:line: what`.
 """
 
-import os
 import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-REFUSED = re.compile(r"\b(whoever|somebody|nobody|he|him|his)\b", re.IGNORECASE)
+# Not in capitals: constants have these.
+REFUSED = re.compile(r"\b([Ww]hoever|[Ss]omebody|[Nn]obody|[Hh]e|[Hh]im|[Hh]is)\b")
+MARKS = {".rs": "//", ".sql": "--"}
 LONGEST = 40
 
 
@@ -74,22 +75,29 @@ def page(path):
                 yield number, f"a sentence of {count} words: {sentence[:60].strip()}…"
 
 
-def comments(path):
-    """The words that the comments of a file of source should not have."""
-    mark = "--" if path.suffix == ".sql" else "//"
+def source():
+    """The files of source, and whether their messages are read as well as their comments."""
+    yield from ((path, True) for path in sorted((ROOT / "src").rglob("*.rs")))
+    yield from ((path, True) for path in sorted((ROOT / "sql").glob("*.sql")))
+    yield from ((path, False) for path in sorted((ROOT / "pg_test").rglob("*.rs")))
+    yield from ((path, False) for path in [*sorted((ROOT / ".ci").iterdir()), ROOT / "Makefile"])
+
+
+def words(path, messages):
+    """The words that a file of source should not have."""
+    mark = MARKS.get(path.suffix, "#")
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        comment = line.partition(mark)[2]
-        for word in REFUSED.findall(without_code(comment)):
+        read = line if messages else line.partition(mark)[2]
+        for word in REFUSED.findall(without_code(read)):
             yield number, f"“{word}”: name the worker, the call, the session"
 
 
 def main():
     pages = [Path(name).resolve() for name in sys.argv[1:]]
-    pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    found = [(path, *finding) for path in pages for finding in page(path)]
-    if os.environ.get("TASKQ_WORDS") == "source":
-        source = [*sorted((ROOT / "src").rglob("*.rs")), *sorted((ROOT / "sql").glob("*.sql"))]
-        found += [(path, *finding) for path in source for finding in comments(path)]
+    everything = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [(path, *finding) for path in pages or everything for finding in page(path)]
+    if not pages:
+        found += [(path, *finding) for path, messages in source() for finding in words(path, messages)]
     for path, number, what in found:
         print(f"{path.relative_to(ROOT)}:{number}: {what}")
     sys.exit(f"words: {len(found)} findings in {len({path for path, *_ in found})} files" if found else 0)

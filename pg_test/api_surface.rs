@@ -2,7 +2,7 @@
 
 /// One line per object, in the order of the query in the test below: functions and procedures with their
 /// arguments and results, tables, types, views with their columns. Names and defaults of arguments and names
-/// of columns are API: what disappears from this list breaks somebody's client.
+/// of columns are API: what disappears from this list breaks a client.
 #[cfg(any(test, feature = "pg_test"))]
 const SURFACE: &str = r#"
 function _about() -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint, exact boolean)

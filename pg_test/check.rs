@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_deadline_that_nobody_looks_after_is_found() {
-        damaged("DELETE FROM taskq.lease", "held: deadline that nobody looks after");
+    fn a_deadline_without_a_lease_is_found() {
+        damaged("DELETE FROM taskq.lease", "held: deadline without a lease");
     }
 
     #[pg_test]

@@ -1,5 +1,5 @@
--- taskq: about how many tasks there are that have not settled, for those who look often. A table of up to so many pages is
--- counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
+-- taskq: about how many tasks there are that have not settled, for views that are read often. A table of up to so many
+-- pages is counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
 --
 -- * an action with few tasks in it is counted, by index, so that it is never wrong beside a huge one;
 -- * what is in progress is counted, from its leases, and from the front of the queue where it has no deadline;
@@ -13,14 +13,14 @@ CREATE FUNCTION taskq._counted_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN 6000;
-COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages those who look often count a table';
+COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages views that are read often count a table';
 
 -- Of how many pages a sample is, of the others a third.
 CREATE FUNCTION taskq._sampled_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN LEAST(1500, taskq._counted_pages());
-COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: into how many pages of a larger table they look';
+COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: how many pages of a larger table they read';
 
 CREATE FUNCTION taskq._pages(relation regclass)
     RETURNS bigint
@@ -303,9 +303,9 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
     END;
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
--- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Tasks that
--- a workgroup holds back as well are of the same state before they are due; of those that are due, few as long as somebody
--- claims, this is asked.
+-- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Before
+-- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
+-- looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)
     RETURNS TABLE (action_no integer, due boolean, number bigint, first bigint, exact boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100

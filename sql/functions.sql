@@ -1,10 +1,10 @@
 -- taskq: the functions. Everything here is code: a new version replaces it wholesale.
 --
--- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
--- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
--- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by
--- the SET clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none.
--- What the planner may do is not said here: it belongs to the plans, see src/pg/statement.rs.
+-- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and nothing
+-- on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know the calling role, because its part may be
+-- narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by the SET
+-- clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none. The
+-- settings of the planner are not here: they belong to the plans, see src/pg/statement.
 
 CREATE FUNCTION taskq.insert_task(
         id text,
@@ -449,7 +449,7 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
-    'complete by hand a task that nothing blocks and nobody owns';
+    'complete by hand a task that nothing blocks and no worker owns';
 
 CREATE FUNCTION taskq.signal(
         task_id text,
@@ -752,7 +752,7 @@ CREATE FUNCTION taskq.maintain()
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_maintain_wrapper';
 COMMENT ON FUNCTION taskq.maintain IS
-    'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
+    'do what time has made necessary, for times when no worker claims tasks; returns how many steps found something to do';
 
 CREATE FUNCTION taskq.recount()
     RETURNS void
@@ -769,7 +769,8 @@ CREATE FUNCTION taskq._lane(group_id text)
     RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
--- Inlined where it is used. Two keys with the same number are told apart by whoever finds entries by it.
+-- Inlined where it is used. Two keys may have the same number: what finds entries by it compares the
+-- keys.
 CREATE FUNCTION taskq._key_hash(action text, group_id text, key text)
     RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -880,7 +881,8 @@ CREATE FUNCTION taskq.shard_of(token uuid)
 COMMENT ON FUNCTION taskq.shard_of IS
     'the shard on which a performance token was granted; NULL for what is no token';
 
--- A command that takes no parameter. It locks the sequence against everybody who takes a number, and a rollback undoes it.
+-- A command that takes no parameter. It locks the sequence against every session that takes a number, and a rollback
+-- undoes it.
 CREATE FUNCTION taskq._restart_numbers(first bigint)
     RETURNS void
     LANGUAGE plpgsql

@@ -54,24 +54,24 @@ COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a p
 -- Which parts a role has: those whose marker it may call. Rights are dumped with the extension, so this
 -- survives a restore.
 CREATE FUNCTION taskq._is_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_inserter IS 'internal: whoever may call it was given the part of an inserter';
+COMMENT ON FUNCTION taskq._is_inserter IS 'internal: a role that may call it was given the part of an inserter';
 CREATE FUNCTION taskq._is_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_producer IS 'internal: whoever may call it was given the part of a producer';
+COMMENT ON FUNCTION taskq._is_producer IS 'internal: a role that may call it was given the part of a producer';
 CREATE FUNCTION taskq._is_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_worker IS 'internal: whoever may call it was given the part of a worker';
+COMMENT ON FUNCTION taskq._is_worker IS 'internal: a role that may call it was given the part of a worker';
 CREATE FUNCTION taskq._is_operator() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_operator IS 'internal: whoever may call it was given the part of an operator';
+COMMENT ON FUNCTION taskq._is_operator IS 'internal: a role that may call it was given the part of an operator';
 CREATE FUNCTION taskq._is_monitor() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_monitor IS 'internal: whoever may call it was given the part of a monitor';
+COMMENT ON FUNCTION taskq._is_monitor IS 'internal: a role that may call it was given the part of a monitor';
 CREATE FUNCTION taskq._is_narrowed_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_inserter IS
-    'internal: whoever may call it was given the part of an inserter for some actions';
+    'internal: a role that may call it was given the part of an inserter for some actions';
 CREATE FUNCTION taskq._is_narrowed_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_producer IS
-    'internal: whoever may call it was given the part of a producer for some actions';
+    'internal: a role that may call it was given the part of a producer for some actions';
 CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_worker IS
-    'internal: whoever may call it was given the part of a worker for some actions';
+    'internal: a role that may call it was given the part of a worker for some actions';
 
 -- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
 -- the marker means nothing.

@@ -174,8 +174,8 @@ CREATE FUNCTION taskq._pace()
 COMMENT ON FUNCTION taskq._pace IS
     'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times';
 
--- A task that comes back late, a task that nobody asks for, a task that somebody has held without a deadline for a day or
--- longer: who is first in the queue of each action, and what stands before it.
+-- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
+-- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
 CREATE FUNCTION taskq._heads()
     RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[])
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
@@ -190,7 +190,8 @@ CREATE FUNCTION taskq._heads()
                -- has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
-                      -- A performance that is over is in nobody's hands, whether it has been looked after or not.
+                      -- A performance whose deadline has passed is in no worker's hands, whether its try has been
+                      -- ended or not.
                       bool_or(NOT x.grantable AND x.nonce <> 0 AND x.deadline > (SELECT taskq.clock())) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
@@ -248,7 +249,7 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT r.action_no, r.granted_at, r.actor_id FROM taskq.run AS r
                                       WHERE r.task_no = u.task_no OFFSET 0) AS r
                  GROUP BY r.action_no),
-             -- What should go on by itself, if anybody calls.
+             -- What goes on by itself as long as there are calls.
              late AS MATERIALIZED (
                 SELECT x.what, x.number, x.since
                   FROM (SELECT 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
@@ -282,18 +283,19 @@ CREATE FUNCTION taskq.health()
              waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
-                -- Deadlines that have passed, and nobody has looked.
+                -- Deadlines that have passed, and no call has ended these tries.
                 SELECT CASE WHEN o.since < n.at - interval '10 minutes' THEN 'critical' ELSE 'warning' END AS severity,
-                       format('%s of action "%s" %s past the deadline and nobody has looked, %s since %s (actor "%s")',
+                       format('%s of action "%s" %s past the deadline and not taken over, %s since %s (actor "%s")',
                               CASE o.number WHEN 1 THEN 'a task' ELSE o.number || ' tasks' END, a.name,
                               CASE o.number WHEN 1 THEN 'is' ELSE 'are' END,
                               CASE o.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - o.since), o.actor) AS problem,
-                       'Nobody calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
+                       'No worker calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
                        'overdue' AS kind, a.name AS subject, o.since
                   FROM overdue AS o CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
                 UNION ALL
-                -- Ready, and nobody asks: nothing of it is in hand, nothing has ended lately.
+                -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
+                -- lately.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
                               CASE WHEN w.number = 0 THEN 'no call waits for tasks'
@@ -311,14 +313,14 @@ CREATE FUNCTION taskq.health()
                                       AND b.level + extract(epoch FROM n.at - b.measured_at) * s.rate_limit
                                                     / extract(epoch FROM s.rate_period) < 1)
                 UNION ALL
-                -- Nobody else gets it, whatever has become of who has it.
+                -- No other worker gets it, whatever has become of the one that has it.
                 SELECT 'notice',
                        CASE u.number WHEN 1
                             THEN format('a task of action "%s" has been held without a deadline for %s (actor "%s")',
                                         a.name, taskq._age(n.at - u.since), u.actor)
                             ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
                                         u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
-                       format('If that actor is gone, nobody else gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
+                       format('If that actor is gone, no other worker gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
                               ' ready again. With a max_duration the queue does so by itself.', u.actor),
                        'unleased', a.name, u.since
                   FROM unleased AS u CROSS JOIN now AS n
@@ -351,11 +353,11 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 SELECT 'warning',
                        format('%s, %s since %s',
-                              CASE WHEN l.number = 1 THEN 'a ' || regexp_replace(l.what, '^(task|schedule)s', '\1') || ' is due and not looked after'
+                              CASE WHEN l.number = 1 THEN 'a ' || regexp_replace(l.what, '^(task|schedule)s', '\1') || ' is due and not handled'
                                    ELSE CASE WHEN l.number >= 1000 THEN '1000 and more ' ELSE l.number || ' ' END
-                                        || l.what || ' are due and not looked after' END,
+                                        || l.what || ' are due and not handled' END,
                               CASE l.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - l.since)),
-                       'Nobody calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
+                       'No worker calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n
                 UNION ALL
@@ -377,11 +379,11 @@ CREATE FUNCTION taskq.health()
                    AND NOT EXISTS (SELECT FROM pg_stat_activity AS s
                                     WHERE s.datname = current_database() AND s.backend_type = 'taskq worker')
                 UNION ALL
-                -- Who holds things up.
+                -- What holds others up.
                 SELECT CASE WHEN s.xact_start < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('%s of %s (pid %s%s) has been open for %s and %s',
                               CASE WHEN s.state LIKE 'idle in transaction%' THEN 'an idle transaction' ELSE 'a transaction' END,
-                              COALESCE(quote_ident(s.usename), 'nobody'), s.pid,
+                              COALESCE(quote_ident(s.usename), 'an unknown user'), s.pid,
                               CASE WHEN s.application_name <> '' THEN ', ' || s.application_name ELSE '' END,
                               taskq._age(n.wall - s.xact_start),
                               CASE WHEN s.backend_xid IS NOT NULL THEN 'has written: claims walk further, and nothing is sealed'
@@ -396,7 +398,7 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 SELECT CASE WHEN x.prepared < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('transaction "%s" was prepared %s ago and is still open', x.gid, taskq._age(n.wall - x.prepared)),
-                       'COMMIT PREPARED or ROLLBACK PREPARED it; nobody else can.', 'transaction', x.gid, x.prepared
+                       'COMMIT PREPARED or ROLLBACK PREPARED it; nothing else ends it.', 'transaction', x.gid, x.prepared
                   FROM pg_prepared_xacts AS x CROSS JOIN now AS n WHERE x.prepared < n.wall - interval '5 minutes'
                 UNION ALL
                 SELECT 'warning', format('replication slot "%s" holds back vacuum by %s transactions', s.slot_name, x.age),
@@ -615,4 +617,4 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || ri
          GROUP BY a.name) AS x
  ORDER BY x.stopped IS NULL AND x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.stopped IS NOT NULL, x.oldest NULLS LAST, x.action;
 COMMENT ON VIEW taskq.top IS
-    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one (or that nobody gets any), tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';
+    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one (or that no worker gets any), tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';

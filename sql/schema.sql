@@ -5,8 +5,9 @@
 -- Tables that change often are narrow; the wide one hardly ever.
 
 -- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
--- found by then, or whoever may create operators in a schema of the caller's search_path had his own called by everybody.
--- (`schema = pg_catalog` in the control file has the same effect; this one also holds where the script is run by hand.)
+-- searched by then: otherwise a role that may create operators in a schema of the caller's search_path could have its own
+-- operator run in every call. (`schema = pg_catalog` in the control file has the same effect; this one also holds where
+-- the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- The library goes by heap tables (src/pg/table), whatever new tables are by default.
@@ -48,8 +49,8 @@ CREATE TYPE taskq.named_only AS ENUM ();
 COMMENT ON TYPE taskq.named_only IS
     'of an argument that takes no value: the arguments behind it are given by their names';
 
--- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and
--- whoever takes a position has its transaction id before: a position below another transaction's xmin
+-- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and a
+-- transaction that takes a position has its id before: a position below another transaction's xmin
 -- horizon can then never appear later. The low-water mark of claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
@@ -107,15 +108,15 @@ CREATE TABLE taskq.slot (
     task_no bigint,
     -- In the order of these free ones are taken; new each time it is freed.
     position bigint NOT NULL DEFAULT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass),
-    -- With the position: an insertion into a unique index visits all versions that have the key, dead ones too. That the
-    -- numbers of a limit differ is up to those who make them, one at a time.
+    -- With the position: an insertion into a unique index visits all versions that have the key, dead ones too. The code
+    -- that makes the slots of a limit sees to it that their numbers differ; one call at a time makes them.
     CONSTRAINT slot_pkey PRIMARY KEY (group_id, name, slot_no, position)
 ) WITH (fillfactor = 50);
 CREATE INDEX slot_free_idx ON taskq.slot (group_id, name, position) WHERE task_no IS NULL;    -- which to take next
 CREATE INDEX slot_task_idx ON taskq.slot (task_no) WHERE task_no IS NOT NULL;     -- what a performance holds
 -- Which groups are at their limits.
 CREATE INDEX slot_held_idx ON taskq.slot (name, group_id) WHERE task_no IS NOT NULL AND group_id <> '';
-COMMENT ON TABLE taskq.slot IS 'who holds the places that limits of concurrency allow';
+COMMENT ON TABLE taskq.slot IS 'which tasks hold the places that limits of concurrency allow';
 
 -- One row per rate-limited action: how many grants there were left, and when.
 CREATE TABLE taskq.bucket (
@@ -162,7 +163,7 @@ CREATE TABLE taskq.task (
 CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
 CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
 CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
-CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
+CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for views that are read often
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
@@ -218,7 +219,7 @@ CREATE TABLE taskq.blocked (
     until timestamptz,                          -- a suspended task waits no longer than until then; NULL: for ever
     CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND spare >= -1)
 ) WITH (fillfactor = 70);
--- Suspended tasks, and whose time is over.
+-- Suspended tasks, by the time at which their wait is over.
 CREATE INDEX blocked_until_idx ON taskq.blocked (until) WHERE since IS NOT NULL;
 COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
 
@@ -258,7 +259,7 @@ CREATE TABLE taskq.parked (
                                           AND (kind = 'k') = (key IS NOT NULL) AND (kind = 'k') = (action IS NOT NULL))
 );
 CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
-CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- who rides on a task
+CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- the riders of a task
 COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key, and those that ride on another';
 
 -- Groups about which something is known besides their tasks.
@@ -274,7 +275,7 @@ CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_conc
 COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something is set';
 
 -- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
--- appended, and folded now and then, but never updated, so nobody waits for anybody.
+-- appended, and folded now and then, but never updated, so that no transaction waits for another one.
 CREATE TABLE taskq.group_tally (
     group_id text COLLATE "C" NOT NULL,
     folded boolean NOT NULL,                    -- a sum of earlier rows
@@ -320,8 +321,8 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that whoever
--- waits for it learns of its end.
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that a call
+-- that waits for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
     expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
@@ -334,7 +335,7 @@ CREATE TABLE taskq.settled (
     action_no integer NOT NULL,                 -- the task's, so that counting per action reads this table only
     grouped boolean NOT NULL,                   -- the task has a group, whose tally counts it
     code "char" NOT NULL,                       -- c: completed, a: aborted
-    cause "char" NOT NULL,                      -- who ended it: see settled_cause_check
+    cause "char" NOT NULL,                      -- why it ended: see settled_cause_check
     actor_id text,
     status text,
     result jsonb,
@@ -345,7 +346,7 @@ CREATE TABLE taskq.settled (
     -- e: expired, g: a signal from outside
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
-CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
+CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- tasks whose retention is over
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
 COMMENT ON TABLE taskq.settled IS 'how tasks ended';
 
@@ -385,7 +386,7 @@ CREATE TABLE taskq.low_mark (
     last_position bigint NOT NULL,              -- positions had come as far by then
     run_file bigint NOT NULL,                   -- the files of `run` and of the sequence of positions
     sequence_file bigint NOT NULL,
-    walked_at timestamptz NOT NULL              -- when somebody has walked there from the beginning; good for ten minutes
+    walked_at timestamptz NOT NULL              -- when a claim has last searched that far from the beginning; good for ten minutes
 );
 CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                   -- those of an action
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
@@ -403,14 +404,15 @@ CREATE TABLE taskq.dependency (
     wait_no integer NOT NULL,
     condition "char" NOT NULL,                  -- c: completed, s: settled, a: aborted
     suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
-    CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- whom a settled task signals
+    CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- the dependents that a settled task signals
     CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
     CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
 );
 CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
 COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 
--- Signals that found their counter locked by somebody else. Folded into `blocked` by whoever comes next.
+-- Signals that found their counter locked by another transaction. The next call that locks the counter
+-- folds them into `blocked`, or upkeep does.
 CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
@@ -497,7 +499,7 @@ CREATE TABLE taskq.expiry (
     task_no bigint PRIMARY KEY,
     due timestamptz NOT NULL
 );
-CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- whose time has come
+CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
 COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
 
 -- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.

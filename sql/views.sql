@@ -1,11 +1,11 @@
 -- taskq: what there is to see, readable in psql. Tokens are never shown.
 
--- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that
--- `state` is a constant of each part. A condition on it leaves parts out before anything is read; a task that is joined is
--- looked up in each of the rest. The parts are tables without a WHERE, or neither were possible: whoever reads this view
--- says so himself, as taskq.tasks does. `applies`: this row is there in that state; said in a way that no index can be
--- asked, or the planner may take the whole of that for as cheap as a look-up (see src/pg/lookup.rs). `held_back`: it is in that state if
--- the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
+-- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that `state`
+-- is a constant of each part. A condition on it excludes parts before anything is read; a task that is joined is looked up in
+-- each of the rest. The parts are tables without a WHERE, or neither would be possible: a view that reads this one has the
+-- condition itself, as taskq.tasks has. `applies`: this row is there in that state. It is written in such a way that no index can
+-- be asked for it, or the planner might take the whole of that index for as cheap as a look-up (see src/pg/lookup.rs).
+-- `held_back`: it is in that state if the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
 CREATE VIEW taskq._places AS
 SELECT s.task_no, 'completed' AS state, CASE s.code WHEN 'c' THEN true ELSE false END AS applies, NULL::boolean AS held_back,
        s.tries AS num_tries, s.signals AS num_signals, s.dependencies AS total_dependencies,
@@ -140,7 +140,7 @@ SELECT after.id AS after,
  WHERE d.condition IN ('c', 's', 'a') AND d.wait_no <> -2 AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
--- Who is suspended, and for what. What is open is of this wait, and has not ended.
+-- Suspended tasks, and what each waits for: dependencies of this wait that have not ended.
 CREATE VIEW taskq.waits AS
 SELECT t.id AS task_id,
        (SELECT a.name FROM taskq.action AS a WHERE a.action_no = b.action_no) AS action,
@@ -239,7 +239,7 @@ SELECT r.actor_id,
  CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
  WHERE r.nonce <> 0;
-COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
+COMMENT ON VIEW taskq.actors IS 'which worker holds which task, until when';
 
 -- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
 -- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). What the
@@ -413,8 +413,8 @@ SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
--- Those that are told: what comes under the same token after a deadline that had passed tells more, a late return, another
--- deadline or that the task is in progress.
+-- The tries that are shown. A deadline that has passed makes an attempt, and more may follow under the same token: a late
+-- return, another deadline, or the task is still in progress. Then the later row says more, and this one is not shown.
 CREATE VIEW taskq._told_attempt AS
 SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
   FROM taskq.attempt AS h
@@ -446,7 +446,7 @@ SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
  WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
-   -- A last try that was revoked is told by its own row.
+   -- A last try that was revoked is shown by its own row.
    AND NOT (s.cause = 'x' AND EXISTS (SELECT FROM taskq.attempt AS h
                                        WHERE h.task_no = s.task_no AND h.started_at = s.granted_at AND h.outcome = 'revoked'))
 UNION ALL
@@ -455,7 +455,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
  WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
-COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
+COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
 
 CREATE VIEW taskq.steps AS
 SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
@@ -503,7 +503,7 @@ SELECT k.action,
        k.key,
        t.id AS task_id,
        p.state,
-       -- Who rides on another has begun with it.
+       -- A rider has begun with its leader.
        CASE WHEN p.leader_no IS NOT NULL AND p.state IN ('ready', 'scheduled') THEN 8
             ELSE CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
                               WHEN 'completed' THEN 16 ELSE 32 END END & t.unique_states <> 0
@@ -811,9 +811,10 @@ BEGIN
                           AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))) AS r
                  WHERE me.task_no = number
                  LIMIT 1000) AS ahead;
-        -- Whoever has changed or locked a row has his id in xmax, and holds a lock on that id, unless it is that of a savepoint
-        -- that has been released. (Where several have locked the row, it is another number, which as a rule is of nothing that is in progress.) Who only
-        -- makes another task depend on it has locked it, too.
+        -- A transaction that has changed or locked a row has its id in xmax, and holds a lock on that id, unless the id is that
+        -- of a savepoint that has been released. (Where several have locked the row, xmax has another kind of number, which as a
+        -- rule is no transaction's that is in progress.) A transaction that only makes another task depend on the row's has
+        -- locked it, too.
         FOR d IN SELECT l.pid
                    FROM (SELECT r.xmax::text::bigint AS id FROM taskq.run AS r WHERE r.task_no = number
                          UNION ALL
@@ -827,14 +828,14 @@ BEGIN
                              THEN pg_xact_status((n.latest - b.behind)::text::xid8) = 'in progress'
                              ELSE b.behind > -1000000 END
         LOOP
-            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or somebody is changing it, or has another task depend on it',
+            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or the transaction is changing it, or has another task depend on it',
                                COALESCE(' (pid ' || d.pid || ')', ''));
         END LOOP;
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
                            CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
-        -- Among what is held now and the last thousand tasks that have settled: enough to tell whether
-        -- anybody asks for the action, without reading all that is settled.
+        -- Among what is held now and the last thousand tasks that have settled: enough to see whether
+        -- a worker asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
                  CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r
@@ -982,8 +983,8 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT d.task_no, false FROM taskq.scheduled AS d) AS x ON x.task_no = t.task_no
          WHERE t.signal OR t.spontaneous AND x.ready
         UNION ALL
-        -- What is held with a deadline is looked after.
-        SELECT 'deadline that nobody looks after', t.id, r.deadline::text
+        -- What is held with a deadline has a lease, which ends the try once it has passed.
+        SELECT 'deadline without a lease', t.id, r.deadline::text
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND r.deadline < 'infinity'
@@ -998,7 +999,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce = 0 AND NOT r.grantable AND r.aside IS NULL
         UNION ALL
-        -- What is set aside is not held, and has a reason, or a lease after which somebody looks again.
+        -- What is set aside is not held, and has a reason, or a lease after which it is tried again.
         SELECT 'task set aside although it is held', t.id, NULL
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no

@@ -1,12 +1,12 @@
-//! How long a call that may be cut off does what can be put off, beside what it is for.
+//! How long a call that may be cut off does work that can be put off, beside its own.
 //!
-//! A call that is cut off by its caller's time-out has done nothing, and the next one begins anew. Where each of them is cut
-//! off, by work that none of them has asked for, nobody is ever granted anything again, however many call. How long that work
-//! takes is not known before: it depends on who else is at it, and on what else the server has to do. So it is done in
-//! small parts, and the clock is asked between them.
+//! A call that is cut off by its caller's time-out has done nothing, and the next one begins anew. If each of them is cut off
+//! by work that none of them has asked for, no call is ever granted anything again. How long that work takes is not known
+//! before: it depends on what other sessions and the server are doing. So it is done in small parts, and the clock is read
+//! between them.
 //!
-//! Who has no time-out does as much as numbers allow. One that waits undoes what has come to nothing, and begins anew with its
-//! next look: it has to get through in one go.
+//! A call without a time-out does as much as limits in numbers allow. A waiting call that finds nothing undoes what it has
+//! done, and begins anew with its next look: it has to get through in one go.
 
 use std::time::{Duration, Instant};
 

@@ -49,7 +49,8 @@ impl Refusal {
         format!("{} ({})", self.message, self.detail)
     }
 
-    /// `TQ001`: the token is not the last one granted; how the task stands is told to whom it concerns.
+    /// `TQ001`: the token is not the last one granted. `standing` says how the task stands, for a caller that
+    /// may know.
     pub(crate) fn stale_token(id: &str, standing: Option<&str>) -> Self {
         let id = shortened(id);
         let now = standing.unwrap_or(
@@ -60,7 +61,7 @@ impl Refusal {
             STALE_TOKEN,
             format!("the performance token of task \"{id}\" is not valid"),
             format!("It is not the last one granted. {now}"),
-            "Drop this performance; whoever holds the last token, if anybody, decides on the task.",
+            "Drop this performance; only the last token granted decides on the task.",
         )
     }
 
@@ -138,7 +139,7 @@ impl Refusal {
         )
     }
 
-    /// `TQ003`: a task was deleted while somebody waited for it.
+    /// `TQ003`: a task was deleted while a call waited for it.
     pub(crate) fn deleted_meanwhile(id: &str) -> Self {
         Refusal::new(
             NO_SUCH_TASK,
@@ -190,7 +191,7 @@ impl Refusal {
         Refusal::new(
             "TQ005",
             format!("this queue has had tasks: it stays shard {shard}"),
-            "Their numbers, and the tokens of those who perform them, say so.".to_owned(),
+            "Their numbers and their tokens contain it.".to_owned(),
             "Set the shard of a new database, before its first task; the tasks of this one stay where they are.",
         )
     }
@@ -303,7 +304,7 @@ impl Refusal {
             "42501",
             format!("permission denied for {what}"),
             detail,
-            &format!("Ask whoever administers the queue to name {missing}, too, when the part is granted."),
+            &format!("Ask the administrator of the queue to name {missing}, too, when the part is granted."),
         )
     }
 

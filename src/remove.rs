@@ -71,8 +71,8 @@ static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
 /// what is still blocked. A chain has as many levels as tasks, and goes in a few waves. What is not found here is found level by
 /// level.
 ///
-/// The tasks of the wave have lost all their dependencies: counting what is deferred changes none of them. Nobody adds
-/// a dependency from or to what is locked, so that what is read with the newest snapshot stays true.
+/// The tasks of the wave have lost all their dependencies: counting what is deferred changes none of them. No
+/// dependency can be added from or to a task that is locked, so that what is read with the newest snapshot stays true.
 fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> {
     let wave: Vec<TaskNo> = wave.iter().map(|row| row.task_no).collect();
     let expected: Vec<TaskNo> = expected(&wave, staying).into_iter().collect();
@@ -87,7 +87,8 @@ fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> 
     rows.into_values().filter(|row| going.contains(&row.task_no)).collect()
 }
 
-/// The same as far as can be told without a lock. It looks further ahead as long as most of what it sees will go.
+/// The same as far as it can be read without a lock. It reads further ahead as long as most of what it finds will
+/// go.
 fn expected(wave: &[TaskNo], staying: &HashSet<TaskNo>) -> HashSet<TaskNo> {
     if wave.is_empty() || wave.len() >= MANY {
         return HashSet::new();
@@ -130,8 +131,8 @@ fn orphans(wave: &[TaskNo], candidates: &HashMap<TaskNo, i32>) -> HashSet<TaskNo
 static DEPENDENTS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
 
-/// Locks what waits for these tasks before the dependencies are locked. One that goes on without what is open, since its time is over
-/// for instance, passes over dependencies that are locked: those are removed, and counted out of it, or it has gone on before.
+/// Locks what waits for these tasks before the dependencies are locked. One that goes on without what is open, since its time is
+/// over for instance, skips dependencies that are locked: those are removed, and counted out of it, or it has gone on before.
 fn lock_dependents(wave: &[TaskNo]) {
     let mut dependents: Vec<TaskNo> = DEPENDENTS.query(wave);
     dependents.sort_unstable();
@@ -226,8 +227,8 @@ fn edges_gone(
         return Vec::new();
     }
     let dependents: Vec<TaskNo> = losses.keys().copied().collect();
-    // A deleted task that had settled may have left a signal that nobody has counted yet. It is counted first: what is
-    // taken away below was counted then. The counters are ours, so that nothing stays deferred.
+    // A deleted task that had settled may have left a signal that has not been counted yet. It is counted first: what
+    // is subtracted below was counted then. We have the counters locked, so that nothing stays deferred.
     lock_for_change(&dependents);
     fold::of(&dependents, now);
     let some_suffice = task::with_num_required(&dependents);

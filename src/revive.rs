@@ -130,7 +130,7 @@ fn with_downstream(asked: &[TaskNo], now: Time) -> HashSet<TaskNo> {
         check_for_interrupts();
         let seen: Vec<TaskNo> = DOWNSTREAM.query(frontier);
         let reached: HashSet<TaskNo> = seen.iter().copied().collect();
-        // What has aborted has no live row, and nobody else brings it back: that takes the guard.
+        // What has aborted has no live row, and no other call brings it back: that takes the guard.
         let mut dependents: Vec<TaskNo> = DEPENDENTS.map(seen.as_slice(), |(_, run, ..)| run);
         dependents.retain(|run| !reached.contains(run) && !all.contains(run));
         if !dependents.is_empty() {
@@ -234,9 +234,9 @@ static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
 
 /// Locks the live rows of all that these tasks, which are the call's already, wait for and all that wait for them, in one go.
 ///
-/// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is
-/// seen to have, or it finds the revived tasks waiting when it does. There are no other neighbours by then: who links one of these
-/// tasks to another locks it, live or settled, and each of them is the call's.
+/// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is seen to have, or it
+/// finds the revived tasks waiting when it does. There are no other neighbours by then: a call that links one of these tasks to
+/// another locks it, live or settled, and this call has each of them locked.
 pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let own: HashSet<TaskNo> = task_nos.iter().copied().collect();
     let mut neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
@@ -267,7 +267,7 @@ impl Counted {
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
 pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
-    // Both are held, live or settled: nobody adds a dependency on one of them meanwhile.
+    // Both are held, live or settled: no dependency on one of them can be added meanwhile.
     let outcomes = live::outcomes(task_nos);
     let edges: Vec<Counted> = DEPENDENTS
         .map(task_nos, |(after, run, condition, wait_no, suspending)| {

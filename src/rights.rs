@@ -1,14 +1,15 @@
-//! What the caller may do, where his part is narrowed to some actions.
+//! What the caller may do, where its part is narrowed to some actions.
 //!
-//! That a role may call a function at all is its right on that function, and Postgres' business. Here is what functions
-//! cannot tell: that it may do so with tasks of some actions only. Which parts a role has is the right to call a marker
-//! function (see `sql/grants.sql`); which actions a narrowed part has is in `part_action`.
+//! That a role may call a function at all is its right on that function, and Postgres' business. Here is the check that
+//! functions cannot make by themselves: that the role may do so with tasks of some actions only. Which parts a role has
+//! is the right to call a marker function (see `sql/grants.sql`); which actions a narrowed part has is in
+//! `part_action`.
 //!
-//! **Who has nothing narrowed pays a look into a table of this backend.** What is in it is thrown away whenever rights,
-//! roles or memberships change. The actions of a narrowed part are read anew by each call.
+//! **A role without a narrowed part pays for one look-up in the memory of this backend.** What is kept there is thrown
+//! away whenever rights, roles or memberships change. The actions of a narrowed part are read anew by each call.
 //!
-//! **What follows by itself is nobody's call.** Dependents are signalled, deadlines and schedules looked after whatever
-//! their actions are: only what the caller names or inserts is asked about.
+//! **What follows by itself is not checked.** Dependents are signalled, deadlines and schedules taken care of, whatever
+//! their actions are: only what the caller names or inserts is checked.
 
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -75,7 +76,7 @@ thread_local! {
     static KNOWN: RefCell<(u64, HashMap<Role, Parts>)> = RefCell::default();
     /// What the call under way may do.
     static CURRENT: RefCell<Rc<Access>> = RefCell::default();
-    /// Whether what happens now is somebody else's doing.
+    /// Whether what is done now was not asked for by the caller.
     static SUSPENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -103,7 +104,7 @@ impl Drop for Before {
     }
 }
 
-/// Does what is due whoever calls.
+/// Does what is due, with no check of the caller's parts.
 pub(crate) fn whoever_calls<R>(work: impl FnOnce() -> R) -> R {
     struct Resume(bool);
     impl Drop for Resume {
@@ -183,7 +184,7 @@ fn parts(role: Role) -> Parts {
     })
 }
 
-/// The actions to which the caller is narrowed, unless he is not.
+/// The actions to which the caller is narrowed; `None` if it is not.
 fn allowed(doing: Doing) -> Option<Rc<BTreeSet<String>>> {
     if SUSPENDED.get() {
         return None;
@@ -220,7 +221,7 @@ pub(crate) fn check_replacing() -> Result<()> {
     match is(|access| access.only_inserts) {
         true => Err(Refusal::only_inserts(
             "replace tasks",
-            "Use on_conflict => 'skip', or ask whoever administers the queue for the part of a producer.",
+            "Use on_conflict => 'skip', or ask the administrator of the queue for the part of a producer.",
         )),
         false => Ok(()),
     }
@@ -236,14 +237,14 @@ pub(crate) fn check_blocking() -> Result<()> {
     match may_block() {
         false => Err(Refusal::only_inserts(
             "make tasks of the queue wait",
-            "Name only tasks in to_signal_after that the call inserts, or ask whoever administers the queue for the part of a \
+            "Name only tasks in to_signal_after that the call inserts, or ask the administrator of the queue for the part of a \
              producer.",
         )),
         true => Ok(()),
     }
 }
 
-/// Whether the caller may hear how the task with this id stands, which is in its way.
+/// Whether the caller may learn how the task with this id stands, which is in its way.
 pub(crate) fn may_hear_of(doing: Doing, id: &str) -> bool {
     !is(|access| access.sees_none) && check_named(doing, [id]).is_ok()
 }
@@ -263,7 +264,7 @@ pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskN
     refuse_others(doing, task_nos, |id, allowed| Refusal::not_his_task(&id, allowed))
 }
 
-/// The same of tasks that the caller has not named by their ids, and does not hear of by them either.
+/// The same of tasks that the caller has not named by their ids, and does not learn of by them either.
 pub(crate) fn check_found(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
     refuse_others(doing, task_nos, |_, allowed| Refusal::not_his_tasks(allowed))
 }
@@ -279,8 +280,8 @@ fn refuse_others(
     OF_OTHERS.first((task_nos, names)).map_or(Ok(()), |id| Err(refusal(id, &allowed)))
 }
 
-/// [`check_tasks`] by the ids, before anything else is said of them: the state of a task that the caller has nothing
-/// to do with is no concern of his.
+/// [`check_tasks`] by the ids, before anything else is said of them: the refusal must reveal nothing of a task that
+/// is outside the caller's part.
 pub(crate) fn check_named<'a>(doing: Doing, ids: impl IntoIterator<Item = &'a str>) -> Result<()> {
     if !is_narrowed(doing) {
         return Ok(());

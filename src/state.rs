@@ -45,7 +45,7 @@ impl Outcome {
 /// Who or what ended a task; `settled.cause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
     /// Its deadline passed on the last try.
     Deadline,
@@ -89,12 +89,12 @@ impl Cause {
         (Cause::Worker, b'w', "returned"),
     ];
 
-    /// Why the tasks ended that somebody can still see: a replaced one has lost its id.
+    /// Why the tasks ended that callers can still see: a replaced one has lost its id.
     pub(crate) fn visible() -> impl Iterator<Item = Cause> {
         Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
     }
 
-    /// Why tasks abort that somebody can still see.
+    /// Why tasks abort that callers can still see.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
         Cause::visible().filter(|cause| !matches!(cause, Cause::Spontaneous | Cause::Signalled))
     }
@@ -118,7 +118,7 @@ impl Cause {
         Cause::ALL.into_iter().find(|(_, stored, _)| *stored == letter).map(|(cause, ..)| cause)
     }
 
-    /// As everybody sees it.
+    /// As callers see it.
     pub(crate) fn name(self) -> &'static str {
         self.entry().2
     }

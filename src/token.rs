@@ -5,8 +5,8 @@
 //! number 59..12| 1000   | number 11..0  | 10     | nonce
 //! ```
 //!
-//! Of the number's 60 bits the highest 12 are the shard to which the task belongs, 0 where nobody has set one: a token
-//! says where it is good (`verbs::shard`).
+//! Of the number's 60 bits the highest 12 are the shard to which the task belongs, 0 where none was set: a token says
+//! where it is good (`verbs::shard`).
 //!
 //! The `run` row holds the nonce of its last grant. One call draws one random *base*; the nonce of each
 //! of its tasks is `base # task_no`, so nonces of one call differ from each other, a set of nonces can be
@@ -29,7 +29,7 @@ newtype! {
 }
 
 impl Nonce {
-    /// That of a task which nobody performs.
+    /// That of a task which is not in progress.
     pub(crate) const NONE: Nonce = Nonce(0);
 
     /// The base from which the nonce of this task was made.

@@ -6,8 +6,9 @@
 -- Tables that change often are narrow; the wide one hardly ever.
 
 -- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
--- found by then, or whoever may create operators in a schema of the caller's search_path had his own called by everybody.
--- (`schema = pg_catalog` in the control file has the same effect; this one also holds where the script is run by hand.)
+-- searched by then: otherwise a role that may create operators in a schema of the caller's search_path could have its own
+-- operator run in every call. (`schema = pg_catalog` in the control file has the same effect; this one also holds where
+-- the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- The library goes by heap tables (src/pg/table), whatever new tables are by default.
@@ -49,8 +50,8 @@ CREATE TYPE taskq.named_only AS ENUM ();
 COMMENT ON TYPE taskq.named_only IS
     'of an argument that takes no value: the arguments behind it are given by their names';
 
--- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and
--- whoever takes a position has its transaction id before: a position below another transaction's xmin
+-- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and a
+-- transaction that takes a position has its id before: a position below another transaction's xmin
 -- horizon can then never appear later. The low-water mark of claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
@@ -108,15 +109,15 @@ CREATE TABLE taskq.slot (
     task_no bigint,
     -- In the order of these free ones are taken; new each time it is freed.
     position bigint NOT NULL DEFAULT pg_catalog.nextval('taskq.position_seq'::pg_catalog.regclass),
-    -- With the position: an insertion into a unique index visits all versions that have the key, dead ones too. That the
-    -- numbers of a limit differ is up to those who make them, one at a time.
+    -- With the position: an insertion into a unique index visits all versions that have the key, dead ones too. The code
+    -- that makes the slots of a limit sees to it that their numbers differ; one call at a time makes them.
     CONSTRAINT slot_pkey PRIMARY KEY (group_id, name, slot_no, position)
 ) WITH (fillfactor = 50);
 CREATE INDEX slot_free_idx ON taskq.slot (group_id, name, position) WHERE task_no IS NULL;    -- which to take next
 CREATE INDEX slot_task_idx ON taskq.slot (task_no) WHERE task_no IS NOT NULL;     -- what a performance holds
 -- Which groups are at their limits.
 CREATE INDEX slot_held_idx ON taskq.slot (name, group_id) WHERE task_no IS NOT NULL AND group_id <> '';
-COMMENT ON TABLE taskq.slot IS 'who holds the places that limits of concurrency allow';
+COMMENT ON TABLE taskq.slot IS 'which tasks hold the places that limits of concurrency allow';
 
 -- One row per rate-limited action: how many grants there were left, and when.
 CREATE TABLE taskq.bucket (
@@ -163,7 +164,7 @@ CREATE TABLE taskq.task (
 CREATE INDEX task_group_idx ON taskq.task (group_id) WHERE group_id IS NOT NULL;    -- tasks of a group
 CREATE INDEX task_workgroup_idx ON taskq.task (workgroup) WHERE workgroup IS NOT NULL;  -- of a workgroup
 CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT NULL;  -- riders, tidying
-CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for those who look
+CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for views that are read often
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
@@ -219,7 +220,7 @@ CREATE TABLE taskq.blocked (
     until timestamptz,                          -- a suspended task waits no longer than until then; NULL: for ever
     CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND spare >= -1)
 ) WITH (fillfactor = 70);
--- Suspended tasks, and whose time is over.
+-- Suspended tasks, by the time at which their wait is over.
 CREATE INDEX blocked_until_idx ON taskq.blocked (until) WHERE since IS NOT NULL;
 COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
 
@@ -259,7 +260,7 @@ CREATE TABLE taskq.parked (
                                           AND (kind = 'k') = (key IS NOT NULL) AND (kind = 'k') = (action IS NOT NULL))
 );
 CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
-CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- who rides on a task
+CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- the riders of a task
 COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key, and those that ride on another';
 
 -- Groups about which something is known besides their tasks.
@@ -275,7 +276,7 @@ CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_conc
 COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something is set';
 
 -- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
--- appended, and folded now and then, but never updated, so nobody waits for anybody.
+-- appended, and folded now and then, but never updated, so that no transaction waits for another one.
 CREATE TABLE taskq.group_tally (
     group_id text COLLATE "C" NOT NULL,
     folded boolean NOT NULL,                    -- a sum of earlier rows
@@ -321,8 +322,8 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that whoever
--- waits for it learns of its end.
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that a call
+-- that waits for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
     expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
@@ -335,7 +336,7 @@ CREATE TABLE taskq.settled (
     action_no integer NOT NULL,                 -- the task's, so that counting per action reads this table only
     grouped boolean NOT NULL,                   -- the task has a group, whose tally counts it
     code "char" NOT NULL,                       -- c: completed, a: aborted
-    cause "char" NOT NULL,                      -- who ended it: see settled_cause_check
+    cause "char" NOT NULL,                      -- why it ended: see settled_cause_check
     actor_id text,
     status text,
     result jsonb,
@@ -346,7 +347,7 @@ CREATE TABLE taskq.settled (
     -- e: expired, g: a signal from outside
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
-CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- whose retention is over
+CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- tasks whose retention is over
 CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
 COMMENT ON TABLE taskq.settled IS 'how tasks ended';
 
@@ -386,7 +387,7 @@ CREATE TABLE taskq.low_mark (
     last_position bigint NOT NULL,              -- positions had come as far by then
     run_file bigint NOT NULL,                   -- the files of `run` and of the sequence of positions
     sequence_file bigint NOT NULL,
-    walked_at timestamptz NOT NULL              -- when somebody has walked there from the beginning; good for ten minutes
+    walked_at timestamptz NOT NULL              -- when a claim has last searched that far from the beginning; good for ten minutes
 );
 CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                   -- those of an action
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
@@ -404,14 +405,15 @@ CREATE TABLE taskq.dependency (
     wait_no integer NOT NULL,
     condition "char" NOT NULL,                  -- c: completed, s: settled, a: aborted
     suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
-    CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- whom a settled task signals
+    CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- the dependents that a settled task signals
     CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
     CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
 );
 CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
 COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 
--- Signals that found their counter locked by somebody else. Folded into `blocked` by whoever comes next.
+-- Signals that found their counter locked by another transaction. The next call that locks the counter
+-- folds them into `blocked`, or upkeep does.
 CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
@@ -498,7 +500,7 @@ CREATE TABLE taskq.expiry (
     task_no bigint PRIMARY KEY,
     due timestamptz NOT NULL
 );
-CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- whose time has come
+CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
 COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
 
 -- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.
@@ -556,11 +558,11 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.expiry', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.step', '');
 -- taskq: the functions. Everything here is code: a new version replaces it wholesale.
 --
--- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and
--- nothing on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know who calls, because his
--- part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by
--- the SET clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none.
--- What the planner may do is not said here: it belongs to the plans, see src/pg/statement.rs.
+-- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and nothing
+-- on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know the calling role, because its part may be
+-- narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by the SET
+-- clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none. The
+-- settings of the planner are not here: they belong to the plans, see src/pg/statement.
 
 CREATE FUNCTION taskq.insert_task(
         id text,
@@ -1005,7 +1007,7 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
-    'complete by hand a task that nothing blocks and nobody owns';
+    'complete by hand a task that nothing blocks and no worker owns';
 
 CREATE FUNCTION taskq.signal(
         task_id text,
@@ -1308,7 +1310,7 @@ CREATE FUNCTION taskq.maintain()
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_maintain_wrapper';
 COMMENT ON FUNCTION taskq.maintain IS
-    'do what time has made necessary, for times when nobody claims tasks; returns how many steps found something to do';
+    'do what time has made necessary, for times when no worker claims tasks; returns how many steps found something to do';
 
 CREATE FUNCTION taskq.recount()
     RETURNS void
@@ -1325,7 +1327,8 @@ CREATE FUNCTION taskq._lane(group_id text)
     RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
--- Inlined where it is used. Two keys with the same number are told apart by whoever finds entries by it.
+-- Inlined where it is used. Two keys may have the same number: what finds entries by it compares the
+-- keys.
 CREATE FUNCTION taskq._key_hash(action text, group_id text, key text)
     RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1436,7 +1439,8 @@ CREATE FUNCTION taskq.shard_of(token uuid)
 COMMENT ON FUNCTION taskq.shard_of IS
     'the shard on which a performance token was granted; NULL for what is no token';
 
--- A command that takes no parameter. It locks the sequence against everybody who takes a number, and a rollback undoes it.
+-- A command that takes no parameter. It locks the sequence against every session that takes a number, and a rollback
+-- undoes it.
 CREATE FUNCTION taskq._restart_numbers(first bigint)
     RETURNS void
     LANGUAGE plpgsql
@@ -1560,8 +1564,8 @@ CREATE FUNCTION taskq._ended()
         HAVING sum(x.number) <> 0 OR sum(x.ever) <> 0;
     END;
 COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by number of the action, code and cause';
--- taskq: about how many tasks there are that have not settled, for those who look often. A table of up to so many pages is
--- counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
+-- taskq: about how many tasks there are that have not settled, for views that are read often. A table of up to so many
+-- pages is counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
 --
 -- * an action with few tasks in it is counted, by index, so that it is never wrong beside a huge one;
 -- * what is in progress is counted, from its leases, and from the front of the queue where it has no deadline;
@@ -1575,14 +1579,14 @@ CREATE FUNCTION taskq._counted_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN 6000;
-COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages those who look often count a table';
+COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages views that are read often count a table';
 
 -- Of how many pages a sample is, of the others a third.
 CREATE FUNCTION taskq._sampled_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN LEAST(1500, taskq._counted_pages());
-COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: into how many pages of a larger table they look';
+COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: how many pages of a larger table they read';
 
 CREATE FUNCTION taskq._pages(relation regclass)
     RETURNS bigint
@@ -1865,9 +1869,9 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
     END;
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
--- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Tasks that
--- a workgroup holds back as well are of the same state before they are due; of those that are due, few as long as somebody
--- claims, this is asked.
+-- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Before
+-- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
+-- looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)
     RETURNS TABLE (action_no integer, due boolean, number bigint, first bigint, exact boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
@@ -1976,12 +1980,12 @@ CREATE FUNCTION taskq._actors()
 COMMENT ON FUNCTION taskq._actors IS 'internal: how many actors hold tasks, at least';
 -- taskq: what there is to see, readable in psql. Tokens are never shown.
 
--- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that
--- `state` is a constant of each part. A condition on it leaves parts out before anything is read; a task that is joined is
--- looked up in each of the rest. The parts are tables without a WHERE, or neither were possible: whoever reads this view
--- says so himself, as taskq.tasks does. `applies`: this row is there in that state; said in a way that no index can be
--- asked, or the planner may take the whole of that for as cheap as a look-up (see src/pg/lookup.rs). `held_back`: it is in that state if
--- the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
+-- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that `state`
+-- is a constant of each part. A condition on it excludes parts before anything is read; a task that is joined is looked up in
+-- each of the rest. The parts are tables without a WHERE, or neither would be possible: a view that reads this one has the
+-- condition itself, as taskq.tasks has. `applies`: this row is there in that state. It is written in such a way that no index can
+-- be asked for it, or the planner might take the whole of that index for as cheap as a look-up (see src/pg/lookup.rs).
+-- `held_back`: it is in that state if the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
 CREATE VIEW taskq._places AS
 SELECT s.task_no, 'completed' AS state, CASE s.code WHEN 'c' THEN true ELSE false END AS applies, NULL::boolean AS held_back,
        s.tries AS num_tries, s.signals AS num_signals, s.dependencies AS total_dependencies,
@@ -2116,7 +2120,7 @@ SELECT after.id AS after,
  WHERE d.condition IN ('c', 's', 'a') AND d.wait_no <> -2 AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
--- Who is suspended, and for what. What is open is of this wait, and has not ended.
+-- Suspended tasks, and what each waits for: dependencies of this wait that have not ended.
 CREATE VIEW taskq.waits AS
 SELECT t.id AS task_id,
        (SELECT a.name FROM taskq.action AS a WHERE a.action_no = b.action_no) AS action,
@@ -2215,7 +2219,7 @@ SELECT r.actor_id,
  CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
   JOIN taskq.action AS a ON a.action_no = t.action_no
  WHERE r.nonce <> 0;
-COMMENT ON VIEW taskq.actors IS 'who holds what, until when';
+COMMENT ON VIEW taskq.actors IS 'which worker holds which task, until when';
 
 -- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
 -- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). What the
@@ -2389,8 +2393,8 @@ SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
   FROM taskq.schedule AS s;
 COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
 
--- Those that are told: what comes under the same token after a deadline that had passed tells more, a late return, another
--- deadline or that the task is in progress.
+-- The tries that are shown. A deadline that has passed makes an attempt, and more may follow under the same token: a late
+-- return, another deadline, or the task is still in progress. Then the later row says more, and this one is not shown.
 CREATE VIEW taskq._told_attempt AS
 SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
   FROM taskq.attempt AS h
@@ -2422,7 +2426,7 @@ SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
  WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
-   -- A last try that was revoked is told by its own row.
+   -- A last try that was revoked is shown by its own row.
    AND NOT (s.cause = 'x' AND EXISTS (SELECT FROM taskq.attempt AS h
                                        WHERE h.task_no = s.task_no AND h.started_at = s.granted_at AND h.outcome = 'revoked'))
 UNION ALL
@@ -2431,7 +2435,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
  WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
-COMMENT ON VIEW taskq.attempts IS 'each try of a task: who, from when to when, and how it ended';
+COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
 
 CREATE VIEW taskq.steps AS
 SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
@@ -2479,7 +2483,7 @@ SELECT k.action,
        k.key,
        t.id AS task_id,
        p.state,
-       -- Who rides on another has begun with it.
+       -- A rider has begun with its leader.
        CASE WHEN p.leader_no IS NOT NULL AND p.state IN ('ready', 'scheduled') THEN 8
             ELSE CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
                               WHEN 'completed' THEN 16 ELSE 32 END END & t.unique_states <> 0
@@ -2787,9 +2791,10 @@ BEGIN
                           AND (r.priority > me.priority OR (r.priority = me.priority AND r.position < me.position))) AS r
                  WHERE me.task_no = number
                  LIMIT 1000) AS ahead;
-        -- Whoever has changed or locked a row has his id in xmax, and holds a lock on that id, unless it is that of a savepoint
-        -- that has been released. (Where several have locked the row, it is another number, which as a rule is of nothing that is in progress.) Who only
-        -- makes another task depend on it has locked it, too.
+        -- A transaction that has changed or locked a row has its id in xmax, and holds a lock on that id, unless the id is that
+        -- of a savepoint that has been released. (Where several have locked the row, xmax has another kind of number, which as a
+        -- rule is no transaction's that is in progress.) A transaction that only makes another task depend on the row's has
+        -- locked it, too.
         FOR d IN SELECT l.pid
                    FROM (SELECT r.xmax::text::bigint AS id FROM taskq.run AS r WHERE r.task_no = number
                          UNION ALL
@@ -2803,14 +2808,14 @@ BEGIN
                              THEN pg_xact_status((n.latest - b.behind)::text::xid8) = 'in progress'
                              ELSE b.behind > -1000000 END
         LOOP
-            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or somebody is changing it, or has another task depend on it',
+            RETURN NEXT format('a transaction that is open has it in hand%s: it may have been granted there and not committed, or the transaction is changing it, or has another task depend on it',
                                COALESCE(' (pid ' || d.pid || ')', ''));
         END LOOP;
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
                            CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
-        -- Among what is held now and the last thousand tasks that have settled: enough to tell whether
-        -- anybody asks for the action, without reading all that is settled.
+        -- Among what is held now and the last thousand tasks that have settled: enough to see whether
+        -- a worker asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
                  CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r
@@ -2958,8 +2963,8 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT d.task_no, false FROM taskq.scheduled AS d) AS x ON x.task_no = t.task_no
          WHERE t.signal OR t.spontaneous AND x.ready
         UNION ALL
-        -- What is held with a deadline is looked after.
-        SELECT 'deadline that nobody looks after', t.id, r.deadline::text
+        -- What is held with a deadline has a lease, which ends the try once it has passed.
+        SELECT 'deadline without a lease', t.id, r.deadline::text
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND r.deadline < 'infinity'
@@ -2974,7 +2979,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce = 0 AND NOT r.grantable AND r.aside IS NULL
         UNION ALL
-        -- What is set aside is not held, and has a reason, or a lease after which somebody looks again.
+        -- What is set aside is not held, and has a reason, or a lease after which it is tried again.
         SELECT 'task set aside although it is held', t.id, NULL
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
@@ -3296,8 +3301,8 @@ CREATE FUNCTION taskq._pace()
 COMMENT ON FUNCTION taskq._pace IS
     'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times';
 
--- A task that comes back late, a task that nobody asks for, a task that somebody has held without a deadline for a day or
--- longer: who is first in the queue of each action, and what stands before it.
+-- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
+-- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
 CREATE FUNCTION taskq._heads()
     RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[])
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
@@ -3312,7 +3317,8 @@ CREATE FUNCTION taskq._heads()
                -- has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
-                      -- A performance that is over is in nobody's hands, whether it has been looked after or not.
+                      -- A performance whose deadline has passed is in no worker's hands, whether its try has been
+                      -- ended or not.
                       bool_or(NOT x.grantable AND x.nonce <> 0 AND x.deadline > (SELECT taskq.clock())) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
@@ -3370,7 +3376,7 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT r.action_no, r.granted_at, r.actor_id FROM taskq.run AS r
                                       WHERE r.task_no = u.task_no OFFSET 0) AS r
                  GROUP BY r.action_no),
-             -- What should go on by itself, if anybody calls.
+             -- What goes on by itself as long as there are calls.
              late AS MATERIALIZED (
                 SELECT x.what, x.number, x.since
                   FROM (SELECT 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
@@ -3404,18 +3410,19 @@ CREATE FUNCTION taskq.health()
              waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
-                -- Deadlines that have passed, and nobody has looked.
+                -- Deadlines that have passed, and no call has ended these tries.
                 SELECT CASE WHEN o.since < n.at - interval '10 minutes' THEN 'critical' ELSE 'warning' END AS severity,
-                       format('%s of action "%s" %s past the deadline and nobody has looked, %s since %s (actor "%s")',
+                       format('%s of action "%s" %s past the deadline and not taken over, %s since %s (actor "%s")',
                               CASE o.number WHEN 1 THEN 'a task' ELSE o.number || ' tasks' END, a.name,
                               CASE o.number WHEN 1 THEN 'is' ELSE 'are' END,
                               CASE o.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - o.since), o.actor) AS problem,
-                       'Nobody calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
+                       'No worker calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
                        'overdue' AS kind, a.name AS subject, o.since
                   FROM overdue AS o CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
                 UNION ALL
-                -- Ready, and nobody asks: nothing of it is in hand, nothing has ended lately.
+                -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
+                -- lately.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
                               CASE WHEN w.number = 0 THEN 'no call waits for tasks'
@@ -3433,14 +3440,14 @@ CREATE FUNCTION taskq.health()
                                       AND b.level + extract(epoch FROM n.at - b.measured_at) * s.rate_limit
                                                     / extract(epoch FROM s.rate_period) < 1)
                 UNION ALL
-                -- Nobody else gets it, whatever has become of who has it.
+                -- No other worker gets it, whatever has become of the one that has it.
                 SELECT 'notice',
                        CASE u.number WHEN 1
                             THEN format('a task of action "%s" has been held without a deadline for %s (actor "%s")',
                                         a.name, taskq._age(n.at - u.since), u.actor)
                             ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
                                         u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
-                       format('If that actor is gone, nobody else gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
+                       format('If that actor is gone, no other worker gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
                               ' ready again. With a max_duration the queue does so by itself.', u.actor),
                        'unleased', a.name, u.since
                   FROM unleased AS u CROSS JOIN now AS n
@@ -3473,11 +3480,11 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 SELECT 'warning',
                        format('%s, %s since %s',
-                              CASE WHEN l.number = 1 THEN 'a ' || regexp_replace(l.what, '^(task|schedule)s', '\1') || ' is due and not looked after'
+                              CASE WHEN l.number = 1 THEN 'a ' || regexp_replace(l.what, '^(task|schedule)s', '\1') || ' is due and not handled'
                                    ELSE CASE WHEN l.number >= 1000 THEN '1000 and more ' ELSE l.number || ' ' END
-                                        || l.what || ' are due and not looked after' END,
+                                        || l.what || ' are due and not handled' END,
                               CASE l.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - l.since)),
-                       'Nobody calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
+                       'No worker calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n
                 UNION ALL
@@ -3499,11 +3506,11 @@ CREATE FUNCTION taskq.health()
                    AND NOT EXISTS (SELECT FROM pg_stat_activity AS s
                                     WHERE s.datname = current_database() AND s.backend_type = 'taskq worker')
                 UNION ALL
-                -- Who holds things up.
+                -- What holds others up.
                 SELECT CASE WHEN s.xact_start < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('%s of %s (pid %s%s) has been open for %s and %s',
                               CASE WHEN s.state LIKE 'idle in transaction%' THEN 'an idle transaction' ELSE 'a transaction' END,
-                              COALESCE(quote_ident(s.usename), 'nobody'), s.pid,
+                              COALESCE(quote_ident(s.usename), 'an unknown user'), s.pid,
                               CASE WHEN s.application_name <> '' THEN ', ' || s.application_name ELSE '' END,
                               taskq._age(n.wall - s.xact_start),
                               CASE WHEN s.backend_xid IS NOT NULL THEN 'has written: claims walk further, and nothing is sealed'
@@ -3518,7 +3525,7 @@ CREATE FUNCTION taskq.health()
                 UNION ALL
                 SELECT CASE WHEN x.prepared < n.wall - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('transaction "%s" was prepared %s ago and is still open', x.gid, taskq._age(n.wall - x.prepared)),
-                       'COMMIT PREPARED or ROLLBACK PREPARED it; nobody else can.', 'transaction', x.gid, x.prepared
+                       'COMMIT PREPARED or ROLLBACK PREPARED it; nothing else ends it.', 'transaction', x.gid, x.prepared
                   FROM pg_prepared_xacts AS x CROSS JOIN now AS n WHERE x.prepared < n.wall - interval '5 minutes'
                 UNION ALL
                 SELECT 'warning', format('replication slot "%s" holds back vacuum by %s transactions', s.slot_name, x.age),
@@ -3737,7 +3744,7 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || ri
          GROUP BY a.name) AS x
  ORDER BY x.stopped IS NULL AND x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.stopped IS NOT NULL, x.oldest NULLS LAST, x.action;
 COMMENT ON VIEW taskq.top IS
-    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one (or that nobody gets any), tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';
+    'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one (or that no worker gets any), tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';
 -- taskq: rights. PUBLIC has none; a role gets a part of the surface with one call, and never the tables.
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
@@ -3794,24 +3801,24 @@ COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a p
 -- Which parts a role has: those whose marker it may call. Rights are dumped with the extension, so this
 -- survives a restore.
 CREATE FUNCTION taskq._is_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_inserter IS 'internal: whoever may call it was given the part of an inserter';
+COMMENT ON FUNCTION taskq._is_inserter IS 'internal: a role that may call it was given the part of an inserter';
 CREATE FUNCTION taskq._is_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_producer IS 'internal: whoever may call it was given the part of a producer';
+COMMENT ON FUNCTION taskq._is_producer IS 'internal: a role that may call it was given the part of a producer';
 CREATE FUNCTION taskq._is_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_worker IS 'internal: whoever may call it was given the part of a worker';
+COMMENT ON FUNCTION taskq._is_worker IS 'internal: a role that may call it was given the part of a worker';
 CREATE FUNCTION taskq._is_operator() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_operator IS 'internal: whoever may call it was given the part of an operator';
+COMMENT ON FUNCTION taskq._is_operator IS 'internal: a role that may call it was given the part of an operator';
 CREATE FUNCTION taskq._is_monitor() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_monitor IS 'internal: whoever may call it was given the part of a monitor';
+COMMENT ON FUNCTION taskq._is_monitor IS 'internal: a role that may call it was given the part of a monitor';
 CREATE FUNCTION taskq._is_narrowed_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_inserter IS
-    'internal: whoever may call it was given the part of an inserter for some actions';
+    'internal: a role that may call it was given the part of an inserter for some actions';
 CREATE FUNCTION taskq._is_narrowed_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_producer IS
-    'internal: whoever may call it was given the part of a producer for some actions';
+    'internal: a role that may call it was given the part of a producer for some actions';
 CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_worker IS
-    'internal: whoever may call it was given the part of a worker for some actions';
+    'internal: a role that may call it was given the part of a worker for some actions';
 
 -- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
 -- the marker means nothing.

@@ -1,8 +1,8 @@
 //! An errand: a small piece of work that a call has done by a process that commits, and waits for.
 //!
-//! What a call changes itself is not seen by others before it ends. Where it is to be seen while the call sleeps, a background process
-//! is started for this one piece of work, which is told in a segment of shared memory. It counts among the processes that are there
-//! because they were called, and goes by the same rules as a worker: see [`super::trust`].
+//! What a call changes itself is not seen by others before it ends. Where they have to see it while the call sleeps, a background
+//! process is started for this one piece of work, which is described in a segment of shared memory. It counts among the
+//! background processes that were started by a call, and follows the same rules as a worker: see [`super::trust`].
 
 use std::time::{Duration, Instant};
 

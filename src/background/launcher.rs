@@ -12,7 +12,7 @@ use crate::pg::clock::{self, Time};
 use crate::pg::process::{self, Started};
 use crate::pg::wait_event::Sleep;
 
-/// How often the list of databases is read if nobody asks for it.
+/// How often the list of databases is read if no session asks for it.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How soon a worker that ended by itself is followed by another, and how late at most if each ends soon.
@@ -49,7 +49,7 @@ fn live(_: pg_sys::Oid) {
         if process::settings_changed() {
             process::read_settings();
             may_complain = true;
-            // Settings of databases are read by those who connect to them.
+            // Settings of databases are read by the processes that connect to them.
             known.values_mut().for_each(|k| k.not_before = Time::BEGINNING);
             forget_absence(known.keys());
         }

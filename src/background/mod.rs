@@ -10,11 +10,12 @@
 //! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due. Nothing
 //! else depends on any of it.
 //!
-//! **It is in nobody's way.** It holds no lock and no snapshot while it sleeps, and leaves the database for
-//! commands that want it for themselves. While it works, DROP EXTENSION waits for it, and not the other way
-//! round: each transaction begins by holding the extension, and gives up soon if it has to wait.
+//! **It does not delay other sessions.** It holds no lock and no snapshot while it sleeps, and leaves the
+//! database for commands that need it exclusively. While it works, DROP EXTENSION waits for it, and not the
+//! other way round: each transaction begins by holding the extension, and gives up soon if it has to wait.
 //!
-//! **It has the rights of the extension's owner**, and runs nothing of anybody else's: see [`trust`].
+//! **It has the rights of the extension's owner**, and runs only code of the extension and the server: see
+//! [`trust`].
 
 mod call;
 pub(crate) mod errand;

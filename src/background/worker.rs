@@ -25,13 +25,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// For how long it does what is due of one kind, however much that is, before it looks at the others.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How soon it looks again at what is due and could not be done, since somebody else has it.
+/// How soon it looks again at what is due and could not be done, since another transaction has it.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The longest pause after errors.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long it sleeps at most where transactions can be prepared, since their commit tells nobody.
+/// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no one.
 const PREPARED: Duration = Duration::from_secs(5);
 
 /// What it knows of one kind of upkeep.
@@ -169,7 +169,7 @@ fn next_due(station: &Station, kinds: &[Kind], now: Time) -> Time {
         Ok(None) => station.end(WorkerState::Absent),
         Err(_) => now,
     };
-    // What is due already is in somebody else's hands, or has failed.
+    // What is due already is locked by another transaction, or has failed.
     let due = if due <= now { now + AGAIN } else { due };
     kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Time::min)
 }

@@ -9,10 +9,11 @@
 //! and then see what it has moved, or the claim finds it locked or the reason gone. If it is locked the claim does not wait: the
 //! entry is held back for a second.
 //!
-//! **Nothing is waited for.** A claim holds its entries so firmly that nobody else grants or settles them, but others
-//! may still attach dependencies to them, and hold them for that. What is to be removed is locked against these, too,
-//! without waiting; where that cannot be had, the entry is set aside in place (see [`crate::store::aside`]), and so is
-//! one that a late actor may still return. **Each entry is met once**, whatever its past.
+//! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
+//! others may still add dependencies to them, and hold them for that. What is to be removed is locked against these,
+//! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
+//! [`crate::store::aside`]), and so is one that a late worker may still return. **Each entry is met once**, whatever
+//! its past.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -36,7 +37,7 @@ use crate::store::scheduled::Later;
 use crate::store::slot::Limit;
 use crate::store::turnstile;
 
-/// For how long entries are held back whose group or workgroup somebody is changing.
+/// For how long entries are held back whose group or workgroup another transaction is changing.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is set for groups: whether they are paused, and have limits of their own.
@@ -106,7 +107,7 @@ pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitt
 struct Groups {
     /// Those that are paused, with their rows locked against a resume.
     paused: HashSet<String>,
-    /// Those that are paused, and whose rows somebody is changing: he may be resuming them.
+    /// Those that are paused, and whose rows another transaction is changing: it may be resuming them.
     changing: HashSet<String>,
     /// Those with limits of their own.
     limited: HashSet<String>,
@@ -141,8 +142,8 @@ impl Groups {
     }
 }
 
-/// Those of the workgroups that are held back, and until when: nobody brings them forward before this transaction ends. Where
-/// somebody is doing that: until soon.
+/// Those of the workgroups that are held back, and until when: no call brings them forward before this transaction ends.
+/// Where a call is doing that just now: until soon.
 fn held_back(workgroups: Vec<String>, now: Time) -> HashMap<String, Time> {
     let read = |names: Vec<String>| -> HashMap<String, Time> {
         if names.is_empty() { HashMap::new() } else { HELD_BACK.query((names, now)).into_iter().collect() }
@@ -262,8 +263,8 @@ fn set_aside(staying: Vec<(Grant, Way)>) {
 }
 
 /// Removes the rows of entries that are to go elsewhere; returns those that stay, and those that are gone. Those stay
-/// that a late actor may still return, since their token is found there (the token of a rider is void), and those that
-/// somebody else holds.
+/// that a late worker may still return, since their token is found there (the token of a rider is void), and those
+/// that another transaction holds.
 #[allow(clippy::type_complexity)]
 fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way)>) {
     let may_go = |(grant, way): &&(Grant, Way)| !grant.overdue || matches!(way, Way::Park(Reason::Rides(_)));

@@ -44,9 +44,9 @@ static LEFT_BEHIND: Statement<Asked, i32> =
       (SELECT 0 FROM taskq.scheduled s WHERE s.timer AND s.due >= ($10)[3] AND s.due < $3 ORDER BY s.due LIMIT 1)",
     );
 
-/// What a call for these actions leaves to those who go on sleeping: the actions that have something `ready`, or
-/// something that is due before any sleeper looks again by himself (`later`, with the time it is now); 0 stands for what
-/// is due in any action. What is `ready` is as the latest look has seen it: the commit of what has come since has
+/// What a call for these actions leaves to calls that go on sleeping: the actions that have something `ready`, or
+/// something that is due before any sleeping call looks again by itself (`later`, with the time it is now); 0 stands for
+/// what is due in any action. What is `ready` is as the latest look has seen it: the commit of what has come since has
 /// woken a waiting call.
 pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) -> Vec<i32> {
     if action_nos.is_empty() && later.is_none() {

@@ -39,10 +39,10 @@ const MOST_ASKED: usize = 50_000;
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
     let mut sources = sources(actions, &claim.lanes_met());
     let mut reservations = Reservations::default();
-    // Entries that were tried in vain, with their lanes: turned away, or in another grant's hands. And those that are not to be
-    // tried.
+    // Entries that were tried without success, with their lanes: turned away, or taken by another call. And those that are not
+    // to be tried.
     let mut passed: HashMap<TaskNo, Lane> = HashMap::new();
-    // How many entries a round looks at: more, if those before had no luck.
+    // How many entries a round looks at: more, if those before could not be taken.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
@@ -61,7 +61,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
             break;
         }
         if sleeper::has_no_id(&claim.call) {
-            // Slots are locked before entries: for those that somebody else has none need be.
+            // Slots are locked before entries: entries that another transaction has need none.
             let in_hand = sleeper::in_hand(next.iter().map(|c| c.task_no));
             if !in_hand.is_empty() {
                 wake::passed_over();

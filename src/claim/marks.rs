@@ -1,9 +1,9 @@
 //! Low-water marks: where a claim begins.
 //!
 //! Entries of tasks in progress stay in the index of claiming, and so do dead ones until vacuum may remove them, which
-//! a snapshot that somebody holds for hours forbids. A claim that began at the beginning would pass them all, each
+//! a snapshot that a session holds for hours prevents. A claim that began at the beginning would pass them all, each
 //! time. So a backend keeps, for each action and priority that it has been granted tasks of, the position before which
-//! there is nothing to be had: not now, and never again. An abort leaves nothing wrong.
+//! there is nothing to be granted: not now, and never again. An abort leaves nothing wrong.
 //!
 //! **No entry is missed.** Up to the bound of a look (see [`decided`](crate::store::decided)) it sees each entry, as
 //! grantable or as granted. One that it sees as granted was granted by a transaction that has committed, and such an
@@ -11,20 +11,20 @@
 //! locked or not, nor, if it sees none, up to the bound: the mark moves up to there.
 //!
 //! A transaction that holds an id for long, anywhere in the cluster, keeps the bound where it is, and claims pass what
-//! comes behind it as if there were no marks. Who only reads does not.
+//! comes behind it as if there were no marks. A transaction that only reads does not.
 //!
-//! **A transaction that has an id** has granted something itself, or may have. It sees that as granted, but a savepoint brings it
-//! back to its old position, for itself, and an abort for everybody. So what it concludes from what others have decided is
-//! good for itself alone, until the next end of a (sub)transaction by which something may be undone. Without that, a loop of
-//! calls in one transaction would pass all that it has done before, in each.
+//! **A transaction that has an id** has granted something itself, or may have. It sees that as granted, but a rollback to a
+//! savepoint brings it back to its old position, for this transaction, and an abort for all. So what it concludes from what
+//! others have decided is good for itself alone, until the next end of a (sub)transaction by which something may be undone.
+//! Without that, a loop of calls in one transaction would pass all that it has done before, in each.
 //!
 //! **Marks are found out anew** after a while ([`decided`](crate::store::decided) says why), bit by bit ([`recheck`]): a mark
-//! stays where it is as long as nothing is found before it, and no call walks all the way. A backend that has no marks of an
+//! stays where it is as long as nothing is found before it, and no call scans all the way. A backend that has no marks of an
 //! action takes over what others have written down of theirs ([`shared`]).
 //!
-//! Where marks cannot move, a call still walks once only: its claim and what comes after it begin at the first entry
-//! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for those whom
-//! that commit wakes, and for the next call.
+//! Where marks cannot move, a call still scans once only: its claim and what comes after it begin at the first entry
+//! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for the call
+//! that this commit wakes, and for the next call.
 //!
 //! Lanes have others, which go by the bounds of these: see [`lane_marks`](super::lane_marks).
 
@@ -101,7 +101,7 @@ pub(crate) struct Seen {
 #[derive(Default)]
 struct Marks {
     decided: Decided,
-    /// Up to here every position was decided when the latest look was taken; the beginning if that cannot be told.
+    /// Up to here every position was decided when the latest look was taken; the beginning if that is not known.
     decided_to: Position,
     /// By action and priority.
     marks: HashMap<i32, BTreeMap<i32, Mark>>,

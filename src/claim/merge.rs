@@ -33,7 +33,7 @@ static LOCK_ITS_KEY: Statement<(TaskNo, i32)> = Statement::new(
 thread_local! {
     /// Tasks whose keys this claim has locked, with their actions, and which it has not taken so far.
     static LOCKED_FOR: RefCell<HashMap<TaskNo, i32>> = RefCell::default();
-    /// Keys that somebody else had locked: the claim passes over what has them without asking again.
+    /// Keys that another transaction had locked: the claim skips what has them without asking again.
     static PASSED: RefCell<HashSet<(i32, i64)>> = RefCell::default();
 }
 
@@ -68,8 +68,8 @@ pub(super) fn taken(grants: &[Grant]) {
     });
 }
 
-/// To be called at the end of a claim. Others pass over all entries with a key that is locked. If the entry for which it
-/// was locked was not to be had after all, somebody else looks once this transaction has ended.
+/// To be called at the end of a claim. Others skip all entries with a key that is locked. If the entry for which it was
+/// locked could not be taken after all, another call looks once this transaction has ended.
 pub(super) fn end() {
     for action_no in LOCKED_FOR.take().into_values() {
         wake::ready(action_no);

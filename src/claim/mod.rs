@@ -1,15 +1,15 @@
 //! Claiming: which entries a call is granted.
 //!
-//! **No grant waits, and no task is granted twice.** An entry is changed where the look has found it, or passed over
-//! where somebody else has it or has changed it since ([`take`]). A look may come up short for that although more is
+//! **No grant waits, and no task is granted twice.** An entry is changed where the look has found it, or skipped if
+//! another transaction has it or has changed it since ([`take`]). A look may grant fewer for that although more is
 //! there, and then the loop in [`claim`] tries again.
 //!
-//! A claim begins at its [`marks`], before which there is nothing to be had.
+//! A claim begins at its [`marks`], before which there is nothing to be granted.
 //!
 //! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
-//! looked at before its range is walked. What concerns single entries (their group is paused, their workgroup or
-//! merge key) is looked at once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not
-//! once per call.
+//! checked before its range is scanned. What concerns single entries (their group is paused, their workgroup or merge
+//! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not once
+//! per call.
 
 mod call;
 mod candidates;

@@ -65,7 +65,7 @@ pub(super) struct Reservations {
 
 impl Reservations {
     /// Locks slots of these limits, with how many are wanted of each beyond those that are occupied. Few more are locked
-    /// than are used in the end: until the commit nobody else can use them.
+    /// than are used in the end: until the commit no other call can use them.
     pub(super) fn ask(&mut self, wanted: BTreeMap<Limit, (i32, usize)>) {
         self.most.extend(wanted.iter().map(|(limit, (most, _))| (limit.clone(), *most)));
         let asks: Vec<Ask> = wanted
@@ -171,10 +171,10 @@ impl Reservations {
         self.used.clear();
     }
 
-    /// Writes down what was taken of rates. What others could not have while this call held it locked, they hear of at
-    /// the commit: slots that were not used after all, those that could not be made meanwhile, what is left of a rate. If
-    /// nothing is left, one of them has to hear that as well where the commit is still far: by then he may have stopped
-    /// asking every few moments, and only he would know when the rate lets the next task go.
+    /// Writes down what was taken of rates. Of what this call has held locked, the commit wakes others for: slots that
+    /// were not used after all, those that could not be made meanwhile, what is left of a rate. If nothing is left of a
+    /// rate, a waiting call has to be woken for that as well where the commit is still far: by then it may have stopped
+    /// asking every few moments, and only it would know when the rate allows the next task.
     pub(super) fn settle(self, actions: &[&Action]) {
         let unused = self.free.iter().filter(|(_, free)| !free.is_empty()).map(|(limit, _)| limit);
         unused.chain(&self.made).for_each(slot::wake);

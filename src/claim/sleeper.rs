@@ -1,14 +1,16 @@
-//! What a call asks before it takes anything, so that its transaction is given no id for nothing.
+//! What a call asks before it takes anything, so that its transaction is not given an id needlessly.
 //!
-//! PostgreSQL gives one to whoever tries to change a row, before it finds out that somebody else has. While a transaction has an id
-//! low-water marks and vacuum stay where they are, for all sessions. So as long as a call has none it reads before it tries: then
-//! it has none while it walks, however much is dead, and however often others are faster.
+//! PostgreSQL gives a transaction an id when it tries to change a row, before it finds out that another transaction has done so.
+//! While a transaction has an id, low-water marks and vacuum stay where they are, for all sessions. So as long as a call has none
+//! it reads before it tries: then it has none while it scans, however much is dead, and however often others are faster.
 //!
-//! A call that may sleep is one statement, and sleeps in its transaction, with what it was given. Of two that are woken for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock
-//! manager, tried and never waited for), and then looks at it once more: who has not got the lock passes the entry over, as one that somebody
-//! has in hand. The lock of who takes the entry lasts until the end of the transaction, or of the subtransaction that the look is, and if that is
-//! rolled back others are woken, as for whatever was taken; else it is given up at once, so that a call never has more than one for nothing.
-//! Only in a race with a call that does not sleep a sleeper may still get an id for nothing.
+//! A call that may sleep is one statement, and sleeps in its transaction, with the id that it was given. Of two that are woken
+//! for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock manager, tried and
+//! never waited for), and then looks at the entry once more. A call that does not get the lock skips the entry, as one that
+//! another call is taking. The call that takes the entry keeps its lock until the end of the transaction, or of the
+//! subtransaction that the look is; if that is rolled back others are woken, as for whatever was taken. Otherwise the lock is
+//! given up at once, so that a call never has more than one needlessly. Only in a race with a call that does not sleep a sleeping
+//! one may still get an id needlessly.
 
 use std::collections::HashSet;
 
@@ -32,7 +34,8 @@ fn looks_first(call: &Call) -> bool {
     !call.request.trial && !has_transaction_id()
 }
 
-/// Attempts to take an entry, but not one that somebody has, as far as can be told without an id.
+/// Attempts to take an entry, but not one that another transaction has, as far as that can be seen without an
+/// id.
 pub(super) fn take(call: &Call, entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
     if !looks_first(call) {
         return attempt();
@@ -71,7 +74,7 @@ fn untouched(entry: &Row) -> Change {
     }
 }
 
-/// Those of the tasks whose entries somebody has in hand, or has taken.
+/// Those of the tasks whose entries another transaction has locked, or has taken.
 pub(super) fn in_hand(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo> {
     look(|look| {
         look.scan(&run::BY_NUMBER, |entries| {

@@ -53,8 +53,8 @@ static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32, Position), Ahead> = Statem
        CROSS JOIN LATERAL (SELECT t.group_id, t.workgroup, t.merge_key
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t",
 );
-/// Locked against everybody, those too who attach dependencies, and waiting for nobody. Those that an earlier actor may
-/// still return, and those that somebody attaches a dependency to, are set aside where they are.
+/// Locked for removal, which conflicts with adding dependents, too; waits for no lock. Those that an earlier worker may
+/// still return, and those that get a dependent just now, are set aside where they are.
 static LOCK: Statement<&[TaskNo], (Position, Freed)> = Statement::new(
     c"SELECT r.position, r.task_no, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0

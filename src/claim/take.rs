@@ -1,19 +1,20 @@
 //! Taking entries: from the order of claiming, which has what is in no lane, or those that were chosen before. This is
 //! where tasks are granted, and the only place.
 //!
-//! **Nothing is locked in vain.** An entry is taken in the version that the look has seen, or not at all: if another
-//! transaction is changing it, the claim passes it over; if one has changed it since, the claim does not lock its newest
-//! version to find out that it is unsuitable. So a call that comes to nothing has no lock that another one waits for. Nor has
-//! it a transaction id with which it walks on or goes to sleep, and keeps low-water marks and vacuum where they are: PostgreSQL gives
-//! it one before it finds the row changed, so it looks before it tries ([`sleeper`]), and is too late for an instant only.
+//! **Nothing is locked needlessly.** An entry is taken in the version that the look has seen, or not at all. If another
+//! transaction is changing it, the claim skips it; if one has changed it since, the claim does not lock its newest version to
+//! find out that it is unsuitable. So a call that takes nothing has no lock that another one waits for. Nor has it a transaction
+//! id with which it scans on or goes to sleep, which would keep low-water marks and vacuum where they are: PostgreSQL assigns one
+//! before it finds the row changed. So the call looks before it tries ([`sleeper`]), and only a change in the instant between
+//! comes too late for that.
 //!
-//! **No way is gone twice.** A walk remembers of each stretch where it has seen the first entry that is grantable in its snapshot;
-//! the next walk of the call begins there ([`Ranges::go_on`]). Else a walk over many dead entries that takes longer than an entry
-//! lives would always come too late, and begin anew.
+//! **Nothing is scanned twice.** A scan remembers of each stretch where it has seen the first entry that is grantable in its
+//! snapshot; the next scan of the call begins there ([`Ranges::go_on`]). Otherwise, where a scan over many dead entries takes
+//! longer than an entry lives, each scan would come too late, and begin anew.
 //!
-//! **Nobody else has it.** The row is changed by the access method under the lock of its page: of two who try the same
-//! version one finds it changed. A row that an insertion only refers to (`FOR KEY SHARE`, to attach an edge) can be
-//! taken; see [`Row::update`].
+//! **No other transaction has it.** The row is changed by the access method under the lock of its page: of two that try the same
+//! version one finds it changed. A row that an insertion only refers to (`FOR KEY SHARE`, to attach an edge) can be taken; see
+//! [`Row::update`].
 
 use std::cmp::Reverse;
 
@@ -76,8 +77,8 @@ impl SeenFirst {
     }
 }
 
-/// Takes entries by their numbers, as `choose` goes through them: it is given what tries to take one, which takes slots or
-/// does not, and tells whether it did. One that somebody else has in hand it does not take.
+/// Takes entries by their numbers, as `choose` goes through them: it is given what tries to take one, with slots or
+/// without, and returns whether it did. One that another transaction has it does not take.
 pub(super) fn chosen(call: &Call, choose: impl FnOnce(&mut dyn FnMut(TaskNo, bool) -> bool)) -> Vec<Grant> {
     let mut held = Vec::new();
     look(|look| {
@@ -216,8 +217,8 @@ struct Held {
     overdue: bool,
 }
 
-/// Takes an entry that the look shows as grantable, if nobody else has it. Tells whether somebody has changed it since the look: a
-/// newer version of it may be there to be had.
+/// Takes an entry that the look shows as grantable, if no other transaction has it. Returns whether it was changed since the
+/// look: a newer version of it may be grantable.
 fn take(call: &Call, entry: &Row, with_slots: bool, held: &mut Vec<Held>) -> bool {
     if !call.takes(
         entry.get(run::TASK_NO),
@@ -284,8 +285,8 @@ fn deadline(call: &Call, entry: &Row, granted_at: Time) -> Time {
     longest.map_or(deadline, |longest| deadline.min(granted_at.plus(longest)))
 }
 
-/// What the actor is given with the entries. Read once they are held: whoever changes a task by name locks its entry
-/// first, so what he has written is seen, or comes after us.
+/// What the worker is given with the entries. Read once they are held: a call that changes a task by name locks its
+/// entry first, so what it has written is seen, or comes after us.
 fn grants(call: &Call, held: Vec<Held>) -> Vec<Grant> {
     if held.is_empty() {
         return Vec::new();
@@ -295,7 +296,8 @@ fn grants(call: &Call, held: Vec<Held>) -> Vec<Grant> {
         let read = |at: usize, task: &Row| granted(call, &held[at], task);
         (progress::checkpoints(look, task_nos()), task::each(look, task_nos(), read))
     });
-    // An entry without a task is nobody's, and stays out of the way from here on. `check()` names it.
+    // An entry without a task belongs to none, and stays granted from here on, so that no claim meets it
+    // again. `check()` names it.
     let with = |(grant, checkpoint): (Option<Grant>, Option<JsonText>)| Some(Grant { checkpoint, ..grant? });
     tasks.into_iter().zip(checkpoints).filter_map(with).collect()
 }

@@ -1,4 +1,4 @@
-//! What the others need of the settings of actions: claims, returns, whoever makes tasks ready.
+//! What other modules need of the settings of actions: to claim, to return, and to make tasks ready.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;

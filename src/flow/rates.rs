@@ -1,8 +1,8 @@
 //! Rate limits that hold over all sessions together: a bucket for each action that has one.
 //!
 //! It is a row that a grant takes with SKIP LOCKED and changes in its own transaction: a rolled-back grant has taken
-//! nothing, and no two grants take the same. Whoever finds it locked passes over the action, and does not know what will
-//! be left: if he may sleep he comes back soon to ask for that.
+//! nothing, and no two grants take the same. A claim that finds it locked skips the action, and does not know what will
+//! be left; a waiting call looks again soon.
 
 use std::time::Duration;
 
@@ -49,9 +49,9 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// Locks an action's bucket and fills it up to now; `None` if another grant holds it.
     ///
-    /// Now is when the lock is had, not when the call `began`: whoever had it before has committed, and read the clock
-    /// before we do. With an earlier time the bucket would go back behind theirs, and what lies in between would refill
-    /// it twice.
+    /// The clock is read when the lock is had, not when the call `began`: the transaction that had it before has
+    /// committed, and read the clock before us. With an earlier time the bucket would go back behind that one's, and be
+    /// refilled twice for the time in between.
     pub(crate) fn lock(name: &str, limit: i32, period: Interval, began: Time) -> Option<Self> {
         // The second time for one that was changed between the statement's snapshot and the lock.
         let Some((level, measured_at)) = (0..2).find_map(|_| bucket::LOCK.first(name)) else {

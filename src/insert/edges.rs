@@ -225,7 +225,7 @@ pub(crate) fn has_begun(id: &str) -> Refusal {
 }
 
 fn cannot_wait(id: &str, state: &str) -> Refusal {
-    let hint = "Only a pending task that nobody owns can get a dependency.";
+    let hint = "Only a pending task that no worker owns can get a dependency.";
     Refusal::state(id, state, "cannot be made to wait", hint)
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct NewTask {
     /// Whether its action puts every task that has a group into the lane of that.
     gives_lanes: bool,
     pub(crate) id: String,
-    /// The call has made up the id: nobody else has it.
+    /// The call has made up the id: no other task has it.
     id_is_new: bool,
     /// Its place in the call, from 0.
     element: usize,

@@ -23,7 +23,7 @@ struct Standing {
 }
 
 /// Puts each of the new tasks where it belongs, then settles those that are settled from the start: lost
-/// before they began, or spontaneous with nothing to wait for. Their dependents hear of it in the same
+/// before they began, or spontaneous with nothing to wait for. Their dependents are signalled in the same
 /// pass, as all counters are in place by then.
 pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time) {
     let standings = standings(set, stored);

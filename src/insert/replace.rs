@@ -1,5 +1,5 @@
-//! What `replace_tasks` does to the tasks that give way: they end as aborted, whoever waits for them
-//! hears of it, and they go.
+//! What `replace_tasks` does to the tasks that give way: they end as aborted, calls that wait for them get
+//! that end, and they go.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,11 @@ pub(crate) fn refusal(id: &str) -> Refusal {
     live::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
 }
 
-/// How long the end of a replaced task can be learnt by those who wait for it.
+/// How long the end of a replaced task is kept for calls that wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
 
 /// Removes the tasks with these ids, whose rows, live or settled, the call has locked for a change with the others it
-/// names: whoever is adding an edge to one of them that has settled holds that row.
+/// names: a transaction that is adding an edge to one of them that has settled holds that row.
 pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result<()> {
     let old: Vec<(String, TaskNo, Option<Live>)> = ids
         .iter()

@@ -87,7 +87,7 @@ impl Numbered {
         };
         let stored = edges::lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
         if tasks.skipped().any(|id| stored.has_lost(id)) {
-            // Somebody has removed it since: it is to be inserted after all.
+            // It was removed since: it is to be inserted after all.
             order::restart_if_possible();
         }
         let (new, mut call) = tasks.unique();
@@ -137,8 +137,8 @@ impl Present {
             merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
         }
         let edges = edges::resolve(&tasks.new, &mut stored, tasks.options.ignore_missing)?;
-        // Tasks of the queue at either end. (Those of this call have actions that were looked at before.) What follows by
-        // itself was there, and locked, before the call began: who has named it as well was refused then.
+        // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows by
+        // itself was there, and locked, before the call began: a caller that has named it as well was refused then.
         let follows = tasks.following(&stored);
         let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
         rights::check_tasks(Doing::Insert, ends.filter(|end| !follows.contains(end)))?;
@@ -220,7 +220,7 @@ impl Tasks {
         ids.iter().map(String::as_str).filter(|id| named.contains(id)).collect()
     }
 
-    /// The stored tasks to which dependencies lead that nobody has named.
+    /// The stored tasks to which dependencies lead that no caller has named.
     fn following(&self, stored: &Stored) -> HashSet<TaskNo> {
         let references =
             self.new.iter().flat_map(|t| t.spec.depends_on.iter().chain(&t.spec.to_signal_after));
@@ -276,13 +276,13 @@ fn insert_the_new(tasks: &Tasks, old: &HashSet<&str>) -> HashSet<TaskNo> {
     if new.is_empty() || new.len() == tasks.new.len() {
         return HashSet::new();
     }
-    // Those that somebody else has inserted by now are refused once more when the others are inserted.
+    // Those that another transaction has inserted by now are refused once more when the others are inserted.
     let refused: HashSet<String> = rows::insert(&new, tasks.now).into_iter().collect();
     new.into_iter().filter(|task| !refused.contains(&task.id)).map(|task| task.task_no).collect()
 }
 
-/// Inserts the rows that are not there yet. Returns the ids that somebody has inserted since the call looked, and that are
-/// skipped for that.
+/// Inserts the rows that are not there yet. Returns the ids that another transaction has inserted since the call looked,
+/// and that are skipped for that.
 fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>, stored: &mut Stored) -> Result<Vec<String>> {
     let mut missing: Vec<&NewTask> = tasks.new.iter().filter(|t| !there.contains(&t.task_no)).collect();
     loop {

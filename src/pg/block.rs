@@ -34,7 +34,7 @@ thread_local! {
     static CALLED_WITHIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Remembers, while it lives, who calls.
+/// Remembers, while it lives, within what a call runs.
 pub(crate) struct Called {
     before: bool,
 }

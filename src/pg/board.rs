@@ -4,12 +4,13 @@
 //! Every field is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and
 //! takes them back; a backend that finds its slot with another database in it looks for it again.
 //!
-//! **No wake-up is lost, and none is for nothing.** A backend that commits something with a time lowers `told` to it, and
-//! then reads `wakes_at`, both when its commit is visible; it sets the worker's latch if that is later. The worker sets
-//! `told` to infinity *before* it looks, and `wakes_at` so low that nobody wakes it meanwhile. *After* the look it sets
-//! `wakes_at` to the time that it means to sleep until, and then reads `told`. Had its look not seen a commit, then that
-//! lowers `told` after the worker has raised it: either before the worker reads it, who sleeps no longer than that; or
-//! the backend reads `wakes_at` after the worker has set it.
+//! **No wake-up is lost, and none is needless.** A backend that commits something with a time first lowers `told` to that
+//! time and then reads `wakes_at`, both when its commit is visible. If `wakes_at` is later, the backend sets the worker's
+//! latch. The worker sets `told` to infinity *before* it looks, and `wakes_at` so low that no backend wakes it during the
+//! look. *After* the look it sets `wakes_at` to the time at which it means to wake up, and then reads `told`. If the look
+//! missed a commit, the committing backend lowers `told` after the worker has raised it. Either it does so before the
+//! worker reads `told`, and the worker sleeps no longer than that; or it reads `wakes_at` after the worker has set it,
+//! and sets the latch.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -22,13 +23,13 @@ use super::clock::Time;
 /// For how many databases there is room. There are rarely more background workers than eight.
 const MOST_DATABASES: usize = 128;
 
-/// `wakes_at` of a worker that is at work, and whom nobody need wake.
+/// `wakes_at` of a worker that is at work and need not be woken.
 const AWAKE: i64 = i64::MIN;
 
 /// What is known of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerState {
-    /// Nobody has looked yet, or something has changed since.
+    /// No backend has checked yet, or something has changed since.
     Unknown,
     /// A worker is there, or on its way.
     Running,
@@ -77,7 +78,7 @@ fn set(latch: &AtomicPtr<pg_sys::Latch>) {
     let latch = latch.load(SeqCst);
     if !latch.is_null() {
         // SAFETY: a latch in a PGPROC, which is in shared memory for ever. If its process has gone by now,
-        // somebody else wakes up for nothing.
+        // the process that has the PGPROC since wakes up needlessly.
         unsafe { pg_sys::SetLatch(latch) };
     }
 }

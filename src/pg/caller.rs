@@ -86,7 +86,7 @@ unsafe fn owner() -> Role {
 static RIGHTS: Changes<3> = Changes::of([PROCOID, AUTHOID, AUTHMEMMEMROLE]);
 
 /// A number that is another one as soon as the rights on a function, a role or a membership have changed, as far as this
-/// backend has heard.
+/// backend has received the messages of that.
 pub(crate) fn rights_version() -> u64 {
     RIGHTS.version()
 }

@@ -1,4 +1,5 @@
-//! Whether anything has changed since something was looked up: in the system catalogs, or in tables whose changes are told.
+//! Whether anything has changed since something was looked up: in the system catalogs, or in tables whose changes are
+//! announced by invalidation messages.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -66,13 +67,14 @@ impl<const N: usize> TableChanges<N> {
         }
     }
 
-    /// A number that is another one as soon as something in the tables may have changed: by this transaction, or by one
-    /// that had come back to its client when this was called.
+    /// A number that changes as soon as something in the tables may have changed: by this transaction, or by one whose
+    /// client had its answer before this call.
     ///
-    /// **Why that holds.** Who has called [`will_change`] sends word when it commits, after what it has written is seen by
-    /// new snapshots, and before its client is told. Here is taken note of whatever was sent by now. So a snapshot that is
-    /// taken after this number was, and does not show a change, is older than the word of it, which comes later: what was
-    /// read with it is not taken for current once that is there.
+    /// **Why that holds.** A transaction that has called [`will_change`] sends its invalidation messages when it commits:
+    /// after new snapshots see what it has written, and before its client gets its answer. This function takes in all
+    /// messages sent by now. So if a snapshot that is taken after this number does not show a change, the message of that
+    /// change comes later, and the number changes with it: what was read with the snapshot is not taken for current from
+    /// then on.
     pub(crate) fn version(&'static self) -> u64 {
         // This backend has one thread.
         if !self.listening.swap(true, Ordering::Relaxed) {
@@ -109,8 +111,8 @@ unsafe extern "C-unwind" fn table_changed<const N: usize>(this: pg_sys::Datum, t
     }
 }
 
-/// To be called before a statement that changes a table whose changes are told: this backend hears of it at the end of
-/// that statement and when it is rolled back, the others when it is committed.
+/// To be called before a statement that changes a table whose changes are announced. This backend takes in the message
+/// at the end of that statement and when it is rolled back, the other backends when it is committed.
 pub(crate) fn will_change(table: &Table) {
     // SAFETY: a look-up in the system cache, and a note in the memory of the transaction.
     unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table.oid()) }

@@ -36,10 +36,10 @@ pub(super) fn check() {
     if FITS.load(Ordering::Relaxed) == as_of || REFUSING.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: a look-up in the system cache by a string that ends with a NUL; whoever calls the extension is in a
-    // transaction.
+    // SAFETY: a look-up in the system cache by a string that ends with a NUL. Every call of the extension runs in
+    // a transaction.
     let schema = unsafe { pg_sys::get_namespace_oid(c"taskq".as_ptr(), true) };
-    // Without the schema there is nothing to get wrong; whoever looks for a table says so.
+    // Without the schema nothing can be mistaken: opening a table of the queue then fails by itself.
     if schema == pg_sys::InvalidOid {
         return;
     }

@@ -1,10 +1,10 @@
 //! Sleeping until another backend's commit, without NOTIFY, polling or shared memory of our own.
 //!
-//! A waiter takes a *share* lock on a tag that stands for what it waits for and sleeps on its latch.
-//! Nobody ever takes a conflicting lock; a committing backend only asks the lock manager who would
-//! conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register,
-//! reset the latch, look, sleep* loses no wake-up: a commit before the look is seen by the look, a
-//! commit after it finds the registration.
+//! A waiting call takes a *share* lock on a tag that stands for what it waits for, and sleeps on its latch.
+//! No lock that conflicts is ever taken: a committing backend only asks the lock manager which backends would
+//! conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register, reset the
+//! latch, look, sleep* loses no wake-up: the look sees a commit before it, and a commit after it finds the
+//! registration.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::wait_event::Sleep;
 
-/// The fourth field of our lock tags. The SQL advisory-lock functions only make 1 and 2 there, so
-/// nobody's advisory locks collide with ours or pose as waiters.
+/// The fourth field of our lock tags. The SQL advisory-lock functions only put 1 and 2 there, so no advisory
+/// lock collides with ours or is taken for a waiting call.
 pub(crate) const TAG_CLASS: u16 = 0x7471;
 
 /// What a waiter waits for.
@@ -44,8 +44,9 @@ impl Channel {
 /// Makes this backend findable under the channel, until [`unregister`]. A channel may be registered more than
 /// once, and has to be given up as often.
 ///
-/// The lock is a session-level one: it does not end with the transaction but when we say so, which is in the
-/// callback of an abort, too. So nobody can find us once we have looked for the last time whether we were woken.
+/// The lock is a session-level one: it does not end with the transaction but in [`unregister`], which the
+/// callback of an abort calls as well. So no committer finds this backend after it has checked for the last time
+/// whether it was woken.
 pub(crate) fn register(channel: Channel) {
     let tag = channel.tag();
     // SAFETY: a share lock that nothing conflicts with is granted at once. It raises an error only if the lock
@@ -72,7 +73,7 @@ pub(crate) fn reset() {
     unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
 }
 
-/// Whether somebody has woken this backend since the last [`reset`].
+/// Whether this backend has been woken since the last [`reset`].
 pub(crate) fn is_set() -> bool {
     // SAFETY: reads a variable.
     is_latch_set(unsafe { pg_sys::MyLatch })
@@ -90,7 +91,7 @@ pub(crate) fn sleep(time: Duration, why: Sleep) -> bool {
         pg_sys::WaitLatch(
             pg_sys::MyLatch,
             events as i32,
-            // Rounded up, so as not to wake a moment too early and look in vain.
+            // Rounded up: a sleep that ends a moment too early would cost a look that finds nothing.
             time.as_micros().div_ceil(1000).min(i32::MAX as u128) as std::ffi::c_long,
             shown,
         )
@@ -107,10 +108,11 @@ unsafe extern "C-unwind" {
     fn BackendIdGetProc(backend_id: std::ffi::c_int) -> *mut pg_sys::PGPROC;
 }
 
-/// Raises an error if the client has vanished: a grant must not go to nobody. It resets the latch if that is set
-/// (`pq_check_connection` does, to see what the socket has to tell), so it has no place between a look and the
-/// sleep after it. (With `client_connection_check_interval` the server makes the same check itself every so many
-/// seconds; should it fall between the two, and a wake-up before it, the slow look makes up for it.)
+/// Raises an error if the client has vanished, so that no grant is made to a client that is not there. It resets
+/// the latch if that is set (`pq_check_connection` does, to see what the socket has), so it must not be called
+/// between a look and the sleep after it. (With `client_connection_check_interval` the server makes the same
+/// check itself every so many seconds. If that check falls between look and sleep, and a wake-up before it, the
+/// wake-up is lost; the next regular look makes up for it.)
 pub(crate) fn check_client() {
     // SAFETY: MyProcPort is set in client backends only, and the check is made only there. An error of it is caught where
     // it is raised, and goes on through our frames as a panic.
@@ -120,7 +122,7 @@ pub(crate) fn check_client() {
     }
 }
 
-/// How many of those who are registered under a channel are to be woken.
+/// How many of the backends that are registered under a channel are to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HowMany {
     UpTo(usize),
@@ -135,7 +137,8 @@ impl HowMany {
         }
     }
 
-    /// How many are left to be woken. More may have been than were wanted: somebody was woken, left, and came back.
+    /// How many are left to be woken. `woken` may exceed the limit: a backend that was woken may have left and come
+    /// back.
     pub(crate) fn less(self, woken: usize) -> HowMany {
         match self {
             HowMany::UpTo(limit) => HowMany::UpTo(limit.saturating_sub(woken)),
@@ -149,11 +152,11 @@ impl HowMany {
 ///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
 ///
-/// One whose latch is set is passed over: it has been woken already. It has still to reset its latch, and looks
-/// after that; or it has looked, and hands on a wake-up that it finds when it has given up its registration.
-/// Whom we wake may be about to leave just then: it may have asked for the state of its latch between our list
-/// and our wake-up. So the list is made again: who is still in it will find its latch set, and in the place of
-/// one who is not in it any more we wake another.
+/// A backend whose latch is set is skipped: it has been woken already. Either it has still to reset its latch,
+/// and looks after that; or it has looked, and hands on a wake-up that it finds when it has given up its
+/// registration. A backend that is being woken may be about to leave: it may have read the state of its latch
+/// between our list and our wake-up. So the list is made again. A backend that is still in it will find its
+/// latch set; for each one that is not in it any more another is woken.
 pub(crate) fn wake(channel: Channel, how_many: HowMany) -> usize {
     wake_among(how_many, || {
         let mut holders = holders(channel);
@@ -186,7 +189,7 @@ fn in_order_of_number(mut holders: Vec<pg_sys::VirtualTransactionId>) -> Vec<pg_
 fn wake_among(how_many: HowMany, list: impl Fn() -> Vec<pg_sys::VirtualTransactionId>) -> usize {
     match how_many {
         HowMany::UpTo(limit) => wake_some_among(limit, list),
-        // Whether they are awake or not: who is about to fall asleep is not to.
+        // Whether they are awake or not: a backend that is about to fall asleep must not.
         HowMany::All => list().into_iter().filter(|holder| set_latch(*holder, true)).count(),
     }
 }
@@ -208,14 +211,14 @@ fn wake_some_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransacti
                 woken.push(*holder);
             }
         }
-        // Enough are still there, or nobody is left to take the place of one who is not.
+        // Enough are still there, or no backend is left to take the place of one that has gone.
         if woken.len() == before {
             return there;
         }
     }
 }
 
-/// Whether somebody is registered under the channel.
+/// Whether another backend is registered under the channel.
 pub(crate) fn anybody(channel: Channel) -> bool {
     !holders(channel).is_empty()
 }
@@ -227,18 +230,19 @@ pub(crate) fn is_used(channel: Channel) -> bool {
     unsafe { pg_sys::LockWaiterCount(&tag) != 0 }
 }
 
-/// Whether somebody is registered under the channel who has not been woken.
+/// Whether another backend is registered under the channel and has not been woken.
 pub(crate) fn anybody_asleep(channel: Channel) -> bool {
     holders(channel).iter().any(|holder| !latch_of(*holder).is_none_or(is_latch_set))
 }
 
-/// Who is registered under the channel, but for this backend.
+/// The backends that are registered under the channel, but for this one.
 fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
     let tag = channel.tag();
     // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries. Both raise an error only for a lock method that there
     // is not, or without memory.
     unsafe {
-        // Mostly there is nobody, which is told without an array for as many as there may be connections.
+        // Mostly there is none. This finds it out without an array that has room for every possible
+        // connection.
         if pg_sys::LockWaiterCount(&tag) == 0 {
             return Vec::new();
         }
@@ -262,9 +266,9 @@ fn set_latch(holder: pg_sys::VirtualTransactionId, anyway: bool) -> bool {
     }
 }
 
-/// The latch of a backend. A PGPROC lives in shared memory for ever; if its backend has gone or is another by
-/// now, the latch that is set is one that nobody or somebody else owns, and everybody who waits on a latch
-/// copes with a spurious wake-up.
+/// The latch of a backend. A PGPROC lives in shared memory for ever. If its backend has gone or is another by
+/// now, the latch that is set has no owner or another one; every process that waits on a latch copes with a
+/// spurious wake-up.
 fn latch_of(holder: pg_sys::VirtualTransactionId) -> Option<*mut pg_sys::Latch> {
     let proc_ = backend(holder);
     // SAFETY: takes the address of a field in shared memory that is there.

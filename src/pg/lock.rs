@@ -3,21 +3,21 @@
 use pgrx::pg_sys;
 
 /// The fourth field of our lock tags, see [`super::latch::TAG_CLASS`]; another one, so that a holder is not taken
-/// for somebody who waits.
+/// for a waiting call.
 const TAG_CLASS: u16 = 0x7472;
 
 /// Whether others may hold the lock as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// Anybody, in any mode but [`Mode::Only`].
+    /// Others may, in any mode but [`Mode::Only`].
     Beside,
     /// Others in this mode or [`Mode::Beside`].
     Within,
-    /// Others who share it may, and those in [`Mode::Beside`].
+    /// Others may in this mode, and in [`Mode::Beside`].
     Shared,
-    /// Nobody else, but those in [`Mode::Beside`].
+    /// No other transaction may, except in [`Mode::Beside`].
     Alone,
-    /// Nobody else in any mode.
+    /// No other transaction may, in any mode.
     Only,
 }
 
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// Takes the lock if that needs no waiting, neither for a holder nor for somebody who waits already.
+/// Takes the lock if that needs no waiting, neither for a holder nor for a transaction that waits already.
 pub(crate) fn try_lock(key: Key, mode: Mode) -> bool {
     acquire(key, mode, true)
 }
@@ -95,11 +95,11 @@ pub(crate) fn try_lock_if_room(key: Key, mode: Mode) -> bool {
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// Whether the server has room for one more lock: if not, [`try_lock_if_room`] says no, whether somebody has the lock or not.
+/// Whether the server has room for one more lock. If not, [`try_lock_if_room`] says no, whether the lock is held or free.
 pub(crate) fn has_room() -> bool {
     // SAFETY: reads a variable.
     let backend = unsafe { pg_sys::MyProcPid };
-    // Nobody else asks for this one.
+    // No other backend asks for this one.
     let key = Key::new(&["room", &backend.to_string()]);
     let room = try_lock_if_room(key, Mode::Beside);
     if room {
@@ -116,7 +116,7 @@ pub(crate) fn unlock(key: Key, mode: Mode) {
     unsafe { pg_sys::LockRelease(&tag, mode.level(), false) };
 }
 
-/// Takes the lock, waiting for those who hold it.
+/// Takes the lock; waits for the transactions that hold it.
 pub(crate) fn lock(key: Key, mode: Mode) {
     acquire(key, mode, false);
 }

@@ -13,7 +13,7 @@
 //! condition that only the table itself can answer: one that is always true, where it needs none, and a CASE around one
 //! that an index could be asked for.
 //!
-//! The planner asks for the condition under which it may look into an index, and is told that of an equality.
+//! The planner asks for the condition under which it may look into an index, and gets that of an equality.
 
 use pgrx::Internal;
 use pgrx::pg_sys;

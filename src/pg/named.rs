@@ -48,8 +48,8 @@ impl Named {
             return self.oid.load(Ordering::Relaxed).into();
         }
         fit::check();
-        // SAFETY: look-ups in the system caches by strings that end with a NUL; whoever calls the extension is in a
-        // transaction.
+        // SAFETY: look-ups in the system caches by strings that end with a NUL. Every call of the extension runs in
+        // a transaction.
         let oid = unsafe {
             let schema = pg_sys::get_namespace_oid(c"taskq".as_ptr(), false);
             pg_sys::get_relname_relid(self.name.as_ptr(), schema)

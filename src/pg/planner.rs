@@ -146,7 +146,8 @@ unsafe extern "C-unwind" fn sizes(
     is_parent: bool,
     rel: *mut pg_sys::RelOptInfo,
 ) {
-    // SAFETY: what the planner gives is handed on; it has made the list of indexes for this table, and nobody else has it.
+    // SAFETY: what the planner gives is handed on; it has made the list of indexes for this table, and nothing else has
+    // it.
     unsafe {
         if let Some(before_us) = BEFORE_US.get().copied().flatten() {
             // An error in it jumps: caught there, it goes on through our frames as a panic.

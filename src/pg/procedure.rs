@@ -86,8 +86,9 @@ impl Call {
         }
     }
 
-    /// Has the caller go on in a transaction as he has set it. To be called last, and only after
-    /// [`Call::leave_transaction`]: the transaction that began there has another level, and had snapshots of that.
+    /// Leaves the caller in a transaction with the settings that the caller has made. To be called last, and only
+    /// after [`Call::leave_transaction`]: the transaction that began there has another isolation level, and has
+    /// taken snapshots at that level.
     pub(crate) fn leave_as_found(&self) {
         // SAFETY: two variables are read. The context is not atomic, or the call would have been refused.
         unsafe {

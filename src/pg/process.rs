@@ -190,8 +190,8 @@ pub(crate) fn connect(database: Option<pg_sys::Oid>) {
 }
 
 /// Makes this process run as the user that it has connected as, the first superuser, whatever role is set for the
-/// database or for that user; and with settings of its own: what is set for the database or for the user is not meant for
-/// this session, and may be set by those who are no superusers.
+/// database or for that user. It also gets settings of its own: what is set for the database or for the user is not meant
+/// for this session, and roles that are no superusers may set it.
 pub(crate) fn begin_session() {
     // SAFETY: that user is the one that the process was authenticated as, so that nothing has to be looked up.
     unsafe {
@@ -269,7 +269,7 @@ pub(crate) fn sleep(time: Duration, why: Sleep) {
     let shown = why.event();
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: this process's own latch. Interrupts are handled outside of transactions here; the request to
-    // end is left to the caller, who ends without a complaint in the log.
+    // end is left to the caller, which ends without a complaint in the log.
     unsafe {
         pg_sys::WaitLatch(
             pg_sys::MyLatch,
@@ -292,7 +292,7 @@ pub(crate) fn until(time: Time) -> Duration {
 /// What went wrong in a transaction.
 pub(crate) struct Failure {
     pub(crate) message: String,
-    /// Somebody else was in the way.
+    /// Another transaction held what the work needed.
     pub(crate) busy: bool,
 }
 

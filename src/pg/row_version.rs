@@ -5,16 +5,16 @@ use pgrx::pg_sys;
 /// What has become of a version of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Nobody has changed or deleted it. (Who has only locked the row may be about to.)
+    /// No transaction has changed or deleted it. (One that has only locked the row may be about to.)
     Untouched,
     /// A transaction that is still open has, or this one.
     Touched,
-    /// It was never there, or somebody has changed or deleted it, and committed.
+    /// It was never there, or a committed transaction has changed or deleted it.
     Gone,
 }
 
 /// What has become by now of this version of a row of a table, whatever the snapshot in use shows. Takes no lock on the row, and
-/// waits for nobody.
+/// waits for no transaction.
 ///
 /// # Safety
 /// The table is open, is a heap, and has the block.
@@ -45,8 +45,8 @@ pub(super) unsafe fn fate(relation: pg_sys::Relation, row: pg_sys::ItemPointerDa
     }
 }
 
-/// Whether somebody waits to have this version of a row to himself, to delete it or to lock it FOR UPDATE. Asks the lock
-/// manager only: who waits for the transactions that have a row has a lock on it there, so that others queue behind him.
+/// Whether a transaction waits for this version of a row to delete it or to lock it FOR UPDATE. Asks the lock manager
+/// only: a transaction that waits for the holders of a row has a lock on it there, so that others queue behind it.
 pub(crate) fn is_awaited(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
     // SAFETY: reads a variable. `GetLockConflicts` fills an array that it allocates, of which nothing is read here. Any
     // tag may be asked for. It raises an error only without memory.

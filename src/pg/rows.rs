@@ -64,9 +64,9 @@ unsafe impl<T: 'static> SqlTranslatable for Rows<T> {
 // SAFETY: returns a NULL datum and what Postgres looks at instead, as in any function in materialize mode.
 unsafe impl<T: Columns> BoxRet for Rows<T> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
-        // SAFETY: Postgres calls a set-returning function with a ReturnSetInfo; whoever it is that asks (a scan of a
-        // function or a list of results), it accepts a tuplestore and says what rows it expects. Store and
-        // descriptor live as long as the query, which is what it asks of them.
+        // SAFETY: Postgres calls a set-returning function with a ReturnSetInfo. Its caller (a scan of a function or
+        // a list of results) accepts a tuplestore and says what rows it expects. Store and descriptor live as long
+        // as the query, which is all that is required of them.
         unsafe {
             let info = (*fcinfo.as_mut_ptr()).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             if info.is_null()

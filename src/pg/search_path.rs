@@ -1,8 +1,8 @@
 //! The search path of our statements: nothing of the caller's.
 //!
-//! Names in the texts of statements have their schemas; operators, and whatever a text leaves open, are looked for in
-//! `pg_catalog` alone, or a caller could put something of his own in their place, which would run with the owner's rights. Postgres pins
-//! the path of a function that says `SET search_path`, at each call, and for `own_tasks` and `return_task`, which run no
+//! Names in the texts of statements have their schemas. Operators, and all other names without a schema, are searched for in
+//! `pg_catalog` alone: otherwise a caller could define an operator of its own that would run with the owner's rights. Postgres
+//! pins the path of a function that says `SET search_path`, at each call. For `own_tasks` and `return_task`, which run no
 //! statement as a rule, that was a fourteenth of all they do. So functions that switch to the owner themselves
 //! (`rights::for_caller`) have no such clause: the first statement of a call pins the path, for the rest of the call.
 

@@ -6,15 +6,15 @@ use super::named::Named;
 
 /// The last value that was taken, or one less than the first if none was.
 ///
-/// Read as whoever takes a value reads it: behind the lock on the page. While `nextval` writes its WAL record the row says a
-/// value that is up to 32 ahead, and then again what was taken; a query, which has let go of the page when it takes the row
-/// apart, may see that. The relation is locked as by a reader, and only as long as the subtransaction lasts. (What Postgres' own
-/// functions take stays until the transaction ends, and a call that sleeps is not to have it.)
+/// Read as `nextval` reads it: behind the lock on the page. While `nextval` writes its WAL record the row has a value that is up
+/// to 32 ahead, and then again what was taken. A query has let go of the page when it takes the row apart, and may see the value
+/// that is ahead. The relation is locked as by a reader, and only as long as the subtransaction lasts. (The locks that Postgres'
+/// own functions take stay until the transaction ends, and a call that sleeps must not keep them.)
 pub(crate) fn last_value(sequence: &Named) -> i64 {
-    // SAFETY: the sequence is opened and closed here, and so is its page, behind a lock that whoever changes it has
+    // SAFETY: the sequence is opened and closed here, and so is its page, behind a lock that a writer of the page has
     // exclusively; nothing in between raises an error. Every sequence has one page with one row, a
-    // FormData_pg_sequence_data without NULLs, from its creation on; its fields are copied. A reader whom an error stops
-    // in ReadBuffer holds nothing that does not go with the (sub)transaction.
+    // FormData_pg_sequence_data without NULLs, from its creation on; its fields are copied. If an error stops a reader
+    // in ReadBuffer, all that it holds goes with the (sub)transaction.
     let data = unsafe {
         let relation = pg_sys::relation_open(sequence.oid(), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
         assert!((*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE);

@@ -65,7 +65,7 @@ pub(crate) fn has_transaction_id() -> bool {
 }
 
 /// Whether the innermost subtransaction, or the transaction if there is none, has an id: it has changed something, or a part of
-/// it has. Holds for one that is being rolled back until others have been told of that.
+/// it has. Still true while it is being rolled back, until other backends see it as rolled back.
 pub(crate) fn has_part_an_id() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetCurrentTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -164,8 +164,8 @@ pub(crate) fn max_locks_per_transaction() -> usize {
     usize::try_from(unsafe { pg_sys::max_locks_per_xact }).unwrap_or(0)
 }
 
-/// The transaction id that will be assigned next, if no transaction that has one is under way: whoever finds the same
-/// one to be next later on knows that nothing has been changed meanwhile, in the whole cluster.
+/// The transaction id that will be assigned next, if no transaction that has one is under way. If a later call finds
+/// the same id to be next, nothing has been changed in between, in the whole cluster.
 ///
 /// To be called before a statement: the snapshot that is taken here holds vacuum back until the next one goes.
 pub(crate) fn next_transaction_id_if_quiet() -> Option<u64> {
@@ -195,7 +195,7 @@ pub(crate) fn nap(time: std::time::Duration) {
 const RANDOM: usize = 32;
 
 thread_local! {
-    /// Those that nobody has had yet.
+    /// Those that have not been used yet.
     static RANDOM_LEFT: RefCell<Vec<[u8; 8]>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -18,9 +18,10 @@ const MOST_NESTED: u32 = 32;
 
 /// Whether this transaction has begun few enough subtransactions for one more; counts that one.
 ///
-/// Not below a savepoint of the caller: who waits for a subtransaction that ends well goes on to wait for the whole
-/// transaction. If a savepoint above is then rolled back the row is free, but he still waits, first in its queue,
-/// and the one who rolled back would meet him there when doing the same again.
+/// Not below a savepoint of the caller. A transaction that waits for a subtransaction which ends well goes on to
+/// wait for the whole transaction above. If a savepoint above is then rolled back, the row is free, but the waiter
+/// still waits, first in the queue of the row; the session that rolled back would have to wait for it if it tried
+/// the same again.
 pub(crate) fn may_nest() -> bool {
     // SAFETY: reads a variable.
     let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
@@ -96,7 +97,8 @@ pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Resul
 }
 
 /// Reads something, and gives up at once the locks on tables that reading takes. A transaction keeps them to its end
-/// otherwise, and whoever wants a table for himself waits for it; so does everybody who comes after him.
+/// otherwise. A command that needs the table exclusively would wait for it, and so would every session that comes
+/// after that command.
 pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
     match all_or_nothing(|| Err::<Infallible, T>(read())) {
         Err(result) => result,
@@ -191,9 +193,9 @@ fn is_of_rows(code: PgSqlErrorCode) -> bool {
     .any(|of_rows| class(of_rows) == class(code))
 }
 
-/// To be called by whoever has caught an error of Postgres' and does not pass it on. Postgres keeps what it knows of
-/// errors under way on a stack of five, and ends every session when there is no room for one more. If another error is
-/// under way, whoever ends that clears the stack.
+/// To be called where an error of Postgres' was caught and is not passed on. Postgres keeps what it knows of errors
+/// under way on a stack of five, and ends every session when there is no room for one more. If another error is under
+/// way, the code that ends that one clears the stack.
 pub(super) fn forget_error() {
     if !ERROR_UNDER_WAY.get() {
         // SAFETY: the error was caught, and what it said was copied by pgrx. None is under way that is still to be raised

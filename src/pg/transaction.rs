@@ -17,7 +17,7 @@ pub(crate) enum Before {
 /// How a transaction ended. What others see of it is decided by then; its locks go a moment later, see [`Listener`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Committed, and visible to everybody.
+    /// Committed, and visible to every session.
     Commit,
     /// Rolled back: others see what it had locked as free.
     Abort,
@@ -67,20 +67,20 @@ impl<T> Levels<T> {
 pub(crate) struct Listener {
     /// The transaction is about to end well. It is whole as yet: statements may run, and an error rolls it back.
     pub(crate) before: fn(Before),
-    /// The (sub)transaction is over: what it changed is visible to everybody, or gone. This and what follows may not
-    /// raise an error: by then there is nothing that could be rolled back.
+    /// The (sub)transaction is over: what it changed is visible to every session, or gone. This and what follows may
+    /// not raise an error: by then there is nothing that could be rolled back.
     pub(crate) ended: fn(End),
-    /// Some locks were just released; those of every end that [`Listener::ended`] has been told are among them. Called
-    /// often: whoever has nothing to do should find that out fast.
+    /// Some locks were just released; the locks of every end that [`Listener::ended`] was called for are among them.
+    /// Called often, so a listener that has nothing to do should return fast.
     ///
-    /// Postgres tells of the end first and releases the locks of its lock manager (not those on rows, which go with the
-    /// transaction's id) after that. Somebody who is woken in between would find them held, and nobody would wake him
-    /// again.
+    /// Postgres calls [`Listener::ended`] first, and releases the locks of its lock manager after that. (Locks on rows
+    /// are not among these; they go with the transaction's id.) A backend that was woken in between would still find
+    /// the locks held, and would not be woken again.
     pub(crate) unlocked: fn(),
 }
 
 impl Listener {
-    /// Hears nothing.
+    /// Does nothing at any of these.
     pub(crate) const DEAF: Listener = Listener { before: |_| {}, ended: |_| {}, unlocked: || {} };
 }
 
@@ -88,7 +88,7 @@ impl Listener {
 const MOST: usize = 3;
 
 thread_local! {
-    /// Those of this backend. Copied by whoever tells them something: one of them may bring in another meanwhile.
+    /// Those of this backend. They are copied before they are called: one of them may add another meanwhile.
     static LISTENERS: Cell<[Option<&'static Listener>; MOST]> = const { Cell::new([None; MOST]) };
 }
 
@@ -129,10 +129,11 @@ fn tell_before(end: Before) {
     }
 }
 
-/// An error here would be one after the commit, for which Postgres has no answer but to end every session. None is known:
-/// if there is one, somebody is woken late, and the log says so.
+/// An error here would be one after the commit, for which Postgres has no answer but to end every session. None is known.
+/// If there is one after all, other backends may be woken late, and the log says so.
 fn without_errors(tell: impl FnOnce()) {
-    // SAFETY: reads a variable. An error sets it to zero on its way, and whoever called us counts it down afterwards.
+    // SAFETY: reads a variable. An error sets it to zero on its way, and the server's code that called us counts it
+    // down afterwards.
     let holdoff = unsafe { pg_sys::InterruptHoldoffCount };
     // SAFETY: reads a variable.
     let context = unsafe { pg_sys::CurrentMemoryContext };

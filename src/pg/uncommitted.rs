@@ -1,4 +1,5 @@
-//! Reading rows as they will be if everybody commits: those that open transactions have inserted are there, too.
+//! Reading rows as they will be if every open transaction commits: rows that open transactions have inserted are
+//! there, too.
 
 use std::ffi::CStr;
 
@@ -24,20 +25,21 @@ impl Table {
     ///
     /// What was there when the call began, and still is, is seen; what comes in meanwhile may be. A row whose update begins
     /// *and* commits meanwhile may not be: where the new version does not stay on its page (no HOT), its entry may come to
-    /// lie where this has been, and the old version is dead by then. Whoever needs every row has to see to it that somebody
-    /// looks after such an update. It takes no lock but a reader's on the table, and waits for nobody.
+    /// lie where the scan has been already, and the old version is dead by then. A caller that needs every row has to make
+    /// sure that a later look follows such an update. The call takes no lock but a reader's on the table, and waits for no
+    /// transaction.
     pub(crate) fn each<const N: usize>(
         &self,
         keys: impl Iterator<Item = i64>,
         columns: [usize; N],
         mut see: impl FnMut(i64, [i32; N], bool),
     ) {
-        // SAFETY: table and index are opened and closed here, under the lock of a reader. The scan keys are as many as
-        // are announced, and live as long as the scan. A dirty snapshot is a structure that needs no more than its type
-        // (it belongs to nobody and is registered nowhere); the visibility check tells in it who is changing what it
-        // returns. A tuple is looked at before the next one is asked for, and its values, integers all, are copied.
-        // `heap_deform_tuple` fills as many as the table has columns, those included that somebody has added, and there is room for
-        // so many. An error in between closes everything with the (sub)transaction.
+        // SAFETY: table and index are opened and closed here, under the lock of a reader. The scan keys are as many as are
+        // announced, and live as long as the scan. A dirty snapshot is a structure that needs no more than its type (it is
+        // registered nowhere); the visibility check says in it which transaction is changing what it returns. A tuple is read
+        // before the next one is asked for, and its values, integers all, are copied. `heap_deform_tuple` fills as many values as
+        // the table has columns, added columns included, and there is room for so many. An error in between closes everything
+        // with the (sub)transaction.
         unsafe {
             let namespace = pg_sys::get_namespace_oid(self.schema.as_ptr(), false);
             let relation = pg_sys::table_open(

@@ -108,7 +108,7 @@ unsafe fn option(options: *mut pg_sys::List, name: &CStr) -> Option<*mut pg_sys:
     }
 }
 
-/// Whether the user may do such things with the database, so that nobody else can send a worker away.
+/// Whether the user may do such things with the database: no other user can send a worker away.
 fn owns(database: pg_sys::Oid) -> bool {
     // SAFETY: looks up catalog entries in a transaction, which every such command runs in.
     unsafe {

@@ -115,8 +115,8 @@ fn blocked_dependents(parents: impl Iterator<Item = TaskNo>) -> HashMap<TaskNo, 
     dependents
 }
 
-/// Adds edges from a child to the dependents of its parent. Who needs the parent to complete needs the
-/// child to complete; who only needs it to be over, or to fail, needs the child to be over.
+/// Adds edges from a child to the dependents of its parent. A dependent that needs the parent to complete
+/// needs the child to complete; one that only needs it to be over, or to fail, needs the child to be over.
 fn wait_for_child(
     child: &mut TaskSpec,
     dependents: &BTreeMap<TaskNo, Condition>,

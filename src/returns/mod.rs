@@ -287,7 +287,7 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
     // Last: what was returned beside them may be what they wait for.
     codes.extend(suspend::suspend(&suspending, now)?);
     let codes: HashMap<usize, &'static str> = codes.into_iter().collect();
-    // Asked of good tokens only, and so not before it is known which are good: one that somebody has made up says
+    // Asked of good tokens only, and so not before it is known which are good: a made-up token must reveal
     // nothing of its task. What was done by then goes with the refusal.
     let good = tokens.iter().filter(|(at, _)| codes.contains_key(at));
     rights::check_tasks(Doing::Work, good.map(|(_, token)| token.task_no))?;

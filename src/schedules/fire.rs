@@ -34,23 +34,23 @@ const MOST_RUNS: usize = 1000;
 /// left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on what its
-/// author has asked for (a merge key that somebody is just making, a unique one, an id, the graph): they cannot all be
-/// tried first.
+/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on the options
+/// in the schedule (a merge key that another transaction is just making, a unique one, an id, the graph): they cannot
+/// all be tried first.
 const PATIENCE: i32 = 10;
 
 /// How soon a schedule is tried again by this backend after it was put off.
 const AGAIN: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Schedules whose runs would have had to wait for somebody, and when.
+    /// Schedules whose runs would have had to wait for another transaction, and when.
     static PUT_OFF: RefCell<HashMap<String, Instant>> = RefCell::default();
 }
 
 /// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns whether
 /// there were any.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
-    // Whoever calls, it is not his doing.
+    // Without a check of the caller's parts: the call that happens to fire a schedule has not asked for it.
     rights::whoever_calls(|| fire_windows(bound, now))
 }
 
@@ -80,8 +80,8 @@ fn fire_windows(bound: i32, now: Time) -> bool {
     }
 }
 
-/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting for anybody and in
-/// the time there is; upkeep has the rest.
+/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting and in the time
+/// there is; upkeep has the rest.
 pub(super) fn catch_up(name: &str, now: Time) {
     let allowance = Allowance::half_of_time_out();
     rights::whoever_calls(|| {
@@ -140,15 +140,15 @@ struct Done {
 /// What ends the insertion of runs; those that are left stay due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// The run before, or a task that this one is linked to, is locked by somebody.
+    /// The run before, or a task that this one is linked to, is locked by another transaction.
     Busy,
     /// Something else that it needs is locked; it has been waited for, and is not again in each call.
     TimedOut,
 }
 
 /// Inserts runs in a subtransaction, as many as there is time for; in one each if that fails, so that one that cannot be
-/// inserted keeps no other from it. (Hundreds of subtransactions, one for each run of a downtime, would slow down everybody's
-/// snapshots.)
+/// inserted keeps no other from it. (Hundreds of subtransactions, one for each run of a downtime, would make the snapshots of
+/// all sessions slower.)
 fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -> Done {
     let together = || -> std::result::Result<Done, String> {
         let mut done = Done::default();
@@ -234,7 +234,7 @@ fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
 
 /// What starting a run came to.
 enum Started {
-    /// Something is locked by somebody; the schedule stays due.
+    /// Another transaction has locked what it needs; the schedule stays due.
     Busy,
     /// With this id.
     Inserted(String),
@@ -242,13 +242,13 @@ enum Started {
     Skipped,
 }
 
-/// Settled tasks among these that nobody is removing or retrying.
+/// Settled tasks among these that no transaction is removing or retrying.
 static ENDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
 );
 
-/// Whether the stored tasks that a run is linked to can be locked without waiting for anybody. They are ours
-/// from here on.
+/// Whether the stored tasks that a run is linked to can be locked without waiting. They are ours from here
+/// on.
 fn all_free(spec: &TaskSpec) -> bool {
     let linked = spec.depends_on.iter().chain(&spec.to_signal_after);
     let ids: Vec<&str> = linked.map(|reference| reference.id.as_str()).collect();
@@ -261,10 +261,10 @@ fn all_free(spec: &TaskSpec) -> bool {
     all.iter().filter(|n| !ended.contains(n)).all(|n| is_free(*n))
 }
 
-/// Whether the live row of a task could be locked without waiting for anybody. If the task is ready, others pass over it
-/// until this transaction ends, and hear of that.
+/// Whether the live row of a task could be locked without waiting. If the task is ready, claims skip it until this
+/// transaction ends, and are woken then.
 fn is_free(task_no: TaskNo) -> bool {
-    // Who finds its counter locked by us leaves the last look at its signals to us.
+    // A transaction that finds its counter locked by us leaves the last look at its signals to us.
     touched::look_again(&[task_no], Touch::Locked);
     let (free, ready): (i32, Option<i32>) = FREE.first(task_no).unwrap_or_default();
     if let Some(action_no) = ready {
@@ -273,7 +273,7 @@ fn is_free(task_no: TaskNo) -> bool {
     free == 1
 }
 
-/// Rows of the previous run that nobody else has locked.
+/// Rows of the previous run that no other transaction has locked.
 static FREE: Statement<TaskNo, (i32, Option<i32>)> = Statement::new(
     c"WITH r AS MATERIALIZED (SELECT r.action_no, r.grantable FROM taskq.run r
                                WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),
@@ -301,7 +301,7 @@ fn start(
     if let Some((previous, number)) = before
         && live::outcomes(&[number]).is_empty()
     {
-        // The call that fires a schedule waits for nobody.
+        // The call that fires a schedule does not wait for locks here.
         if !is_free(number) {
             return Ok(if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy });
         }

@@ -1,4 +1,4 @@
-//! Inserting a run because somebody asks for it.
+//! Inserting a run on demand, by `run_schedule`.
 
 use std::time::Duration;
 

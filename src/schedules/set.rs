@@ -39,7 +39,7 @@ pub(crate) fn set(new: &New, calendar: &Calendar) -> Result<Option<Time>> {
             let row = (new.name, new.cron, calendar.zone(), task, values.0, values.1, values.2, next);
             match schedule::INSERT.first(row) {
                 Some(_) => return Ok(Some(next)),
-                // Somebody has just set it.
+                // Another transaction has just set it.
                 None => continue,
             }
         };
@@ -57,7 +57,7 @@ pub(crate) fn set(new: &New, calendar: &Calendar) -> Result<Option<Time>> {
             follows_from,
         ));
         catch_up(new.name, now);
-        // Set anew, one that is paused stays so: whoever deploys schedules does not resume them.
+        // Set anew, one that is paused stays so: a deployment that sets schedules does not resume them.
         return Ok(schedule::NEXT_OF.first(new.name).filter(|next| *next != Time::INFINITY));
     }
 }

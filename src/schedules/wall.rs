@@ -1,4 +1,4 @@
-//! The times of an expression on a clock that nobody puts forward or back, in seconds since 1970 as it shows them.
+//! The times of an expression on a clock that is never put forward or back, in seconds since 1970 as it shows them.
 
 use chrono::{DateTime, NaiveDate};
 

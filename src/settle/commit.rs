@@ -1,10 +1,10 @@
-//! The last look before a transaction commits: it frees what nothing blocks any more, or leaves that to one that looks
+//! The last look before a transaction commits: it frees what nothing blocks any more, or leaves that to a transaction that looks
 //! later.
 //!
-//! Signals of one task may come from several transactions at once. One of them has its counter locked, the others
-//! leave rows in `signal`. When all have come back, the counter must have counted everything, and nobody calls any
-//! more. So each transaction that has locked a counter, or left a signal for one, looks once more right before it
-//! commits, in [`last_look`], and may commit in one of three cases only:
+//! Signals of one task may come from several transactions at once. One of them has its counter locked, the others leave rows in
+//! `signal`. When all have committed, the counter must have counted everything, and no later call may come. So each transaction
+//! that has locked a counter, or left a signal for one, looks once more right before it commits, in [`last_look`], and may commit
+//! in one of three cases only:
 //!
 //! 1. **Something is still unsent** ([`super::unsent`]): even if all that is open or committing commits, the counter
 //!    does not get to zero. Then another transaction sends later, and looks later.
@@ -12,33 +12,33 @@
 //!    that is committed, and what is missing comes from transactions that have yet to look.
 //! 3. **Another one has the counter, and has yet to look.** It will see all that this one did.
 //!
-//! Who is past his look is told by a lock on a *sign* that stands for the counter (of the lock manager, tried and never
-//! waited for, freed when the commit is visible to everybody). It is taken before the look: in one mode by who only
-//! left a signal ([`Mode::Beside`]), in another by who has the counter locked ([`Mode::Within`]), to commit in case 2
-//! in one that nobody else may be beside ([`Mode::Only`]). Case 3 is found out by asking for the sign in a mode
-//! ([`Mode::Shared`]) that nobody with the counter may be beside, *then* trying to lock the counter: the transaction
-//! that has it at that moment looks after the question. A transaction that may not commit yet gives all its signs up,
-//! naps for a fraction of a millisecond and looks again.
+//! That a transaction is past its look is shown by a lock on a *sign* that stands for the counter. (It is a lock of the lock
+//! manager, tried and never waited for, and freed when the commit is visible to all.) The sign is taken before the look: in one
+//! mode by a transaction that only left a signal ([`Mode::Beside`]), in another by one that has the counter locked
+//! ([`Mode::Within`]); to commit in case 2 in a mode that conflicts with all others ([`Mode::Only`]). Case 3 is found out by
+//! asking for the sign in a mode ([`Mode::Shared`]) that conflicts with that of the transaction with the counter, *then* trying
+//! to lock the counter: the transaction that has it at that moment looks after the question. A transaction that may not commit
+//! yet gives all its signs up, naps for a fraction of a millisecond and looks again.
 //!
-//! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still
-//! has not counted them all. Of the transactions that touched the counter let T be the one that looked last. What the
-//! others did they did before their looks, so T saw all of it, committed or not: nothing was unsent, which excludes
-//! case 1. The transaction that would make it case 3 looks later than T, which excludes that. So it was case 2: each of
-//! the others was at its end, T saw their signals as committed, and has counted them all.
+//! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still has not
+//! counted them all. Of the transactions that touched the counter let T be the one that looked last. What the others did they did
+//! before their looks, so T saw all of it, committed or not: nothing was unsent, which excludes case 1. The transaction that
+//! would make it case 3 looks later than T, which excludes that. So it was case 2: each of the others was at its end, T saw their
+//! signals as committed, and has counted them all.
 //!
-//! *Why nobody waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
-//! follows it at once: for as long as a commit takes, and never by a transaction that its client leaves open. Nobody
-//! who waits has a sign, so no two wait for each other. (The tables that every look reads are locked before: who waited with a sign for
-//! a VACUUM FULL, which waits for somebody who naps for that sign, would close a circle that no deadlock detector sees.) Where many parents of one child are returned at the same time,
-//! none of their transactions waits until the last of them has been sent; then the one that has the counter waits for
-//! the others.
+//! *Why no transaction waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
+//! follows it at once: for as long as a commit takes, and never by a transaction that its client leaves open. A transaction that
+//! waits has no sign, so no two wait for each other. (The tables that every look reads are locked before. Otherwise a transaction
+//! with a sign could wait for a VACUUM FULL, which waits for a transaction that naps for that sign: a circle that no deadlock
+//! detector sees.) Where many parents of one child are returned at the same time, none of their transactions waits until the last
+//! of them has been sent; then the one that has the counter waits for the others.
 //!
-//! Should a commit hang (its standby does not answer), who waits for it gives up after [`PATIENCE`], commits, and
-//! wakes somebody who looks. So does, at once, who finds the server's table of locks full, and a transaction that has been
-//! made read-only. Of what no commit of ours ends there is more: COMMIT PREPARED runs nothing of ours, and a
-//! rollback cannot look, so it wakes somebody as well. In case 3 that may be too early: the other is rolled back while we are
-//! on the way to our commit, and whom he wakes does not see what we have left. So our commit wakes somebody, too.
-//! Everybody who calls for work looks as well.
+//! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`PATIENCE`], commits, and
+//! wakes a waiting call that looks. So does, at once, a transaction that finds the server's table of locks full, and one that has
+//! been made read-only. Two other ends count nothing: COMMIT PREPARED runs no code of the extension, and a rollback cannot look,
+//! so it wakes a waiting call as well. In case 3 that may be too early: the other transaction is rolled back while this one is on
+//! the way to its commit, and the call that it wakes does not see what this one has left. So this one's commit wakes a call, too.
+//! Besides, every call that claims tasks looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -74,9 +74,9 @@ pub(crate) fn before_commit() {
     }
 }
 
-/// Looks until this transaction may commit; the signs are those to commit with. Whether something is left to others that they may
-/// not do: one who has the counter may be rolled back, and a commit that takes too long, or for whose sign there is no room, was
-/// not waited for.
+/// Looks until this transaction may commit; the signs are those to commit with. Returns whether something is left to other
+/// transactions that they may not do: the one that has the counter may be rolled back, and a commit that takes too long, or for
+/// whose sign there is no room, was not waited for.
 fn last_look(signs: &mut Signs) -> bool {
     signal::hold();
     blocked::hold();
@@ -88,7 +88,8 @@ fn last_look(signs: &mut Signs) -> bool {
             Step::Commit => return steps.leaves,
             Step::Again => {}
             Step::Wait => {
-                // Without room for signs it would be in vain; ours would take it up again.
+                // Without room for signs there is no point in waiting: this transaction's sign would take up
+                // the room again.
                 let room = lock::has_room();
                 signs.give_up();
                 if !room || !patience.nap() {
@@ -118,10 +119,10 @@ struct Steps {
     tidied: bool,
     /// The last attempt to count came to nothing.
     counted_all: bool,
-    /// Somebody else has a counter who is to count what this transaction has left.
+    /// Another transaction has a counter, and is to count what this one has left.
     leaves: bool,
-    /// Counters of which none may be in the hands of somebody who commits, or which must be ours only. Asked for
-    /// before anything else, so that who waits for others is in their way for an instant only.
+    /// Counters which no other transaction that is committing may have, or which must be ours only. Asked for
+    /// before anything else, so that a transaction that waits for others delays them for an instant only.
     left_to_others: Vec<TaskNo>,
     ours: Vec<TaskNo>,
 }
@@ -165,7 +166,7 @@ impl Steps {
         if !signs.only(&self.ours) {
             return Step::Wait;
         }
-        // Whoever was past his look has come to his end by now.
+        // Each transaction that was past its look has ended by now.
         match fold::try_lock_and_count(&self.ours, clock::now()).changed {
             true => Step::Again,
             false => Step::Commit, // case 2
@@ -181,7 +182,7 @@ impl Steps {
 }
 
 /// How many signs a transaction takes at most, one for each counter. The server's table of locks has room for some
-/// thousands; whoever has touched more counters takes the sign that stands for many.
+/// thousands; a transaction that has touched more counters takes the sign that stands for many.
 const MOST_SIGNS: usize = 256;
 
 /// What stands for counters.
@@ -212,9 +213,9 @@ impl Sign {
 
 /// The signs that this transaction has.
 ///
-/// A transaction that has touched few counters has theirs, and asks whether anybody has the one for many; one that has
-/// touched many has that, and asks for those of the counters. Whoever takes the other kind later looks later, and asks
-/// for the one that is held.
+/// A transaction that has touched few counters has their signs, and asks whether any transaction has the one for many;
+/// one that has touched many has that, and asks for those of the counters. Of two with different kinds, the one that
+/// takes its sign later looks later, and asks for the one that is held.
 #[derive(Default)]
 struct Signs {
     held: BTreeSet<(Sign, Mode)>,
@@ -232,7 +233,7 @@ impl Signs {
         touched.iter().all(|(task_no, touch)| self.hold(Sign::Counter(*task_no), mode(*touch)))
     }
 
-    /// Whether nobody who has one of these counters locked is past his look.
+    /// Whether no transaction that has one of these counters locked is past its look.
     fn no_holder_commits(&self, task_nos: &[TaskNo]) -> bool {
         if task_nos.is_empty() {
             return true;
@@ -274,8 +275,8 @@ struct Patience {
     nap: Duration,
 }
 
-/// For how long the commit of somebody else may hang before a look does without it. Long for a commit on a busy machine,
-/// short for a standby that does not answer.
+/// For how long the commit of another transaction may hang before a look does without it. Long for a commit on a busy
+/// machine, short for a standby that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Patience {

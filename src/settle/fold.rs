@@ -110,7 +110,8 @@ pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
 /// earlier call of this transaction, had their counters: what has ended for a task before the call has it is not undone by what
 /// the call does. `rows` are those that `lock` has locked; it is called again where counting has moved some of them.
 ///
-/// Nobody can leave one more for a counter that is ours without waiting for our end to be counted.
+/// No transaction can leave another signal for a counter that is ours without leaving the count to our last
+/// look.
 pub(crate) fn locked<T>(
     mut lock: impl FnMut() -> Result<T>,
     rows: impl Fn(&T) -> &HashMap<TaskNo, Live>,
@@ -140,7 +141,7 @@ fn fold(waiting: Vec<TaskNo>, now: Time) -> bool {
     sweep(waiting, &[counted])
 }
 
-/// The same for whoever comes by: a task that cannot be freed, since its rows contradict others, is left alone.
+/// The same for any call: a task that cannot be freed, since its rows contradict others, is left alone.
 fn fold_what_can_be(waiting: Vec<TaskNo>, now: Time) -> bool {
     if waiting.is_empty() {
         return false;
@@ -165,11 +166,12 @@ pub(super) struct Counted {
     pub(super) changed: bool,
 }
 
-/// Locks those of the counters that nobody else has, and counts the signals that are there for them. Not those of tasks that this
-/// backend has met with and cannot free: it would fail with them again, in its last look before it commits for instance.
+/// Locks those of the counters that no other transaction has, and counts the signals that are there for them. Not those of tasks
+/// that this backend has met with and cannot free: it would fail with them again, in its last look before it commits for
+/// instance.
 pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
-    // The counter first, then its signals with a newer snapshot: nobody else can take them meanwhile,
-    // and those committed before the lock was had are seen.
+    // The counter first, then its signals with a newer snapshot: no other transaction can take them
+    // meanwhile, and those committed before the lock was had are seen.
     touched::locking();
     let task_nos: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !contradiction::is_left(*n)).collect();
     let locked: Vec<TaskNo> = LOCK.query(task_nos);

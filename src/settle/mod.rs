@@ -1,8 +1,8 @@
-//! Settling tasks: storing how they ended, and carrying the news to those that wait for them.
+//! Settling tasks: storing how they ended, and signalling that to their dependents.
 //!
 //! Everything that ends a task comes through here: returns, cancels, replaces, exhausted tries, lost
-//! dependencies, spontaneous completion. The caller has removed the tasks' live rows, and so holds the
-//! right to settle them: nobody else can.
+//! dependencies, spontaneous completion. The caller has removed the tasks' live rows, so no other transaction
+//! can settle them.
 
 mod cancel;
 pub(crate) mod commit;
@@ -31,7 +31,7 @@ pub(crate) fn settle(endings: Vec<Ending>, now: Time) {
     propagate(news, now);
 }
 
-/// Stores the endings, and those of the tasks that rode on them; returns the news for the dependents.
+/// Stores the endings, and those of the tasks that rode on them; returns all ends, for the dependents.
 pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)> {
     store(endings, now);
     let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();

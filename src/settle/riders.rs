@@ -16,8 +16,9 @@ use crate::store::parked::{self, Parked, Reason};
 use crate::store::run::changes;
 use crate::wake;
 
-/// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted; the token of a late actor is
-/// void from then on. What somebody is changing just now is not waited for, and runs later.
+/// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted;
+/// the token of a late worker is void from then on. What another transaction is changing just now is not waited for, and runs
+/// later.
 pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     assign_transaction_id();
     let holders: Vec<TaskNo> = leaders.values().copied().collect();

@@ -61,7 +61,7 @@ impl Delta {
 /// Deltas by the number of the task and of its wait, in the order in which counters are locked.
 pub(crate) type Deltas = BTreeMap<(TaskNo, WaitNo), Delta>;
 
-/// What the news means for the tasks that wait for it.
+/// What these ends mean for the tasks that wait for them.
 pub(crate) fn deltas(news: &[(TaskNo, Outcome)]) -> Deltas {
     let outcomes: HashMap<TaskNo, Outcome> = news.iter().copied().collect();
     let task_nos: Vec<TaskNo> = news.iter().map(|(task_no, _)| *task_no).collect();

@@ -1,4 +1,4 @@
-//! How much of what a task waits for has not been sent by anybody: neither counted nor left in `signal`, be it by a
+//! How much of what a task waits for no transaction has sent yet: neither counted nor left in `signal`, be it by a
 //! transaction that is still open.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const PILE: usize = 64;
 /// What there is to do for tasks that wait.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Those for which nothing is unsent, or somebody has sent an abort: to be counted as soon as possible.
+    /// Those for which nothing is unsent, or an abort was sent: to be counted as soon as possible.
     pub(super) all_sent: Vec<TaskNo>,
     /// Those for which there are so many rows that they are worth counting before.
     pub(super) piled_up: Vec<TaskNo>,
@@ -31,13 +31,13 @@ struct Sent {
     lost: bool,
 }
 
-/// Looks at the signals of these tasks as they will be if everybody commits.
+/// Looks at the signals of these tasks as they will be if every open transaction commits.
 ///
-/// Never takes something for unsent that was sent before the look began. Signals are read before counters: one that is
-/// counted in between is taken off twice. Of a counter that somebody is changing the lower version is taken; a signal
-/// that he is removing is in the count of his version. A counter that somebody changes while this looks may be missed if he
-/// has committed by then, as though the task did not wait any more: he looks after his change, sees the signals that are left by
-/// then, and asks for the signs of those who look now ([`super::commit`]).
+/// Never takes something for unsent that was sent before the look began. Signals are read before counters: one that is counted
+/// in between is subtracted twice. Of a counter that another transaction is changing the lower version is taken; a signal that
+/// this transaction is removing is in the count of its version. A counter that is changed while this looks may be missed if the
+/// change is committed by then, as though the task did not wait any more: the transaction that changed it looks after its
+/// change, sees the signals that are left by then, and asks for the signs of those that look now ([`super::commit`]).
 pub(super) fn look(task_nos: &[TaskNo]) -> Found {
     let mut sent: HashMap<TaskNo, Sent> = HashMap::new();
     SIGNAL.each(task_nos.iter().map(|n| n.0), [3, 5], |task_no, [satisfied, lost], doomed| {

@@ -82,7 +82,7 @@ pub(crate) struct Wants {
 pub(crate) struct Reference {
     pub(crate) id: String,
     pub(crate) condition: Condition,
-    /// Nobody has named it: the dependency follows from another one that is there.
+    /// No caller has named it: the dependency follows from another one that is there.
     pub(crate) follows: bool,
 }
 

@@ -40,7 +40,7 @@ impl State {
         }
     }
 
-    /// Whether nobody has begun with the task.
+    /// Whether no worker has begun with the task.
     pub(crate) fn is_pending(self) -> bool {
         self as i16 & PENDING != 0
     }
@@ -82,7 +82,7 @@ impl Unique {
         self.on_conflict == OnHeld::Replace || !State::InProgress.is_in(self.states)
     }
 
-    /// Whether a task that is being inserted will hold the key until somebody begins with it.
+    /// Whether a task that is being inserted will hold the key until a worker begins with it.
     pub(crate) fn holds_while_pending(&self) -> bool {
         self.states & PENDING != 0
     }

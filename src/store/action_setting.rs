@@ -1,6 +1,7 @@
 //! The tables `action` and `action_setting`: names of actions, and what is set for them.
 //!
-//! Whoever changes them tells so first, since others keep what they have read ([`known_actions`](super::known_actions)).
+//! A call that changes them announces it first, since other backends keep what they have read
+//! ([`known_actions`](super::known_actions)).
 
 use pgrx::datum::Interval;
 
@@ -129,7 +130,7 @@ pub(crate) fn remove(name: &str) {
 static ENSURE: Statement<&str> =
     Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
 
-/// Makes the row if need be; waits for whoever is setting the same action.
+/// Makes the row if need be; waits for a transaction that is setting the same action.
 pub(crate) fn ensure(name: &str) {
     will_change(&TABLE);
     ENSURE.execute(name);

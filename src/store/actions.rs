@@ -42,7 +42,8 @@ pub(crate) struct Interned {
 
 /// A number for each of the names, made where there is none that this transaction can see.
 ///
-/// Takes no lock and waits for nobody: a name that another transaction is inserting gets a second number.
+/// Takes no lock and waits for no other transaction: a name that another one is inserting gets a second
+/// number.
 pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String, Interned> {
     let names: BTreeSet<&str> = names.collect();
     let mut numbers: HashMap<String, Interned> = HashMap::with_capacity(names.len());

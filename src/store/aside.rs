@@ -1,19 +1,21 @@
 //! Entries of `run` that may not run now and cannot leave the table: they are *set aside* where they are.
 //!
 //! An entry that may not run is moved to `parked` or `scheduled`, where it costs claims nothing. Two kinds cannot go
-//! there. One whose deadline has passed is still in its late actor's hands: the row has the token that a return or an
-//! extension looks for. And one that somebody attaches a dependent to is held (FOR KEY SHARE) and cannot be removed
-//! without waiting for him. These stay, not grantable, with the number of the reason in `run.aside`: claims pass them as
-//! they pass what is in progress, and whoever ends the reason finds them by that number. Token, actor and deadline
-//! are those that the entry had, so it is still to be returned and extended by its late actor.
+//! there. One whose deadline has passed still belongs to its late worker: the row has the token that a return or an
+//! extension looks for. And one that gets a dependent just now is locked by the transaction that adds the dependency
+//! (FOR KEY SHARE), and cannot be removed without waiting for that. These stay, not grantable, with the number of the
+//! reason in `run.aside`: claims skip them as they skip what is in progress, and the transaction that ends the reason
+//! finds them by that number. Token, actor and deadline are those that the entry had, so its late worker can still
+//! return and extend it.
 //!
 //! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks on the row of the reason
-//! as what is parked (see [`crate::claim`]). Whoever ends the reason, though, must not wait for a row of `run` that
-//! somebody has locked in the order of task numbers, and who may wait for one that he has: what he cannot have at once
-//! gets a lease, and upkeep looks again a second later. So does an entry whose reason is a time.
+//! as what is parked (see [`crate::claim`]). But the transaction that ends the reason must not wait for a row of `run`:
+//! the transaction that has it locked takes such locks in the order of task numbers, and may wait for a row that the
+//! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again a second later. So does an
+//! entry whose reason is a time.
 //!
 //! Two reasons may have the same number. Then one of them ends too early for an entry, and the next claim sets that
-//! aside again. Riders have the number of their leader, as a negative one, which is nobody else's.
+//! aside again. Riders have the number of their leader, as a negative one, which no other reason has.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -80,7 +82,7 @@ pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     look_at(&set, entries);
 }
 
-/// Entries that nobody has taken, as far as nobody has locked them for a change.
+/// Entries that are not granted, as far as no other transaction has them locked for a change.
 static SET: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
@@ -92,7 +94,8 @@ static SET: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::ne
       RETURNING r.task_no, r.nonce",
 );
 
-/// Sets aside entries that are grantable; returns how many. What somebody is changing is left to him.
+/// Sets aside entries that are grantable; returns how many. One that another transaction is changing is left
+/// to that.
 pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     if entries.is_empty() {
         return 0;
@@ -192,7 +195,8 @@ pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
     !actions.is_empty()
 }
 
-/// Riders are removed once their leader has settled. What somebody holds is not waited for: it is ready again.
+/// Riders are removed once their leader has settled. What another transaction has locked is not waited for: it
+/// is ready again.
 static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)

@@ -1,7 +1,7 @@
 //! What this backend does at the end of each transaction with what the tables' files remember of it.
 //!
-//! It hears of every end from its first such transaction on, and what it remembers decides what there is to do: most of the
-//! time nothing. Whichever way a transaction ends, nothing is remembered afterwards.
+//! It is called at every end from its first such transaction on, and what it remembers decides what there is to do: most of
+//! the time nothing. Whichever way a transaction ends, nothing is remembered afterwards.
 
 use std::cell::Cell;
 
@@ -23,7 +23,7 @@ pub(crate) fn ends() -> u64 {
 
 static LISTENER: Listener = Listener { before, ended, ..Listener::DEAF };
 
-/// To be called by whoever has something remembered for the end.
+/// To be called by code that keeps something to be done at the end.
 pub(crate) fn listen() {
     transaction::listen(&LISTENER);
 }

@@ -35,8 +35,8 @@ static RECORD: Statement<Ended> = Statement::new(
         FROM unnest($1, $2, $3, $4, $5) AS u(task_no, num_try, started_at, actor_id, status)",
 );
 
-/// The same, and some of the earlier ones of each task `u` go, `o`: what is counted of them goes on with the new row. Nobody else
-/// writes to the history of a task whose live row is ours.
+/// The same, and some of the earlier ones of each task `u` go, `o`: what is counted of them goes on with the new row. The history
+/// of a task whose live row is ours is written by this transaction only.
 macro_rules! record_and_drop {
     ($which:literal) => {
         Statement::new(sql!(

@@ -6,7 +6,7 @@
 //! right, are those of [`decided`](super::decided): a mark goes up to the first row that a look has seen, but not
 //! beyond what was decided when it looked.
 //!
-//! Two things have to hold of the rows. Whoever gives one its position has a transaction id by then. And one that is
+//! Two things have to hold of the rows. A transaction that gives one its position has an id by then. And one that is
 //! found to be taken, by a transaction that has committed, does not become free at its old position.
 
 use std::collections::HashMap;

@@ -36,7 +36,7 @@ pub(super) fn first_until(look: &Look, from: Time, now: Time) -> Option<Time> {
     look.first(&SUSPENDED, &keys, |row| row.get(UNTIL)).flatten()
 }
 
-/// Nobody locks the table for himself from here on, until this transaction ends.
+/// Keeps other sessions from locking the table exclusively, until this transaction ends.
 pub(crate) fn hold() {
     table::hold(&TABLE);
 }
@@ -66,11 +66,11 @@ pub(crate) struct Counted {
     pub(crate) not_there: Vec<(TaskNo, WaitNo)>,
 }
 
-/// Counts down, in the order given, which is that of the numbers; waits for nobody. What this transaction has locked
-/// before it has for sure.
+/// Counts down, in the order given, which is that of the numbers; waits for no lock. A counter that this transaction
+/// has locked before is never busy.
 ///
-/// A counter that somebody has changed since the look, and committed, is counted down in its newest version: nothing of
-/// what was read before is used then.
+/// A counter that another transaction has changed since the look, and committed, is counted down in its newest version:
+/// nothing of what was read before is used then.
 pub(crate) fn count_down(news: &[News]) -> Counted {
     let mut counted = Counted::default();
     look(|look| {

@@ -1,11 +1,11 @@
 //! Rows that contradict others: a task that has ended and is in progress as well, for instance. They come from a defect, from
 //! a hand or from a damaged disk, and `taskq.check()` names them.
 //!
-//! **One of them must not stop the queue.** Whoever calls for work looks after what time makes necessary for all, and would fail
-//! with it again and again. So upkeep does a step with several tasks in a subtransaction. If that fails for what is stored, the step
-//! is done with a half of them, and the other half, until what fails is one task. That one is left as it is: by this backend for a
-//! minute, and by the others as far as they are told by the time at which it is to be looked at again. The server's log has it once
-//! a session.
+//! **One of them must not stop the queue.** A call that claims tasks does upkeep for all, and would fail with such a row again
+//! and again. So upkeep does a step with several tasks in a subtransaction. If that fails because of what is stored, the step is
+//! done with one half of them, and then with the other, until what fails is one task. That one is left as it is: by this backend
+//! for a minute, and by the others until the time at which its row says that it is to be tried again. The server's log has it
+//! once a session.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
     if has_room_for_one() { unless_rows_are_wrong(step) } else { Ok(step()) }
 }
 
-/// Leaves a task alone from here on, and tells the log unless it has been told.
+/// Leaves a task alone from here on, and writes that to the log unless it was written before.
 fn leave(task_no: TaskNo, why: &str) {
     let (is_new, number) = LEFT.with_borrow_mut(|left| {
         if left.len() >= MOST && !left.contains_key(&task_no) {

@@ -1,9 +1,9 @@
 //! What was found out at some cost is good for a while.
 //!
-//! There are questions whose answers are worth a walk along an index: is anything due, which groups are full. Under a
-//! snapshot that somebody holds for long these walks pass all that is dead, and grow. Where they need not be exact to the
-//! moment, the answer is kept for a while that is in proportion to what it has cost: so all the walks of a backend
-//! together take a hundredth of its time or two, however much is dead. What costs little is asked each time.
+//! Some questions need a scan along an index: is anything due, which groups are full. Under a snapshot that a session
+//! holds for long, these scans pass all dead entries, and grow. Where the answer need not be exact to the moment, it is
+//! kept for a while that is in proportion to what it has cost: so all these scans of a backend together take a hundredth
+//! of its time or two, however much is dead. What costs little is asked each time.
 
 use std::time::Duration;
 

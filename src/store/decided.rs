@@ -1,22 +1,24 @@
 //! Up to which position everything is decided: what the low-water marks rest on.
 //!
 //! Every position comes from one sequence, is taken by a transaction that has its id by then, and is the greatest so
-//! far. A look reads the last position that was taken, L, and after that the next transaction id that nobody has yet,
-//! X. So whoever took a position up to L has an id before X. A look, this one or a later one, whose snapshot has an
-//! xmin of X or beyond sees all of them as ended: what they inserted is in its snapshot, or will never be. L is the
-//! *bound* then. Taking the snapshot's xmax for X, or an id that was assigned after the position, would lose tasks.
+//! far. A look reads the last position that was taken, L, and after that the next transaction id that has not been
+//! assigned, X. So a transaction that took a position up to L has an id before X. A look, this one or a later one,
+//! whose snapshot has an xmin of X or beyond sees all these transactions as ended: what they inserted is in its
+//! snapshot, or will never be. L is the *bound* then. Taking the snapshot's xmax for X, or an id that was assigned
+//! after the position, would lose tasks.
 //!
-//! A sequence that has not been used yet says 1 as if that were taken; who reads L has to subtract it. And L has to be read behind
-//! the lock on the sequence's page ([`last_value`](crate::pg::sequence::last_value)): a query may find it 32 ahead of what was taken.
+//! A sequence that has not been used yet says 1 as if that were taken; the reader of L has to subtract it. And L has
+//! to be read behind the lock on the sequence's page ([`last_value`](crate::pg::sequence::last_value)): a query may
+//! find it 32 ahead of what was taken.
 //!
 //! **On a standby** nothing of this is so: what is replayed of the sequence is up to 32 ahead, and the next id lags
 //! behind. Bounds are not found there, so that none outlives the promotion.
 //!
 //! **Positions that are not what they were.** After TRUNCATE the rows are in another file, after RESTART the sequence
-//! is. What nobody can see is `setval` to an earlier position, if the sequence is beyond the bound again by the next
-//! look, or old rows copied in below it. Neither belongs into a live queue; it is made up for all the same: a bound is
-//! good for ten seconds, and what was concluded from it is found out anew then, at once or bit by bit. Where that takes
-//! long, because much is to be walked over, the time grows with it.
+//! is. Two things leave no trace: `setval` to an earlier position, if the sequence is beyond the bound again by the
+//! next look, and old rows copied in below the bound. Neither belongs into a live queue; it is made up for all the
+//! same: a bound is good for ten seconds, and what was concluded from it is found out anew then, at once or bit by bit.
+//! Where that takes long, because much has to be scanned, the time grows with it.
 
 use std::time::Duration;
 
@@ -132,20 +134,21 @@ impl Decided {
         self.bound_before(look, session::next_transaction_id())
     }
 
-    /// The same for a transaction that has an id: up to which position nobody else decides anything any more. What it has done
-    /// itself may be undone, so what it concludes from this is for itself, and for as long as it undoes nothing.
+    /// The same for a transaction that has an id: up to which position no other transaction decides anything any more. What
+    /// this transaction has done itself may be undone, so what it concludes from this is for itself, and for as long as it
+    /// undoes nothing.
     pub(crate) fn bound_of_others(&mut self, look: &Look, xmin_of_others: u64) -> Option<Position> {
         if session::in_recovery() {
             return None;
         }
-        // What is kept is for later looks, and as true for them: a snapshot whose xmin has come to the id that nobody has
-        // had sees this transaction as ended, too.
+        // What is kept is for later looks, and as true for them: a snapshot whose xmin has come to the id that was not
+        // assigned sees this transaction as ended, too.
         self.bound_before(&Look { xmin: xmin_of_others, ..*look }, session::next_transaction_id())
     }
 
-    /// [`bound`](Self::bound), with the id that nobody has had.
+    /// [`bound`](Self::bound), with the id that has not been assigned.
     pub(crate) fn bound_before(&mut self, look: &Look, next: u64) -> Option<Position> {
-        // The latest if nobody is in the middle of anything, else the one that was noted before.
+        // The latest if no transaction is under way, else the one that was noted before.
         let latest = Some((look.last_position, next));
         let reached = [latest, self.pending].into_iter().flatten().find(|b| look.xmin >= b.1);
         if let Some((position, from)) = reached {

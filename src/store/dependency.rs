@@ -30,8 +30,8 @@ pub(crate) type Waiting = (Edge, WaitNo);
 
 /// What waits for these tasks, which have just ended.
 ///
-/// To be called after the tasks' live rows were removed: the snapshot is taken here, and whoever added an edge to one of
-/// them held its row, so that edge is committed and seen.
+/// To be called after the tasks' live rows were removed: the snapshot is taken here, and a transaction that added an
+/// edge to one of them held its row, so that edge is committed and seen.
 pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<Waiting> {
     let mut task_nos = task_nos.to_vec();
     task_nos.sort_unstable();

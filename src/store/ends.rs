@@ -7,17 +7,17 @@
 //! * the sum of the rows of `end_tally` whose span begins before `seal.until`,
 //! * and the rows of `settled` from `seal.until` on, counted along the index.
 //!
-//! **Who removes settled rows, or revives them, appends corrections** ([`uncounted`]), in the statement that removes
-//! the rows; nobody waits for anybody. A correction is of the second in which its rows settled. Of a second that is not
+//! **A statement that removes settled rows, or revives them, appends corrections as well** ([`uncounted`]), so that no
+//! transaction waits for another one. A correction is of the second in which its rows settled. Of a second that is not
 //! sealed it means nothing: the rows themselves are counted. When the second is sealed, the snapshot that counts its
 //! rows sees of a removal either both, the rows gone and the correction, or neither. In the first case the seal takes
 //! the correction along, in the second it counts the rows and the correction, once it is committed, takes them off
 //! again. Readers see all of this in one snapshot, too.
 //!
-//! **A second is sealed once nobody can settle anything in it any more.** Whoever settles has his transaction's id
-//! before he reads the clock ([`settling`]). So who settles in a second that is over has an id that was given out
-//! before the second was over, or the clock has been put back, which the seal notices, and begins anew. With the clock
-//! that a test has set (`taskq.now`) nothing of this is so: then the rows come with corrections that add them
+//! **A second is sealed once no transaction can settle anything in it any more.** A transaction that settles has its id
+//! before it reads the clock ([`settling`]). So one that settles in a second that is over has an id that was assigned
+//! before the second was over, or the clock has been put back. The seal notices the latter, and begins anew. With the
+//! clock that a test has set (`taskq.now`) nothing of this is so: then the rows come with corrections that add them
 //! ([`out_of_time`]).
 
 use crate::clock;

@@ -1,11 +1,12 @@
 //! What a backend knows of actions: their numbers, and what is set for them.
 //!
-//! A steady worker looks nothing up: what it has read once it keeps, until somebody changes the tables `action` and
-//! `action_setting` ([`TableChanges`] says why it hears of that in time), and for a second at most, in case somebody
-//! writes there past the functions of the queue: who restores a dump, say.
+//! A steady worker looks nothing up: its backend keeps what it has read once, until another session changes the
+//! tables `action` and `action_setting` ([`TableChanges`] says why it learns of that in time), and for a second at
+//! most, in case they are written without the functions of the queue: when a dump is restored, say.
 //!
-//! **A wake-up may be ahead of the word of the change that it is for**: both are sent as the transaction ends, the
-//! wake-up first. So whoever looks again after a sleep looks everything up anew ([`forget`]).
+//! **A wake-up may be ahead of the invalidation message of the change that it is for**: both are sent as the
+//! transaction ends, the wake-up first. So a call that looks again after a sleep looks everything up anew
+//! ([`forget`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ use crate::pg::table::look;
 
 static CHANGES: TableChanges<2> = TableChanges::of([&action::TABLE, &action_setting::TABLE]);
 
-/// How long something is kept that nobody has changed, as far as is known.
+/// How long something is kept of which no change is known.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// Of how many names something is kept.

@@ -25,7 +25,7 @@ pub(crate) struct Known {
     lanes: Vec<Lane>,
     /// Where they begin.
     starts: Vec<Position>,
-    /// How many pages it takes to find that out anew, and how many claims have read in vain since.
+    /// How many pages it takes to find that out anew, and how many claims have read needlessly since.
     cost: u64,
     wasted: u64,
 }
@@ -56,8 +56,8 @@ pub(crate) fn has_excepted(action_no: i32) -> bool {
     KNOWN.with_borrow(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
 }
 
-/// A claim has read so many pages in vain. Tells whether all claims since the last look together have wasted as many as that
-/// has read, so that another one is worth it.
+/// A claim has read so many pages needlessly. Returns whether all claims since the last look together have wasted as many as
+/// that has read, so that another one is worth it.
 pub(crate) fn is_worth_a_look(action_no: i32, pages: u64) -> bool {
     KNOWN.with_borrow_mut(|known| {
         let Some(known) = known.get_mut(&action_no) else { return true };

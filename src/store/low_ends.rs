@@ -1,16 +1,16 @@
 //! Where the looks for what is due begin: at the low ends of indexes by time, or a little further up.
 //!
 //! A deadline that was kept, a task that was due, an end whose retention is over: all leave their entries at the low
-//! end, and under a snapshot that somebody holds for long none of them goes. Whoever asked whether anything is due
-//! would pass all of them, at each claim. So where a probe has turned out to be [costly], the backend remembers for a
+//! end, and under a snapshot that a session holds for long none of them goes. A claim that asked whether anything is
+//! due would pass all of them, each time. So where a probe has turned out to be [costly], the backend remembers for a
 //! while what it has found first, or that there was nothing up to now, and begins there.
 //!
-//! **What may be missed, and for how long.** What somebody commits whose time has passed by then: a lease that is
-//! shorter than its transaction, a task that was to come sooner than the commit. It is found when the while is over,
-//! half a minute at most, and by everybody who has not remembered. What is due later than the probe is never below its
-//! mark. The marks of positions are exact instead ([`decided`](crate::store::decided)), at the price that any
-//! transaction with an id that stays open stops them; nobody is denied a task here, it only comes later, and times go
-//! on while that transaction does.
+//! **What may be missed, and for how long.** What is committed after its time has passed: a lease that is shorter than
+//! its transaction, a task that was due before the commit. It is found when the while is over, half a minute at most,
+//! and by every backend that has not remembered. What is due later than the probe is never below its mark. The marks
+//! of positions are exact instead ([`decided`](crate::store::decided)), at the price that any transaction with an id
+//! that stays open stops them. Here no claim loses a task: it only comes later, and marks of times go on while that
+//! transaction does.
 //!
 //! `signal` has no order in time: that it is empty is what is remembered, and only for half a second.
 

@@ -1,11 +1,11 @@
 //! The table `low_mark`: where the claims of a backend begin, for others to begin there.
 //!
 //! Marks are kept in memory (`claim::marks`). One that has moved far is written down here once in a while, by a call that grants
-//! something, so that a new backend need not walk over all that is dead. What is written holds for everybody and for ever, as
+//! something, so that a new backend need not scan all that is dead. What is written holds for every backend and for ever, as
 //! long as positions are what they were: so a row says in which files that is, and how far they had come. And it is good for
 //! some minutes only: a backend that lives for longer finds out by itself whether it still holds.
 //!
-//! Nobody waits here. There is no key: two who write the same at the same moment write two rows, and the next one removes
+//! No call waits here. There is no key: two that write the same at the same moment write two rows, and the next one removes
 //! both. Rows are few, and dead ones as well: one is written for thousands of tasks.
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct LowMark {
     pub(crate) action_no: i32,
     pub(crate) priority: i32,
     pub(crate) position: Position,
-    /// When somebody has walked there from the beginning.
+    /// When a claim has last searched that far from the beginning.
     pub(crate) walked_at: Time,
 }
 
@@ -69,7 +69,8 @@ fn files(at: &decided::Look) -> (i64, i64) {
     (i64::from(at.files.0.to_u32()), i64::from(at.files.1.to_u32()))
 }
 
-/// Removes those that it makes useless, and those that are good no more ($8), as far as nobody else has them.
+/// Removes those that it makes useless, and those that are good no more ($8), as far as no other transaction
+/// has them.
 static WRITE: Statement<(i32, i32, Position, Position, i64, i64, Time, Time)> = Statement::new(
     c"WITH old AS MATERIALIZED (
         SELECT m.ctid FROM taskq.low_mark m
@@ -81,7 +82,7 @@ static WRITE: Statement<(i32, i32, Position, Position, i64, i64, Time, Time)> = 
       VALUES ($1, $2, $3, $4, $5, $6, $7)",
 );
 
-/// Writes a mark down. Under READ COMMITTED only: else a row that somebody has removed meanwhile would be an error.
+/// Writes a mark down. Under READ COMMITTED only: else a row that was removed meanwhile would be an error.
 pub(crate) fn write(mark: &LowMark, at: &decided::Look) {
     let (run, sequence) = files(at);
     let LowMark { action_no, priority, position, walked_at } = *mark;

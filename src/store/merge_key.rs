@@ -97,7 +97,7 @@ static MARK: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
 
 /// Those of the keys that no task has are taken for these; returns them. The others are locked against the end of the
-/// task that has them, or locked by somebody else.
+/// task that has them, or another transaction has locked them.
 pub(crate) fn take(wanted: &BTreeMap<MergeKey, TaskNo>) -> BTreeMap<MergeKey, TaskNo> {
     let all: Vec<(&MergeKey, &TaskNo)> = wanted.iter().collect();
     let free: BTreeMap<MergeKey, TaskNo> = LOOK
@@ -133,10 +133,10 @@ static WAITING: Statement<Keys, i32> = Statement::new(
                             WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
 );
 
-/// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the
-/// end of its priority. The row of a key is locked first, so that whoever is parking under it is seen; then all that
-/// is parked under the keys or rides on the holders, in one go, in the order in which whoever names these tasks locks
-/// them.
+/// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the end of its
+/// priority. The row of a key is locked first, so that what a claim is parking under it is seen. Then all that is
+/// parked under the keys or rides on the holders is locked in one go, in the order in which calls that name these
+/// tasks lock them.
 pub(crate) fn release(holders: &[TaskNo]) {
     let keys = RELEASE.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
@@ -167,8 +167,8 @@ static LOCK_UNUSED: Statement<Keys, MergeKey> = Statement::new(
                               AND m.holder_no IS NULL
                               FOR UPDATE SKIP LOCKED) AS m",
 );
-/// With a snapshot taken after the rows were locked: whoever was inserting a task with the key held the row
-/// until its commit.
+/// With a snapshot taken after the rows were locked: a transaction that was inserting a task with the key
+/// held the row until its commit.
 static TIDY: Statement<Keys> = Statement::new(
     c"DELETE FROM taskq.merge_key m
        USING unnest($1, $2, $3) AS u(action, group_id, key)

@@ -5,11 +5,13 @@
 //! that is retried) cannot; and a task may move from one table to another while it is waited for. So such a call runs
 //! as [`restartable`]: *it waits for a row only if it holds nothing of that rank or a later one*. Where it would have
 //! to, it gives up all it holds, by rolling back to where it began, and begins anew: it then locks first, in the order,
-//! all it has seen so far. Each new beginning has waited for whoever was in the way, so that the call gets on.
+//! all it has seen so far. Each new beginning has waited for the transaction that was in the way, so that the call
+//! makes progress.
 //!
-//! Whoever waits for one of its rows therefore waits for a transaction that either waits itself for something later in
-//! the order, or for nothing. A transaction of several calls keeps the locks of all of them: two such transactions may
-//! still meet in a deadlock, as any others in PostgreSQL, and the one that gets `40P01` is to be run again.
+//! A transaction that waits for a row of such a call therefore waits for one that either waits itself for something
+//! later in the order, or for nothing. A transaction of several calls keeps the locks of all of them: two such
+//! transactions may still meet in a deadlock, as any others in PostgreSQL, and the one that gets `40P01` is to be run
+//! again.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -35,7 +37,7 @@ pub(crate) enum Rank {
     /// Rows of `dependency` that are about to be removed, as they are stored.
     Edges,
     /// Ids of tasks being inserted, in their order; after them those whose old tasks are removed to make place, which
-    /// nobody else can be inserting. Rows of merge keys come after all.
+    /// no other call can be inserting. Rows of merge keys come after all.
     Ids,
 }
 

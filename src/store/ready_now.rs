@@ -21,7 +21,7 @@ macro_rules! ready {
 static OF_GROUP: Statement<&str, i32> = ready!("group_id");
 static OF_WORKGROUP: Statement<&str, i32> = ready!("workgroup");
 
-/// Has everybody who waits for an action with such entries look again.
+/// Has every call that waits for an action with such entries look again.
 pub(crate) fn wake_all_of_group(group: &str) {
     OF_GROUP.query(group).into_iter().for_each(wake::ready_for_all);
 }

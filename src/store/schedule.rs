@@ -41,7 +41,7 @@ record! {
     }
 }
 
-/// Waits for whoever is changing or running it.
+/// Waits for a transaction that is changing or running it.
 pub(crate) static BEFORE: Statement<&str, Before> = Statement::new(
     c"SELECT s.cron, s.timezone, COALESCE(s.paused_next_at, s.next_at),
              (s.former #>> '{-1,then_from}')::timestamptz
@@ -79,7 +79,7 @@ pub(crate) static NEXT_OF: Statement<&str, Time> =
 
 pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
 
-/// A paused schedule keeps its next time aside and is never due, so that whoever looks for what is due sees none.
+/// A paused schedule keeps its next time in another column and is never due, so that upkeep does not find it.
 pub(crate) static PAUSE: Statement<&str> = Statement::new(
     c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
        WHERE s.name = $1 AND s.paused_next_at IS NULL",

@@ -113,7 +113,7 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Posit
       RETURNING d.due, d.position, d.timer, d.task_no, d.tries, d.failures, d.dependencies",
     );
 
-/// The same of these, as far as they are due and nobody else has them.
+/// The same of these, as far as they are due and no other transaction has them.
 pub(crate) static TAKE: Statement<(&[TaskNo], Time), (Time, Position, bool, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s

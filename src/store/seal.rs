@@ -1,18 +1,19 @@
 //! Sealing what has settled: see [`ends`](crate::store::ends) for what that is good for.
 //!
-//! **When a second may be sealed.** A *mark* is a time T, and the next transaction id X, read in this order. Who has an
-//! id from X on has got it after T was read, reads the clock after that, and settles at T or later. So once a
-//! snapshot's xmin is X or beyond, it sees all rows that settled before T, or they will never be. A transaction that
-//! keeps its id for long keeps the mark waiting: more is counted row by row then, and nothing is wrong.
+//! **When a second may be sealed.** A *mark* is a time T, and the next transaction id X, read in this order. A
+//! transaction with an id from X on has got it after T was read, reads the clock after that, and settles at T or later.
+//! So once a snapshot's xmin is X or beyond, it sees all rows that settled before T, or they will never be. A
+//! transaction that keeps its id for long keeps the mark waiting: more is counted row by row then, and nothing is
+//! wrong.
 //!
 //! One step, in one statement with one snapshot, counts what settled since the last one, up to the mark or up to
 //! [`MOST`] rows; takes along the corrections of these seconds; and makes the next mark. The row of `seal` is locked
 //! (SKIP LOCKED) before, so that there is one at a time.
 //!
 //! **A clock that has been put back** is noticed by a mark that lies ahead. Then nothing is sealed any more, and
-//! everything is counted row by row until the past is sealed again, step by step. Those who remove rows while that
-//! begins may take for sealed what is not any more. So the first mark is made by another transaction, later: who has an
-//! id from there on has looked at `seal` after that.
+//! everything is counted row by row until the past is sealed again, step by step. A transaction that removes rows while
+//! that begins may take seconds for sealed that are not any more. So the first mark is made by another transaction,
+//! later: every transaction with an id from there on has read `seal` after that.
 //!
 //! Nothing of this is dumped: what is restored is sealed anew.
 
@@ -27,11 +28,11 @@ use crate::pg::statement::{Looked, Statement, record};
 /// How many rows a step counts at most, but for a second that has more.
 const MOST: i32 = 20_000;
 
-/// How old a mark gets before somebody seals who has other things to do.
+/// How old a mark gets before a call seals whose work is another.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long nothing can be sealed until tallies are folded all the same; and for how long nobody has until those do
-/// who may keep others from it.
+/// For how long nothing can be sealed before tallies are folded all the same. Also the age of a mark from which a
+/// transaction that may stay open seals, although it may keep others from it.
 const LONG: Duration = Duration::from_secs(60);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -46,8 +47,8 @@ static LOCK: Statement<(Time, Time, i64)> = Statement::new(
 );
 static MARK: Statement<(Time, i64)> = Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
 
-/// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is told. `ended` is
-/// also what went before it was sealed. What settled before $7 is not told apart by time any more.
+/// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is sealed as a
+/// whole. `ended` is also what went before it was sealed. What settled before $7 is not kept apart by time any more.
 static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::new(
     c"WITH part AS MATERIALIZED (
         SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS second, s.action_no, s.code, s.cause,
@@ -170,9 +171,9 @@ impl State {
 
 /// Seals what may be sealed, in one step; marks have to be so old. Whether there is more.
 ///
-/// Not under REPEATABLE READ and above, where passing over a row that somebody has changed is an error. A transaction
-/// that may stay open keeps others from sealing for as long: one of several calls seals only what nobody else has for a
-/// while.
+/// Not under REPEATABLE READ and above, where SKIP LOCKED raises an error at a row that was changed since the snapshot.
+/// A transaction that may stay open keeps others from sealing for as long: a call inside one seals only what has not
+/// been sealed for a while.
 pub(crate) fn step(patience: Duration) -> bool {
     if !is_read_committed() {
         return false;
@@ -188,7 +189,8 @@ pub(crate) fn step(patience: Duration) -> bool {
     if LOCK.execute((state.until, state.mark_at, state.mark_xid)) == 0 {
         return false;
     }
-    // In this order: see above. From here on it is the time by which everybody with an id from there on settles.
+    // In this order: see above. From here on it is the time at or after which every transaction with an id from
+    // there on settles.
     let at = clock::wall();
     let next = next_transaction_id().cast_signed();
     match work {

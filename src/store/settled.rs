@@ -91,7 +91,7 @@ impl Ending {
         }
     }
 
-    /// The end of a task that nobody performs, and that waits for nothing.
+    /// The end of a task that is not in progress, and that waits for nothing.
     pub(crate) fn of_freed(freed: &Freed, outcome: Outcome, cause: Cause, status: Option<String>) -> Self {
         Ending {
             task_no: freed.task_no,
@@ -179,7 +179,7 @@ thread_local! {
     static SETTLED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// So many tasks have settled: whoever claims removes old ones in proportion.
+/// So many tasks have settled: a call that claims removes old ones in proportion.
 pub(crate) fn note(many: usize) {
     SETTLED.set(SETTLED.get().saturating_add(many));
 }

@@ -17,12 +17,12 @@ table!(c"signal":
 /// By run_no.
 static BY_TASK: Index = Index::new(&TABLE, c"signal_run_idx");
 
-/// Whether there may be any, as can be told without a look: the table is empty as a rule.
+/// Whether there may be any, as far as that can be seen without a look: the table is empty as a rule.
 pub(crate) fn may_be_there() -> bool {
     pages_of(&TABLE) > 0
 }
 
-/// Nobody locks the table for himself from here on, until this transaction ends.
+/// Keeps other sessions from locking the table exclusively, until this transaction ends.
 pub(crate) fn hold() {
     table::hold(&TABLE);
 }
@@ -41,10 +41,11 @@ pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Opt
       RETURNING s.run_no, s.wait_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
     );
 
-/// Signals of tasks that do not wait any more. Whoever else is removing some of them does not wait for us either.
+/// Signals of tasks that do not wait any more. If another transaction is removing some of them, neither waits for the
+/// other.
 ///
 /// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
-/// was sent in an earlier life of the task, since whoever sent it had seen the counter. (Asked one after the other, a
+/// was sent in an earlier life of the task, since its sender had seen the counter. (Asked one after the other, a
 /// retry and a new signal could come in between, and that one would be lost.)
 pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
     c"DELETE FROM taskq.signal d
@@ -67,7 +68,7 @@ pub(crate) struct Signal<'a> {
     pub(crate) skipped: i32,
 }
 
-/// Leaves signals to whoever counts next.
+/// Leaves signals to the next call that counts.
 pub(crate) fn append<'a>(signals: impl Iterator<Item = Signal<'a>>) {
     insert(&TABLE, |into| {
         for signal in signals {

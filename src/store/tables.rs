@@ -2,7 +2,7 @@
 
 use crate::pg::statement::Statement;
 
-/// Whoever executes a plan locks all tables that it names, also where there is nothing to read.
+/// An execution of a plan locks all tables that it names, also where there is nothing to read.
 static HOLD: Statement<()> = Statement::new(
     c"          SELECT FROM taskq.action WHERE false
       UNION ALL SELECT FROM taskq.action_setting WHERE false
@@ -24,11 +24,11 @@ static HOLD: Statement<()> = Statement::new(
       UNION ALL SELECT FROM taskq.task_group WHERE false",
 );
 
-/// Keeps others from locking for themselves the tables in which waiters look for what is ready or due, until the transaction
-/// ends; waits for somebody who has (autovacuum has while it gives back the end of an empty table). Those of workgroups and
+/// Keeps other sessions from locking exclusively the tables in which waiting calls look for what is ready or due, until the
+/// transaction ends; waits for a session that has (autovacuum has while it truncates an empty table). Those of workgroups and
 /// merge keys, which say what keeps an entry back, are not among them: a look that has to wait for these is made again, soon.
 ///
-/// To be called before a waiter registers. A look that had to wait for such a lock would miss what is committed
+/// To be called before a waiting call registers. A look that had to wait for such a lock would miss what is committed
 /// meanwhile: its snapshot is older, and Postgres resets the latch while it waits.
 pub(crate) fn hold() {
     HOLD.execute(());

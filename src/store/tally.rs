@@ -1,10 +1,11 @@
 //! How many tasks each group has, and how many of them have ended, so that progress can be polled whatever
 //! the size of the group.
 //!
-//! **No row that all update.** Whoever changes one of these numbers appends a row with the difference, and
-//! waits for nobody; the number is the sum. Rows are never updated, only folded: now and then somebody takes
-//! the rows of a group that nobody else holds (SKIP LOCKED), and puts their sum in their place in one
-//! transaction, so every snapshot has either the rows or the sum. Tasks without a group cost nothing.
+//! **No row that all update.** A call that changes one of these numbers appends a row with the difference,
+//! and waits for no other transaction; the number is the sum. Rows are never updated, only folded: now and
+//! then a call takes the rows of a group that no other transaction holds (SKIP LOCKED), and puts their sum in
+//! their place in one transaction, so every snapshot has either the rows or the sum. Tasks without a group
+//! cost nothing.
 //!
 //! What has settled is kept apart for some minutes by the time at which it did, for the pace.
 
@@ -123,8 +124,8 @@ pub(crate) fn revived(ends: &[(TaskNo, Outcome)], now: Time) {
 
 /// When a backend folds next.
 ///
-/// What a transaction has folded lies in its way each time it folds again: nobody can reclaim that before it ends. So each
-/// fold of a transaction comes after twice as many calls as the one before.
+/// The dead rows that a transaction's fold leaves are scanned each time it folds again: they cannot be reclaimed before it
+/// ends. So each fold of a transaction comes after twice as many calls as the one before.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     often: u32,
@@ -197,7 +198,7 @@ const MOST: i32 = 2000;
 /// How long what has settled is kept apart by its time. sql/views.sql has the same number.
 const RECENT: Duration = Duration::from_secs(600);
 
-/// Takes rows that nobody else holds, and puts their sums in their place.
+/// Takes rows that no other transaction holds, and puts their sums in their place.
 static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
     c"WITH taken AS (
         DELETE FROM taskq.group_tally d
@@ -240,7 +241,8 @@ static UNFOLDED: Statement<i32, String> = Statement::new(
        GROUP BY x.group_id",
 );
 
-/// Folds up to `bound` rows that nobody has folded yet; whether there were any, and whether there may be more.
+/// Folds up to `bound` rows that have not been folded yet; whether there were any, and whether there may be
+/// more.
 pub(crate) fn fold_some(bound: i32, now: Time) -> (bool, bool) {
     let groups: BTreeSet<String> = UNFOLDED.query(bound).into_iter().collect();
     let taken = fold(groups.iter(), now);

@@ -210,14 +210,14 @@ pub(crate) struct New<'a> {
     pub(crate) task_no: TaskNo,
     pub(crate) action_no: i32,
     pub(crate) id: &'a str,
-    /// Nobody else can have its id: it was made in this call.
+    /// No other call can have its id: it was made in this call.
     pub(crate) id_is_new: bool,
     pub(crate) spec: &'a TaskSpec,
 }
 
 /// Inserts tasks, in the order given; returns the places of those whose ids belong to others.
 ///
-/// Waits for whoever is inserting the same id, or removing it.
+/// Waits for a transaction that is inserting the same id, or removing it.
 pub(crate) fn insert<'a>(tasks: impl Iterator<Item = New<'a>>, now: Time) -> Vec<usize> {
     let mut refused = Vec::new();
     insert_unless_there(&BY_ID, |into| {
@@ -272,8 +272,8 @@ fn unique_until(spec: &TaskSpec, unique: &Unique, now: Time) -> Option<Time> {
     Some(spec.not_before.map_or(now, |time| time.max(now)).plus(unique.period?))
 }
 
-/// The only statement that changes rows of `task`. The live rows of these tasks are ours, so nobody else reads them to
-/// put the tasks anywhere.
+/// The only statement that changes rows of `task`. The live rows of these tasks are ours, so no other call reads them
+/// to put the tasks anywhere.
 pub(crate) static UPDATE: Statement<(&[TaskNo], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
     c"UPDATE taskq.task t
          SET priority = COALESCE($2, t.priority), not_before = COALESCE($3, t.not_before),
@@ -333,13 +333,14 @@ impl Traces {
         }
     }
 
-    /// Counts them out of their groups. The rows of keys and the slots of groups that nobody has any more are left.
+    /// Counts them out of their groups. The rows of keys and the slots of groups that no task has any more are
+    /// left.
     pub(crate) fn count_out(self, now: Time) {
         tally::removed(&self.losses, now);
     }
 
-    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that nobody has any more;
-    /// returns how many tasks it were.
+    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that no task has any
+    /// more; returns how many tasks it were.
     pub(crate) fn tidy(self, now: Time) -> i64 {
         tally::removed(&self.losses, now);
         slot::tidy(&self.losses.groups().cloned().collect::<Vec<_>>());

@@ -41,7 +41,7 @@ pub(crate) fn remove_pause(group: &str) {
     RESUME.execute(group);
 }
 
-/// The row is changed first, so that whoever sets the same group comes after this call.
+/// The row is changed first, so that a transaction that sets the same group comes after this call.
 pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::new(
     c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
       ON CONFLICT (group_id) DO UPDATE

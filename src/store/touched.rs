@@ -31,9 +31,9 @@ pub(crate) enum Touch {
     Locked,
 }
 
-/// Looks at the signals of these tasks before the transaction commits. To be called by whoever has touched their
-/// counters, and not removed them: for a lock, before others can have met it in vain, or as soon as it is there (see
-/// [`locking`] for one that takes its time).
+/// Has the signals of these tasks checked before the transaction commits. To be called after their counters were
+/// touched and not removed: for a lock, before another transaction can have found the counter locked, or as soon as
+/// the lock is there (see [`locking`] for locks that take their time).
 pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
     if task_nos.is_empty() {
         return;
@@ -47,8 +47,9 @@ pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
     });
 }
 
-/// Counters are about to be locked, one after the other, and while the next is waited for others meet the first ones in vain. If
-/// that comes to no end, by an error or a restart, somebody looks in this transaction's place.
+/// Counters are about to be locked, one after the other. While the next is waited for, others find the first ones locked, and
+/// leave signals. If the locking does not come to an end, by an error or a restart, a later call has to count these in this
+/// transaction's place.
 pub(crate) fn locking() {
     at_end::listen();
     LOCKING.set(true);
@@ -60,8 +61,8 @@ pub(crate) fn locked(task_nos: &[TaskNo]) {
     LOCKING.set(false);
 }
 
-/// The counter of this task is removed. Once that is committed nobody has to look any more; but it may be undone, and others have
-/// left signals for it by then.
+/// The counter of this task is removed. Once that is committed its signals need no check any more. But it may be undone, and
+/// others have left signals for it by then.
 pub(crate) fn removed(task_no: TaskNo) {
     at_end::listen();
     REMOVED.with_borrow_mut(|removed| {

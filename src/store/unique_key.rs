@@ -72,7 +72,7 @@ static RELEASE: Statement<(&[&str], &[&str], &[TaskNo])> = Statement::new(
                                        FOR UPDATE SKIP LOCKED) AS k))",
 );
 
-/// Removes rows that point to these numbers. One that somebody has locked is left.
+/// Removes rows that point to these numbers. One that another transaction has locked is left.
 pub(crate) fn release(rows: &[(&Key, TaskNo)]) {
     if rows.is_empty() {
         return;
@@ -99,8 +99,8 @@ static LEFT_BEHIND: Statement<(&str, &str), (String, String, TaskNo)> = Statemen
        WHERE NOT EXISTS (SELECT FROM taskq.task t WHERE t.task_no = k.task_no OFFSET 0)",
 );
 
-/// Removes rows that a removal had to leave, among those behind the key of a task that has just gone.
-/// Such keys are spread over all keys, so sooner or later somebody comes past each.
+/// Removes rows that a removal had to leave, among those behind the key of a task that has just gone. The
+/// keys that go are spread over all keys, so each row that was left is removed sooner or later.
 pub(crate) fn tidy(gone: Option<&Key>) {
     let Some(last) = gone else { return };
     let left: Vec<(Key, TaskNo)> = LEFT_BEHIND

@@ -22,7 +22,7 @@ use crate::store::live::{self, Live};
 /// How many rows of `expiry` one step looks at for some that are free.
 const MOST: i32 = 10_000;
 
-/// How often those are left out that cannot be had, before all are left alone.
+/// How often those that cannot be locked are skipped, before all are left alone.
 const ROUNDS: usize = 3;
 
 /// Does up to `bound` of each kind, from a time on for each. `hostage`: in a transaction that may stay open.
@@ -97,8 +97,8 @@ fn abort(mut task_nos: Vec<TaskNo>, statuses: &HashMap<TaskNo, String>, now: Tim
     0
 }
 
-/// Those that were granted. What a worker gives back without counting its try is told by the history, which a statement sees that
-/// begins after the row is locked.
+/// Those that were granted. If a worker has given a task back without counting the try, only the history shows it; so it is read
+/// by a statement that begins after the row is locked.
 fn granted(rows: &HashMap<TaskNo, Live>) -> Vec<TaskNo> {
     let of_row = rows.values().filter(|row| row.in_progress() || row.tries > 0).map(|row| row.task_no);
     let mut granted: Vec<TaskNo> = of_row.collect();

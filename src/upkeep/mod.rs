@@ -1,9 +1,9 @@
 //! What time makes necessary, done in small bounded steps by calls that claim tasks, by the background worker, and by
 //! `taskq.maintain()` for quiet times: elapsed leases, due tasks, deferred signals, retention.
 //!
-//! Everything here takes its rows with SKIP LOCKED and waits for nobody. Inside a caller's transaction
-//! block, function or larger statement the steps are as small as the claim itself, since what they touch is hostage to
-//! that transaction. A waiting call does none of it: it has what is due done by a process that commits (`background::call_if`).
+//! Everything here takes its rows with SKIP LOCKED and waits for no other transaction. Inside a caller's transaction block,
+//! function or larger statement the steps are as small as the claim itself, since what they touch is hostage to that
+//! transaction. A waiting call does none of it: it has what is due done by a process that commits (`background::call_if`).
 
 pub(crate) mod by_time;
 pub(crate) mod due;
@@ -32,11 +32,11 @@ use crate::store::low_ends::Found;
 use crate::store::{before_commit, lease, low_ends, numbers, run, schedule, scheduled, settled, signal};
 use crate::wake::lately;
 
-/// How many rows of a kind one step handles when it is nobody's hostage.
+/// How many rows of a kind one step handles when its transaction does not stay open.
 pub(crate) const STEP: i32 = 200;
 
-/// How many tries whose time has come are ended at most by one step of a call that is nobody's hostage; and how many of them of
-/// actions that it does not ask for.
+/// How many tries whose time has come are ended at most by one step of a call whose transaction does not stay open; and how
+/// many of them of actions that it does not ask for.
 const MOST_ENDED: usize = 2_000;
 const ENDED_FOR_OTHERS: usize = 100;
 

@@ -68,13 +68,13 @@ pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
 pub(crate) struct Swept {
     /// How many tasks have gone.
     pub(crate) removed: usize,
-    /// There are others, and not all of them are in somebody's hands.
+    /// There are others, and not all of them are locked by other transactions.
     pub(crate) more: bool,
 }
 
-/// Removes up to `bound` tasks whose retention is over, from `start` on. Waits for nobody: a task
-/// with a dependency that somebody else is removing is left for later, and so that many such are in nobody's way, more of
-/// them are looked at where nothing else has been found.
+/// Removes up to `bound` tasks whose retention is over, from `start` on. Waits for no lock: a task with a dependency that
+/// another transaction is removing is left for later. So that many such tasks do not stop the others, more of them are
+/// read where nothing else has been found.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     let mut most = bound.min(MOST);
     loop {
@@ -103,12 +103,13 @@ static NEEDED: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// When one that is needed is looked at again: there may be any number of them, and they are not to be in the way of others.
 const PUT_OFF: Duration = Duration::from_secs(60 * 60);
 
-/// Removes those of the tasks, which are locked, that have no dependency in somebody's hands; how many.
+/// Removes those of the tasks, which are locked, that have no dependency locked by another transaction; how
+/// many.
 fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     if ends.is_empty() {
         return 0;
     }
-    // Nobody can add a dependency from here on: he would hold the task's row.
+    // No dependency can be added from here on: that takes a lock on the task's row.
     let edges = live::try_lock_edges_of(&ends.keys().copied().collect::<Vec<_>>());
     if !edges.busy.is_empty() {
         ends.retain(|task_no, _| !edges.busy.contains(task_no));

@@ -1,9 +1,9 @@
 //! `chain`, `parallel`, `chord` and `map`: arrays for `insert_tasks`, built from tasks and from each other.
 //!
-//! A *block* is an array of tasks. Its entries are the tasks that wait for nobody in it, its exits those
-//! that nobody in it waits for. Builders only ever add dependencies between exits and entries; tasks
-//! without an id get one, so that they can be referred to. Values other than ids and dependencies pass
-//! through as the text they are.
+//! A *block* is an array of tasks. Its entries are the tasks that wait for no task in it, its exits those
+//! that no task in it waits for. Builders only ever add dependencies between exits and entries; tasks without
+//! an id get one, so that they can be referred to. Values other than ids and dependencies pass through as the
+//! text they are.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -145,7 +145,7 @@ fn referred(task: &Task, key: &str) -> Vec<String> {
     references(task, key).unwrap_or_default()
 }
 
-/// Ids of the tasks of a block that wait for nobody in it, and of those that nobody in it waits for.
+/// Ids of the tasks of a block that wait for no task in it, and of those that no task in it waits for.
 fn ends(block: &[Task]) -> (HashSet<String>, Vec<String>) {
     let ids: Vec<String> = block.iter().filter_map(id_of).collect();
     let inside: HashSet<&str> = ids.iter().map(String::as_str).collect();

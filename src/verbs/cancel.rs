@@ -1,4 +1,4 @@
-//! `cancel_tasks`: the end of tasks that nobody wants any more.
+//! `cancel_tasks`: the end of tasks that are not wanted any more.
 
 use pgrx::prelude::*;
 
@@ -45,11 +45,11 @@ static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), TaskNo> =
           LIMIT $5"
     ));
 
-/// Locks the tasks in the global order, waiting for whoever holds one; a token of a task in progress is
-/// good for nothing from then on.
+/// Locks the tasks in the global order; waits for transactions that hold one. A token of a task in progress
+/// is void from then on.
 fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     if let Some(ids) = filter.only_ids()? {
-        // Also of those that are settled, and before anybody is waited for.
+        // Also of those that are settled, and before any lock is waited for.
         rights::check_named(Doing::Change, ids.iter().copied())?;
         return restartable(|| {
             let (_, rows) =

@@ -35,7 +35,7 @@ fn taskq_delay_workgroup(
 static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
 /// Tasks set aside because of the workgroup until later than that, also by the claims that were waited for: this statement sees
-/// what they have done. Locked by number, as by everybody who locks several: see `store::order`.
+/// what they have done. Locked by number, as by all calls that lock several: see `store::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
@@ -49,7 +49,7 @@ fn set(name: &str, until: Time) {
     if workgroup::ADD.execute((name, until)) > 0 {
         return;
     }
-    // As whoever had the row before has left it: it is locked, and this statement is a new one.
+    // As the transaction that had the row before has left it: it is locked, and this statement is a new one.
     let forward = BEFORE.first(name).is_some_and(|before| before > until);
     if forward {
         turnstile::close(turnstile::Reason::Workgroup(name));

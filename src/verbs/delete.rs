@@ -55,7 +55,8 @@ fn taskq_delete_tasks(
     })
 }
 
-/// Walks all tasks that nobody owns, and tells which are settled; those that were inserted first come first.
+/// Reads all tasks that no worker owns, and whether each is settled; those that were inserted first come
+/// first.
 static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_time(
     sql!(
         "SELECT t.task_no, s.task_no IS NOT NULL
@@ -78,8 +79,8 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     let mut rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
     let rest: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
     let ended = live::hold_outcomes(&rest, LockStrength::Update);
-    // What was replaced has left its end behind, for those who wait for it, and is no task any more. This look is newer than the
-    // locks, and takes away only.
+    // What was replaced has left its end behind, for calls that wait for it, and is no task any more. This look is newer than
+    // the locks, and takes away only.
     let there = numbers::ids(&task_nos);
     let going: Vec<TaskNo> = matching
         .iter()

@@ -58,7 +58,7 @@ pub(super) fn extend(
     let tokens: Vec<Token> = held.values().copied().collect();
     let now = clock::now();
     let extended = more_time(&tokens, now.plus(max_duration), actor_id, now);
-    // As for returns: a token that somebody has made up says nothing of its task.
+    // As for returns: a made-up token must reveal nothing of its task.
     rights::check_tasks(Doing::Work, extended.keys().copied())?;
     Ok(pairs
         .into_iter()
@@ -117,7 +117,7 @@ record! {
     }
 }
 
-/// Tasks back in the queue because their deadline passed, and granted to nobody since.
+/// Tasks back in the queue because their deadline passed, and not granted since.
 static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, r.action_no, r.granted_at, r.max_run_time, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
@@ -130,8 +130,8 @@ static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
        ORDER BY r.task_no FOR NO KEY UPDATE OF r",
 );
 
-/// Lets actors that come late hold their tasks again, where that breaks no limit: what its performance had
-/// occupied was given up when the deadline passed, and may be somebody else's by now.
+/// Lets workers that come late hold their tasks again, where that breaks no limit: what the performance had
+/// occupied was given up when the deadline passed, and another task may have it by now.
 fn hold_again(late: &[&Token], deadline: Time, actor_id: &str, now: Time) -> Vec<(TaskNo, (Nonce, Time))> {
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
     let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), |row| Late::of(row, deadline, now));
@@ -188,7 +188,7 @@ impl Late {
         })
     }
 
-    /// A slot of each of its limits; `None` if one of them is full. Waits for nobody.
+    /// A slot of each of its limits; `None` if one of them is full. Waits for no lock.
     fn slots(&self) -> Option<Vec<Assignment<'_>>> {
         let free = slot::lock_free(&self.asks).slots;
         let slots = self.asks.iter().zip(free).map(|(ask, free)| {

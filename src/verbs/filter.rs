@@ -103,8 +103,8 @@ impl<'a> Filter<'a> {
             || until.is_some()
     }
 
-    /// Refuses a filter that could be about tasks that are none of the caller's, whether it finds any or not: he could ask
-    /// otherwise what they are like.
+    /// Refuses a filter that could be about tasks outside the caller's part, whether it finds any or not: the answer would
+    /// reveal what they are like.
     pub(super) fn check(&self, doing: Doing) -> Result<()> {
         fn given(names: &[Option<String>]) -> impl Iterator<Item = &str> {
             names.iter().flatten().map(String::as_str)

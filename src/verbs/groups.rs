@@ -47,7 +47,7 @@ fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
 fn taskq_delete_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
-        // Before the rows of tasks, as whoever sets the group has it.
+        // Before the rows of tasks: the order of calls that set the group.
         LOCK.execute(group);
         restartable(|| delete(group))
     })
@@ -74,8 +74,8 @@ static KNOWN: Statement<&str, bool> = Statement::new(
 );
 
 /// A group that has tasks, or that was paused or set. A caller whose part is narrowed is refused here if it has tasks of
-/// others, before anybody is waited for. More may come in until the call has what it changes: each verb asks again about
-/// what it has got then.
+/// others, before any lock is waited for. More may come in until the call has what it changes: each verb asks again
+/// about what it has got then.
 fn known(group_id: Option<&str>) -> Result<&str> {
     let group = required("group_id", group_id)?;
     match KNOWN.first(group) {
@@ -133,8 +133,8 @@ static IS_PAUSED: Statement<&str, bool> =
 static PAUSED: Statement<&str, bool> =
     Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
-/// What was parked under the group comes back to the end of its priority, in its old order. What that is nobody changes from
-/// where the row of the group is locked: claims share it to park. Asked about last, as by [`pause`].
+/// What was parked under the group comes back to the end of its priority, in its old order. From where the row of the group
+/// is locked, that does not change: claims share the row to park. Asked about last, as by [`pause`].
 fn resume(group: &str) -> Result<i64> {
     session::refuse_if_read_only();
     if IS_PAUSED.first(group).is_none() {
@@ -165,8 +165,8 @@ static LOCK: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
-/// them is brought back to life, replaced or depended upon before this transaction ends; who has just done that is
-/// waited for, and the group is looked at again.
+/// them is brought back to life, replaced or depended upon before this transaction ends; a transaction that has just
+/// done that is waited for, and the group is read again.
 ///
 /// Tasks that are inserted into the group from then on are none of the call's: they are not locked. Whatever is asked about
 /// the group after this has a newer snapshot, and goes by these numbers only.

@@ -1,11 +1,12 @@
 //! The sleep of `extend_tasks_ownership(wait =>)`: until one of the tasks is held no more, or the time is up.
 //!
-//! **It holds nothing while it sleeps.** Its looks give up their locks at once, and it has written nothing: a cancel that had to wait for
-//! the row of the task could not be heard of. So the extension that comes before the sleep is made by a process that commits
-//! ([`errand`]); where there is none, none is made, and the call comes back before the first deadline would pass.
+//! **It holds nothing while it sleeps.** Its looks give up their locks at once, and it has written nothing: otherwise a cancel
+//! would have to wait for the row of the task, and the call could not be woken by it. So the extension that comes before the
+//! sleep is made by a process that commits ([`errand`]); where there is none, none is made, and the call comes back before the
+//! first deadline would pass.
 //!
-//! **It hears of every end.** Whatever takes a token away notes it for the task ([`wake::let_go`], [`wake::settled`]), and its commit wakes
-//! the call that is registered for that; a commit between a look and the sleep finds the registration.
+//! **It is woken by every end.** Each change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]),
+//! and its commit wakes the call that is registered for that; a commit between a look and the sleep finds the registration.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -119,7 +120,7 @@ fn come_back(held: &Held, began: Time) -> Time {
     }
 }
 
-/// What the process is told that extends.
+/// The parameters of the process that extends.
 struct Order {
     deadline: Time,
     tokens: Vec<Token>,

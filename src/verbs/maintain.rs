@@ -1,4 +1,4 @@
-//! `maintain`: upkeep for quiet times, when nobody claims tasks.
+//! `maintain`: upkeep for quiet times, when no worker claims tasks.
 
 use std::time::Duration;
 

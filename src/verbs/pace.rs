@@ -1,14 +1,15 @@
 //! How soon a sleeping call looks again by itself.
 //!
-//! Wake-ups are what ends a sleep. But one can get lost where nobody can help it: Postgres resets a backend's latch where
-//! it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be gone by its
-//! end; and a look passes over what others have locked, who may let go of it without a change. Both are over a moment
-//! later. So **each look is followed by a short sleep first**, and another look. What is still locked then is looked for
-//! after twice the time, and so on: nothing stays hidden for longer than it was locked. Otherwise the long sleeps follow,
-//! which double as well, up to that of [`wake::longest_sleep`].
+//! Wake-ups are what ends a sleep. But a wake-up can get lost, and taskq cannot prevent it: Postgres resets a backend's
+//! latch where it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be
+//! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are over a
+//! moment later. So **each look is followed by a short sleep first**, and another look. What is still locked then is
+//! searched for after twice the time, and so on: nothing stays hidden for longer than it was locked. Otherwise the long
+//! sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!
-//! Looks cost something, and many sleep: a look that can find nothing new, since no transaction of the whole cluster has
-//! changed anything since the one before, is left out. A backend that calls again at once goes on where it was.
+//! Looks cost something, and many calls sleep: a look that can find nothing new, since no transaction of the whole
+//! cluster has changed anything since the one before, is skipped. A backend that calls again at once goes on where it
+//! was.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ impl Pace {
     }
 }
 
-/// Shorter by up to a quarter, by chance: those who were woken together need not look together for ever.
+/// Shorter by up to a quarter, by chance: calls that were woken together need not look together for ever.
 pub(super) fn staggered(sleep: Duration) -> Duration {
     let chance = (session::random_62_bits() & 0xffff) as u32;
     sleep - sleep / 4 * chance / 0x1_0000

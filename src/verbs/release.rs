@@ -64,8 +64,8 @@ static OF_ACTORS: Statement<&[&str], TaskNo> = Statement::planned_each_time(
     c"SELECT r.task_no FROM taskq.run r WHERE r.nonce <> 0 AND r.actor_id = ANY ($1)",
 );
 
-/// Ends the tries of those that are still in progress, and in the hands of these actors, once they are locked in the global
-/// order; waits for whoever holds one.
+/// Ends the tries of those that are still in progress, and owned by these actors, once they are locked in the global order;
+/// waits for transactions that hold one.
 fn release(found: &[TaskNo], actors: Option<Vec<Option<String>>>, status: Option<String>) -> Result<i64> {
     let actors: Option<HashSet<String>> = actors.map(|actors| actors.into_iter().flatten().collect());
     let is_theirs = |live: &Live| match (&actors, &live.actor_id) {

@@ -76,7 +76,8 @@ fn schedule(
         return Err(Element::Task.malformed(None, None, &problem));
     }
     if spec.unique.is_some() {
-        // Inserting it might have to wait for another transaction, and whoever fires a schedule never waits.
+        // Inserting it might have to wait for another transaction, and a call that fires a schedule never
+        // waits for that.
         let problem = Problem::new(
             "the task of a schedule has no \"unique_by\": each run is by its id, and \"overlap\" says what \
              becomes of it while the one before is under way",
@@ -131,13 +132,13 @@ fn known(name: Option<&str>) -> Result<&str> {
     }
 }
 
-/// Waits for whoever is changing the schedule, and tells what it is then.
+/// Waits for a transaction that is changing the schedule, and returns what it is then.
 static IS_PAUSED: Statement<&str, bool> = Statement::new(
     c"SELECT s.paused_next_at IS NOT NULL FROM taskq.schedule s WHERE s.name = $1 FOR NO KEY UPDATE",
 );
 
 /// Pauses or resumes a schedule by `change`; whether there was anything to change. One that is as it should be may be about to be
-/// changed back, so it is locked before that is said. One that somebody has dropped meanwhile, and perhaps set anew, is looked for again.
+/// changed back, so it is locked before that is said. One that was dropped meanwhile, and perhaps set anew, is looked up again.
 fn change(name: Option<&str>, paused: bool, change: impl FnOnce(&str)) -> Result<bool> {
     loop {
         check_for_interrupts();
@@ -153,7 +154,8 @@ fn change(name: Option<&str>, paused: bool, change: impl FnOnce(&str)) -> Result
     }
 }
 
-/// `taskq.pause_schedule(name) -> boolean`. Waits for whoever inserts a run of it just now; none comes after it.
+/// `taskq.pause_schedule(name) -> boolean`. Waits for a transaction that inserts a run of it just now; none
+/// comes after it.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {

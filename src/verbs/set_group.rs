@@ -16,8 +16,8 @@ const MOST_WEIGHT: i32 = 1000;
 
 /// `taskq.set_group(group_id, max_concurrency, weight, clear) -> void`
 ///
-/// Waits for whoever sets, pauses or deletes the same group, and for the performances of its tasks that are just being
-/// returned or extended, if a limit is set.
+/// Waits for transactions that set, pause or delete the same group, and, if a limit is set, for those that return or
+/// extend its tasks just now.
 #[pg_extern(sql = "")]
 fn taskq_set_group(
     group_id: Option<&str>,

@@ -2,8 +2,9 @@
 //! numbers of its tasks carry, and so its tokens: see [`crate::token`].
 //!
 //! **The number is where the sequence is.** Its values are what a dump takes along, so the number comes with the data,
-//! and nobody looks it up to make a task. Setting it restarts the sequence, which is transactional, and locks it:
-//! whoever has taken a number is waited for, and who wants one waits. So no transaction has numbers of two shards.
+//! and is not looked up to make a task. Setting it restarts the sequence, which is transactional, and locks it: the
+//! call waits for transactions that have taken a number, and those that want one wait for the call. So no transaction
+//! has numbers of two shards.
 //!
 //! **Before the first task.** A name of an action gets its number with the first task of it, for ever. A queue without
 //! any has never had a task: nothing that is stored, and no token, has a number that could be given out again.
@@ -46,7 +47,8 @@ fn set_shard(n: Option<i32>) -> Result<()> {
             &format!("Give a number from 0 to {}.", MOST_SHARDS - 1),
         ));
     }
-    // Before the lock, so that nobody waits for what is refused; and once more when those who were waited for have ended.
+    // Before the lock, so that the call does not wait for what is refused; and once more when the transactions that it
+    // waited for have ended.
     refuse_after_the_first_task()?;
     RESTART.execute(first_of(n));
     refuse_after_the_first_task()

@@ -1,8 +1,8 @@
 //! `update_tasks`: tasks that have yet to begin are changed in place, with their dependencies and dependents as they are.
 //!
-//! **Nobody performs what was there before.** A claim whose snapshot is older than this call's commit would read the
+//! **No worker performs what was there before.** A claim whose snapshot is older than this call's commit would read the
 //! `task` row as it was, should it find the same row in `run`. So the row in `run` is always another one: it is deleted
-//! and inserted anew. Who sees the old one with an old snapshot finds it deleted and passes over it.
+//! and inserted anew. A claim that sees the old one with an old snapshot finds it deleted and skips it.
 //!
 //! **No mark passes an entry.** What keeps its place is inserted at the position of the row that is deleted in the same
 //! statement. Every snapshot sees one of the two, as grantable, so no low-water mark (see `claim::marks`) has moved
@@ -127,8 +127,8 @@ fn check_metadata(metadata: Option<JsonText>) -> Result<Option<JsonText>> {
 /// Changes the tasks that meet the filter, or none of them, unless those that have begun are to be left alone; how many
 /// have been changed.
 fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time) -> Result<i64> {
-    // A look without locks: what is in progress is refused, or left alone, at once, and not when whoever has locked it
-    // lets it go.
+    // A look without locks: what is in progress is refused, or left alone, at once, and not when the transaction that
+    // has locked it ends.
     let mut found = numbers::by_id(ids);
     refuse_missing(ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
@@ -164,7 +164,7 @@ fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time)
     Ok(change_all(&in_order(&ids, &found, &rows), change, now))
 }
 
-/// Walks all that nobody owns and that is not settled; those that were inserted first come first.
+/// Reads all that no worker owns and that is not settled; those that were inserted first come first.
 static MATCHING: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::planned_each_time(sql!(
     "SELECT t.task_no
        FROM (SELECT r.task_no FROM taskq.run r WHERE r.nonce = 0
@@ -233,7 +233,7 @@ fn refuse_missing(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
 
 const IN_PROGRESS: &str = "in progress";
 
-/// Tasks that somebody owns, and tasks that have ended.
+/// Tasks that a worker owns, and tasks that have ended.
 static BEGUN: Statement<&[TaskNo], (TaskNo, String)> = Statement::new(
     c"SELECT u.task_no, 'in progress'
         FROM pg_catalog.unnest($1) AS u(task_no)
@@ -358,7 +358,8 @@ fn keep_place(task_nos: &[TaskNo], change: &Change) {
     if task_nos.is_empty() {
         return;
     }
-    // Claims have passed over them while they were locked. `store::live` wakes somebody for what it has locked.
+    // Claims have skipped them while they were locked. `store::live` wakes a waiting call for what it has
+    // locked.
     for action_no in changes::KEEP_PLACE.query((task_nos, change.max_duration, change.priority)) {
         wake::ready(action_no);
     }

@@ -88,7 +88,8 @@ fn taskq_task_channels(task_ids: Vec<Option<String>>) -> SetOfIterator<'static, 
 /// `taskq._num_settled(task_nos bigint[], task_ids text[]) -> integer`: how many of the tasks are over: settled, also by
 /// having been replaced, or deleted.
 ///
-/// A number says nothing without the id: who makes numbers up hears that such a task is over, whether or not there is one.
+/// A number says nothing without the id: for a made-up number the answer is that such a task is over, whether or not there
+/// is one.
 #[pg_extern(sql = "")]
 fn taskq_num_settled(task_nos: Vec<Option<i64>>, task_ids: Vec<Option<String>>) -> i32 {
     rights::for_caller(|| {

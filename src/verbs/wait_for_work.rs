@@ -149,8 +149,8 @@ impl Columns for Found {
     }
 }
 
-/// Asks by a claim that is rolled back. No question put to the tables can tell as much; who has locked a row and how, a slot, a
-/// bucket, the row of a key, only shows when it is to be locked.
+/// Asks by a claim that is rolled back. No query on the tables can answer as well: which transaction has locked a row and how,
+/// a slot, a bucket or the row of a key, only shows when it is to be locked.
 fn try_to_own(names: Vec<String>) -> Found {
     let request = Request { actions: names, ..Request::trial(Taking::Free) };
     let tried = subtransaction::all_or_nothing(|| {

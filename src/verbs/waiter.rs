@@ -23,7 +23,7 @@ const OVERDUE_LOOK: Duration = Duration::from_secs(1);
 
 /// A call that sleeps until something happens or its time is up.
 ///
-/// It goes by the clock that nobody sets: a server's clock that goes back makes no sleep longer.
+/// It goes by the monotonic clock: a server's clock that is put back makes no sleep longer.
 pub(crate) struct Waiter {
     /// `None`: for ever.
     until: Option<Instant>,
@@ -38,7 +38,8 @@ pub(crate) struct Waiter {
     quietly: bool,
     /// The subtransaction that the call is in, whatever it begins for its looks.
     level: i32,
-    /// The actions, of a call that waits for work; and the channels on which all news come that concern them.
+    /// The actions, of a call that waits for work; and the channels on which it is woken for all that
+    /// concerns them.
     names: Option<(Vec<String>, Registration)>,
     registered: Option<Registration>,
 }
@@ -68,7 +69,7 @@ impl Waiter {
         Waiter { quietly: true, ..self }
     }
 
-    /// One that waits for work, and is found when there are news of it from now on.
+    /// One that waits for work, and is found from now on when something changes for it.
     pub(crate) fn for_work(argument: &str, timeout: Interval, names: &[String]) -> Result<Self> {
         let mut waiter = Waiter::new(argument, timeout)?;
         waiter.pace = pace::resume(names);
@@ -77,14 +78,14 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Forgets earlier wake-ups. To be called before looking, by whoever is registered; what a look finds out about where
-    /// else to be registered comes before what it looks for.
+    /// Forgets earlier wake-ups. To be called before a look, by a call that is registered. Within a look, what
+    /// finds out where else to register comes before what it searches for.
     ///
-    /// A client that has vanished is noticed here, since a grant must not go to nobody; not between the look and the
-    /// sleep, since the check forgets wake-ups.
+    /// A client that has vanished is noticed here, so that no grant is made to it; not between the look and the sleep,
+    /// since the check forgets wake-ups.
     ///
-    /// A wake-up that is forgotten here counts as one that ended a sleep: it may have been meant for somebody else (see
-    /// [`wake::pass_on`]), who goes on sleeping if this look comes to nothing.
+    /// A wake-up that is forgotten here counts as one that ended a sleep: it may have been meant for another waiting call
+    /// (see [`wake::pass_on`]), which goes on sleeping if this look finds nothing.
     pub(crate) fn before_look(&mut self) {
         self.woken |= latch::is_set();
         latch::check_client();
@@ -100,7 +101,7 @@ impl Waiter {
     pub(crate) fn register(&mut self, channels: Vec<Channel>) {
         let channels = if self.names.is_some() { channels } else { wake::channels_for_tasks(channels) };
         if self.registered.as_ref().is_none_or(|registered| registered.channels() != channels) {
-            // First the new ones: in between somebody may be looking for us.
+            // First the new ones: in between a committer may search for this call.
             let registered = Registration::new(channels, self.level);
             self.registered = Some(registered);
         }
@@ -190,8 +191,8 @@ impl Waiter {
     }
 }
 
-/// How long to sleep for what is due then. What is overdue already is in somebody else's hands; it is looked at again a
-/// little later.
+/// How long to sleep for what is due then. What is overdue already is locked by another transaction; it is looked at
+/// again a little later.
 fn time_until(due: Time) -> Duration {
     match clock::now().until(due) {
         Duration::ZERO => OVERDUE_LOOK,

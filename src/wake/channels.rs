@@ -1,4 +1,4 @@
-//! Where news are to be heard: the channels under which waiters are found, and how long they sleep without any.
+//! The channels under which waiting calls are found, and how long these sleep without a wake-up.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) fn ready_channel(action_no: i32) -> Channel {
     Channel { kind: READY, number: action_no as u64 }
 }
 
-/// Waiters for tasks of more actions than they may have locks for: they hear of all that becomes ready.
+/// Waiting calls for more actions than they may have locks for: they are woken for all that becomes ready.
 pub(super) const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
 
 /// Waiters for the end of this task.
@@ -62,17 +62,17 @@ pub(crate) fn longest_sleep() -> Duration {
 }
 
 /// For how many actions one call is registered by name and by number: the server's lock table has room for
-/// `max_locks_per_transaction` locks for each connection, 64 if nothing else is set. Of more it hears by one lock for
-/// all.
+/// `max_locks_per_transaction` locks for each connection, 64 if nothing else is set. For more it registers by one
+/// lock for all.
 fn most_actions() -> usize {
     session::max_locks_per_transaction() / 4
 }
 
-/// The channels on which news come that concern a claim for these names, whatever their numbers are.
+/// The channels on which a claim for these names is woken, whatever their numbers are.
 pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
     let mut channels = vec![TIMER_CHANNEL];
     if names.len() > most_actions() {
-        // Whoever hears of every ready task need not hear of a new number.
+        // A call that is woken for every ready task need not be woken for a new number.
         channels.push(ANY_READY_CHANNEL);
     } else {
         channels.extend(names.iter().map(|name| name_channel(name)));
@@ -80,7 +80,7 @@ pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
     channels
 }
 
-/// The channels on which news come that concern the end of a task, beside its own.
+/// The channels on which the end of a task is announced, beside its own.
 pub(crate) fn channels_for_tasks(mut own: Vec<Channel>) -> Vec<Channel> {
     own.push(WATCH_CHANNEL);
     own
@@ -97,8 +97,8 @@ pub(crate) fn channels_for_work(names: &[String], action_nos: &[i32]) -> Vec<Cha
     }
 }
 
-/// Wakes so many waiters of the channel; tasks that become ready are news for those, too, who wait for any.
-/// Returns how many.
+/// Wakes so many waiting calls of the channel; tasks that become ready concern those as well that wait for
+/// any. Returns how many.
 pub(super) fn wake(channel: Channel, how_many: HowMany) -> usize {
     match channel.kind {
         READY => {

@@ -1,13 +1,13 @@
-//! Whom the end of a transaction has to wake, and who waits in this backend.
+//! Which calls the end of a transaction has to wake, and which call waits in this backend.
 //!
-//! **No wake-up is lost.** A waiter registers, resets its latch, looks, sleeps. What is committed before the look is
-//! seen by it, what is committed after it finds the registration. Of several waiters a commit wakes as many as it
+//! **No wake-up is lost.** A waiting call registers, resets its latch, looks, sleeps. The look sees what is committed
+//! before it; what is committed after it finds the registration. Of several waiting calls a commit wakes as many as it
 //! brought work for. So a call that comes back owes three things to those that go on sleeping: a wake-up that came
 //! after its last look; one for what is left, if it took all it could; and what it alone may have known, which is when
 //! the next thing is due. [`hand_on`] pays when a call ends, [`waiters::give_up`] when an error ends it.
 //!
-//! **Nobody is woken for nothing.** Of what is due later only those need to hear who would not look in time by
-//! themselves: all look within [`longest_sleep`], and those who look within [`SOON`] say so.
+//! **No call is woken needlessly.** For what is due later only those calls need a wake-up that would not look in time
+//! by themselves: all look within [`longest_sleep`], and those that look within [`SOON`] are registered for that.
 
 mod channels;
 pub(crate) mod lately;

@@ -1,7 +1,7 @@
-//! Whom the end of a transaction has to wake.
+//! Which calls the end of a transaction has to wake.
 //!
-//! What is noted here is a hint: a note of a rolled-back savepoint wakes somebody for nothing, who looks
-//! and sleeps again. A transaction that is prepared (2PC) and committed later wakes nobody; waiters look
+//! What is noted here is a hint: a note of a rolled-back savepoint wakes a call needlessly, which looks and
+//! sleeps again. A transaction that is prepared (2PC) and committed later wakes none; waiting calls look
 //! again now and then for that case, see `verbs::pace`.
 
 use std::cell::{Cell, RefCell};
@@ -42,13 +42,13 @@ thread_local! {
     static STAYS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A task of this action is ready, or there may be one that nobody can have before this transaction ends: one waiter looks
-/// at its commit.
+/// A task of this action is ready, or there may be one that no other call can have before this transaction ends: one
+/// waiting call looks at its commit.
 pub(crate) fn ready(action_no: i32) {
     note(ready_channel(action_no), HowMany::UpTo(1));
 }
 
-/// What held tasks of this action back has changed: all who wait for them look again.
+/// What held tasks of this action back has changed: all calls that wait for them look again.
 pub(crate) fn ready_for_all(action_no: i32) {
     note(ready_channel(action_no), HowMany::All);
 }
@@ -81,13 +81,13 @@ pub(crate) fn by_time(due: Time) {
     }
 }
 
-/// This transaction leaves signals that somebody has to count.
+/// This transaction leaves signals that another one has to count.
 pub(crate) fn signals_left() {
     note(TIMER_CHANNEL, HowMany::UpTo(1));
     due(clock::now());
 }
 
-/// Something has changed that may hold back tasks of any action: all who wait for work look again.
+/// Something has changed that may hold back tasks of any action: all calls that wait for work look again.
 pub(crate) fn all_look() {
     note(TIMER_CHANNEL, HowMany::All);
 }
@@ -113,7 +113,7 @@ fn later(channel: Channel, due: Time) {
 /// A worker that was called may have left by then.
 const SOON_OVER: Duration = Duration::from_secs(4);
 
-/// Has one waiter woken for something that is due at that moment, unless there is one who looks in time anyway.
+/// Has one waiting call woken for something that is due at that moment, unless one looks in time anyway.
 fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
     if channel.kind == TIMER && ahead < SOON_OVER && Post::OfDatabase.is_taken() {
@@ -121,7 +121,7 @@ fn wake_for(channel: Channel, due: Instant) {
         process::wake_workers();
     }
     if ahead.is_zero() && channel.kind == TIMER {
-        // It was due before anybody could see it: no sleep ends for it.
+        // It was due before others could see it: no sleep ends for it.
         owe(WATCH_CHANNEL, HowMany::UpTo(1));
         return owe(channel, HowMany::UpTo(1));
     }
@@ -143,7 +143,7 @@ pub(crate) fn due(time: Time) {
     lately::will_be_due(time);
 }
 
-/// Somebody who waits for work is to look now, and so is the background worker: signals may be left that no commit
+/// A call that waits for work is to look now, and so is the background worker: signals may be left that no commit
 /// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
 pub(crate) fn somebody_to_look() {
     transaction::listen(&LISTENER);
@@ -247,7 +247,7 @@ fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {
     }
 }
 
-/// Wakes those who may have passed over tasks whose locks have ended, one for each.
+/// Wakes calls that may have skipped tasks whose locks have ended, one for each.
 fn wake_for_held(held: impl Iterator<Item = (TaskNo, i32)>) {
     let mut tasks: BTreeMap<i32, HashSet<TaskNo>> = BTreeMap::new();
     for (task_no, action_no) in held {
@@ -258,7 +258,8 @@ fn wake_for_held(held: impl Iterator<Item = (TaskNo, i32)>) {
     }
 }
 
-/// Has so many waiters woken when the locks of what has just ended are gone: who is woken before finds them held.
+/// Has so many waiting calls woken when the locks of what has just ended are gone: one that is woken before finds
+/// them held.
 pub(super) fn owe(channel: Channel, how_many: HowMany) {
     OWED.with_borrow_mut(|owed| owed.push((channel, how_many)));
 }

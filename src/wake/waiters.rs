@@ -1,5 +1,5 @@
-//! Who waits in this backend: under which channels it can be found, what its looks have passed over, and what it owes to
-//! those who go on sleeping when it leaves.
+//! Which call waits in this backend: under which channels it can be found, what its looks have skipped, and what it owes
+//! to calls that go on sleeping when it leaves.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,8 +12,8 @@ use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::transaction;
 
 thread_local! {
-    /// Whether this look has passed over something that it might have had, had others not held it just then; `None` if
-    /// nobody is going to ask.
+    /// Whether this look has skipped something that it might have had, had others not held it just then; `None` if
+    /// that is not going to be asked.
     static PASSED_OVER: Cell<Option<bool>> = const { Cell::new(None) };
     /// Under which channels this backend can be found, and in which subtransaction it registered.
     static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
@@ -24,8 +24,8 @@ pub(crate) fn begin_look() {
     PASSED_OVER.set(Some(false));
 }
 
-/// This look leaves something out that it might have had, had others not held it just then: a bucket, a slot, a lock
-/// that is only tried. If they let go of it without a change that wakes, nobody would hear of it.
+/// This look skips something that it might have had, had others not held it just then: a bucket, a slot, a lock that
+/// is only tried. If they release it without a change that wakes, no wake-up comes for it.
 pub(crate) fn passed_over() {
     PASSED_OVER.set(PASSED_OVER.get().map(|_| true));
 }
@@ -40,9 +40,9 @@ pub(crate) fn end_look() -> bool {
     PASSED_OVER.take().unwrap_or(false)
 }
 
-/// To be called by a waiter that was woken and has found nothing. If it hears of any action, it may have been woken for
-/// one that is not its own: it wakes the next of those who do. Each wakes one with a lower number than its own, so
-/// all get their turn, and that ends.
+/// To be called by a waiting call that was woken and has found nothing. If it is registered for any action, it may have
+/// been woken for one that is not its own: it wakes the next of those calls. Each wakes one with a lower number than
+/// its own, so all get their turn, and that ends.
 pub(crate) fn pass_on() {
     let any = REGISTERED.with_borrow(|registered| registered.iter().any(|(c, _)| *c == ANY_READY_CHANNEL));
     if any {
@@ -121,12 +121,12 @@ pub(super) fn give_up(level: i32) {
     }
 }
 
-/// To be called when a call for work ends, after it has given up its registrations, if it had any: hands on a
-/// wake-up that came after its last look (`waited`) to one waiter of each action, since nobody knows for which of
-/// them it was meant.
+/// To be called when a call for work ends, after it has given up its registrations, if it had any. A wake-up that
+/// came after its last look (`waited`) it hands on to one waiting call of each action, since it is not known for
+/// which of them it was meant.
 ///
-/// Otherwise it wakes those that something is left for: `left` tells the actions, 0 for any. That is asked only
-/// if somebody sleeps who could hear of it.
+/// Otherwise it wakes those that something is left for: `left` returns the actions, 0 for any. It is called only
+/// if a call sleeps that could be woken.
 pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> Vec<i32>) {
     let mut channels = action_nos.iter().map(|n| ready_channel(*n)).chain([TIMER_CHANNEL]);
     if waited && latch::is_set() {
@@ -141,7 +141,7 @@ pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> V
         let any = left.first() == Some(&0);
         let one = HowMany::UpTo(1);
         let woken: usize = left.iter().filter(|n| **n != 0).map(|n| wake(ready_channel(*n), one)).sum();
-        // Whoever looks knows of all deadlines.
+        // A woken call learns all deadlines by its look.
         if any && woken == 0 {
             wake(TIMER_CHANNEL, one);
         }

@@ -1,9 +1,9 @@
 //! Marks that backends share, in the table `low_mark`.
 //!
-//! A backend that has no marks of an action would walk over all that is dead: seconds, where somebody holds a snapshot and millions
-//! of tasks are done. So it takes over what others have written down. That holds for it as for them: what is written is the mark that
-//! is good for everybody, never one of a transaction's own, and it went up to what was decided by then. Whatever this backend's
-//! transaction has taken itself, it had an id before that: it was no further decided then.
+//! A backend that has no marks of an action would scan all that is dead: that takes seconds where a session holds a snapshot and
+//! millions of tasks are done. So it takes over what others have written down. That holds for it as for them: what is written is
+//! the mark that is good for every backend, never one of a transaction's own, and it went up to what was decided by then.
+//! Whatever this backend's transaction has taken itself, it had an id before that: it was no further decided then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

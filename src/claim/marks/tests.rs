@@ -68,7 +68,7 @@ fn a_mark_moves_at_once_while_nobody_has_an_id() {
     look(&mut marks, &[(0, Some(90))], 100, 50, 50);
     assert_eq!(start(&marks, 0), 90);
     look(&mut marks, &[(0, None)], 110, 50, 51);
-    assert_eq!(start(&marks, 0), 101, "50 was given to somebody who may have taken position 101");
+    assert_eq!(start(&marks, 0), 101, "50 was given to a transaction that may have taken position 101");
 }
 
 #[test]

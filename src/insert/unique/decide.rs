@@ -195,7 +195,7 @@ impl LeftOut {
 
 /// A holder as its locked row shows it; `None` if the task is gone.
 ///
-/// One that rides on another has begun with that: what it would do is being done, by whoever has seen what was there before.
+/// A rider has begun with its leader: what it would do is being done, by a worker that may have seen an older state.
 pub(super) fn as_locked(
     holder: Holder,
     stored: &Stored,

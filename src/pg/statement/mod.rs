@@ -7,9 +7,9 @@
 //! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE.
 //!
 //! **Planner settings belong to the plan.** It is made under settings that leave only index scans and nested loops,
-//! whoever calls first and whatever that session has set (see [`planner`](super::planner)). So a plan made while a table
-//! was empty is still right when it holds a million rows. What they would leave it free to turn round, a lookup per row
-//! in a join or an EXISTS, is fenced with `OFFSET 0`.
+//! whichever call is the first and whatever its session has set (see [`planner`](super::planner)). So a plan made while
+//! a table was empty is still right when it holds a million rows. Where the settings would leave the planner free to
+//! turn a look-up per row around (in a join or an EXISTS), `OFFSET 0` is a fence.
 //!
 //! **Snapshots.** Under READ COMMITTED each statement gets a new snapshot, as anywhere in a volatile
 //! function. Under REPEATABLE READ and above it runs with the *latest* snapshot instead of the
@@ -266,8 +266,8 @@ impl Prepared {
     unsafe fn plan_and_lock(&self, plan: pg_sys::SPIPlanPtr) {
         // SAFETY: the list has one source, since the text is one statement. The source lives as long as the plan, and
         // its generic plan as long as it points to it. Making the plan invalid is what Postgres does itself when a table
-        // changes: whoever is executing it has a reference and goes on. The reference that we are given is given back
-        // at once; the one of the source stays, and so do the locks.
+        // changes: an execution that is under way has a reference and goes on. The reference that we are given is given
+        // back at once; the one of the source stays, and so do the locks.
         unsafe {
             pg_sys::AcceptInvalidationMessages();
             let sources = pg_sys::SPI_plan_get_plan_sources(plan);

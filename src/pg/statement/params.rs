@@ -70,8 +70,8 @@ impl For<&'static str> for &str {}
 impl For<&'static str> for String {}
 impl For<&'static str> for &String {}
 
-/// A parameter as PostgreSQL takes it; `None` for NULL. Nobody else makes one, so nobody else says what is given for
-/// what.
+/// A parameter as PostgreSQL takes it; `None` for NULL. Only this module makes one, so only its rules say which Rust
+/// type is given for which SQL type.
 pub(crate) struct Value(pub(super) Option<pg_sys::Datum>);
 
 /// What a statement takes: nothing, one parameter, or several.

@@ -17,20 +17,20 @@ use crate::pg::{session, throw};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Done,
-    /// Somebody else is changing it, or has it locked.
+    /// Another transaction is changing the row, or has it locked.
     Busy,
-    /// Somebody has changed it since the look, and committed.
+    /// Another transaction has changed the row since the look, and committed.
     Newer,
     /// It has gone since.
     Gone,
 }
 
-/// What to do about somebody who has the row.
+/// What to do if another transaction has the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Leave it.
     No,
-    /// Wait for the end of his transaction.
+    /// Wait for the end of that transaction.
     Yes,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Wait {
 pub(crate) enum LockStrength {
     /// About to be changed or removed.
     Update,
-    /// Others may change what nobody refers to, but neither remove the row nor change its key.
+    /// Others may change columns that no row refers to, but neither remove the row nor change its key.
     KeyShare,
 }
 
@@ -73,7 +73,8 @@ impl Change {
 }
 
 impl Row<'_> {
-    /// Writes a new version of the row with these values, unless somebody else has it. No key of the table may change.
+    /// Writes a new version of the row with these values, unless another transaction has it. No key of the table may
+    /// change.
     pub(crate) fn update(&self, values: &[Set]) -> Change {
         self.scan.check_access();
         refuse_if_read_only();
@@ -82,7 +83,7 @@ impl Row<'_> {
         // to variables of the types that the server's version has.
         unsafe {
             let slot = self.version(values);
-            // Who is told not to wait is told that his own locks are in the way, too.
+            // An update that must not wait would report a row as busy that only this transaction has locked.
             if self.is_locked() {
                 return self.try_update(slot, true);
             }
@@ -90,7 +91,8 @@ impl Row<'_> {
             let is_free =
                 || self.lock(LockTupleMode::LockTupleNoKeyExclusive, Wait::No, Version::This, self.scratch());
             if result == Change::Busy && is_free() == Change::Done {
-                // It was this transaction that had it, or somebody who does not mind: he only refers to the row.
+                // It was this transaction that had it, or one whose lock does not conflict: it only refers to
+                // the row.
                 return self.try_update(slot, true);
             }
             result
@@ -163,7 +165,7 @@ impl Row<'_> {
         }
     }
 
-    /// Removes the row in whatever version there is by now; waits for whoever has it.
+    /// Removes the row in whatever version there is by now; waits for the transaction that has it.
     pub(crate) fn delete_newest(&self) {
         if self.delete(Wait::Yes) == Change::Newer {
             let _ = self.newest(Wait::Yes, |row| row.delete(Wait::Yes));
@@ -196,13 +198,13 @@ impl Row<'_> {
         }
     }
 
-    /// Locks the newest version of the row, which may be this one, against everybody, and hands it to `see`; or says what is in
-    /// the way: it is gone, or somebody else's for whom we are not to wait.
+    /// Locks the newest version of the row, which may be this one, FOR UPDATE, and hands it to `see`. Otherwise says what is in
+    /// the way: the row is gone, or a transaction has it for which we are not to wait.
     pub(crate) fn newest<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Result<T, Change> {
         self.lock_newest(LockTupleMode::LockTupleExclusive, wait, see)
     }
 
-    /// The same against those who change it: who only refers to the row is not in the way.
+    /// The same against transactions that change it: one that only refers to the row is not in the way.
     pub(crate) fn newest_to_update<T>(&self, wait: Wait, see: impl FnOnce(&Row) -> T) -> Option<T> {
         self.lock_newest(LockTupleMode::LockTupleNoKeyExclusive, wait, see).ok()
     }
@@ -223,8 +225,9 @@ impl Row<'_> {
         }
     }
 
-    /// Locks the row as a statement of that strength does: in its newest version; where transactions are not to see what
-    /// is changed beside them, only if nobody has changed it since the look. `None` as the error of [`Row::newest`].
+    /// Locks the row as a statement of that strength does, in its newest version. Where transactions are not to see what
+    /// is changed beside them, only if the row has not been changed since the look. `None` as the error of
+    /// [`Row::newest`].
     pub(crate) fn locked<T>(
         &self,
         strength: LockStrength,
@@ -263,7 +266,8 @@ impl Row<'_> {
                 Wait::No => LockWaitPolicy::LockWaitSkip,
                 Wait::Yes => LockWaitPolicy::LockWaitBlock,
             };
-            // Whoever is writing a newer version, and does not mind the lock, takes it along.
+            // If a transaction is writing a newer version, and its lock does not conflict with ours, the
+            // newer version is locked as well.
             let along = pg_sys::TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS;
             let flags = match version {
                 Version::This => along,

@@ -58,10 +58,10 @@ pub(super) struct Indexes {
 impl Indexes {
     /// The indexes, and memory for the values of some rows.
     ///
-    /// **No entry is missed.** The table is locked until this transaction ends. Whoever makes or drops an index has to wait for
-    /// that, or does it concurrently: then he waits for this transaction before he relies on an index that it does not know,
-    /// and before he drops one that it does. While an index is rebuilt concurrently there are two; the one that does not bear
-    /// the name is opened as any other, whichever of the two that is by now.
+    /// **No entry is missed.** The table is locked until this transaction ends. A session that makes or drops an index has to
+    /// wait for that, unless it does so concurrently; then it waits for this transaction before it relies on an index that this
+    /// transaction does not know, and before it drops one that it does. While an index is rebuilt concurrently there are two;
+    /// the one that does not bear the name is opened as any other, whichever of the two that is by now.
     ///
     /// # Safety
     /// `relation` is `table`, is open, and stays so until [`steps::end_insertion`].
@@ -135,7 +135,8 @@ impl Indexes {
         unsafe { steps::add_entries(self.result, self.state, slots) }
     }
 
-    /// Adds the entries of a row that is there on trial. Tells whether it may stay: nobody has its key.
+    /// Adds the entries of a row that is there on trial. Returns whether it may stay: no other row has its
+    /// key.
     ///
     /// # Safety
     /// As for [`Indexes::add`].
@@ -160,7 +161,8 @@ impl Indexes {
         !taken
     }
 
-    /// Waits for whoever is inserting or removing a row with the key, and tells whether there is none then.
+    /// Waits for transactions that are inserting or removing a row with the key, and returns whether there is
+    /// none then.
     ///
     /// # Safety
     /// `slot` has a row of the table's shape.

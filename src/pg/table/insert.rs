@@ -18,7 +18,7 @@ const MOST_MEMORY: usize = 256 * 1024;
 pub(crate) struct Insertion {
     relation: pg_sys::Relation,
     indexes: Indexes,
-    /// A copy of the table's descriptor, of which nobody keeps count; null before the second slot.
+    /// A copy of the table's descriptor without a count of references; null before the second slot.
     shape: pg_sys::TupleDesc,
     /// The first `waiting` have rows that are still to be written.
     slots: Vec<*mut pg_sys::TupleTableSlot>,
@@ -80,12 +80,12 @@ impl Insertion {
         self.write_if_full();
     }
 
-    /// Inserts a row unless there is one with its key in the index that was named. Waits for whoever is inserting or
-    /// removing such a row. Tells whether it has inserted it.
+    /// Inserts a row unless there is one with its key in the index that was named. Waits for transactions that are
+    /// inserting or removing such a row. Returns whether it has inserted it.
     ///
     /// As `INSERT … ON CONFLICT DO NOTHING` does it, except that it does not look first: the row is written on trial, and
-    /// others who meet it wait for the outcome of the trial, not for this transaction. If its key turns out to be taken the
-    /// row is undone before it waits for anybody, so that no two wait for each other's trials.
+    /// others that meet it wait for the outcome of the trial, not for this transaction. If its key turns out to be taken,
+    /// the row is undone before this call waits for another transaction, so that no two wait for each other's trials.
     pub(crate) fn row_unless_there<const N: usize>(&mut self, values: impl FnOnce() -> [Set; N]) -> bool {
         let slot = self.next(values);
         // SAFETY: the slot is one of the table's shape with a row. The lock of the trial is given back; if an error comes
@@ -126,7 +126,7 @@ impl Insertion {
         self.level.check();
         // SAFETY: the slots are of the table's shape, with room for all columns. The values live in the memory of the rows
         // that wait, which is reset once they are written; a slot whose row has been written is empty. If making them ends
-        // in an error, whoever catches that puts the memory context back.
+        // in an error, the code that catches it puts the memory context back.
         unsafe {
             let table = (*self.relation).rd_att;
             if self.slots.len() == self.waiting {
@@ -208,7 +208,7 @@ impl Insertion {
         }
     }
 
-    /// Writes a row on trial: it stays if nobody has its key. Tells whether it has.
+    /// Writes a row on trial: it stays if no other row has its key. Returns whether it stays.
     ///
     /// # Safety
     /// `slot` has a row of the table's shape.

@@ -7,14 +7,15 @@
 //! **What statements did besides is done here.** A [`Look`] takes a snapshot that sees what this transaction has written
 //! so far. A change is refused where the transaction is read-only. A new version of a row that is not heap-only gets its
 //! index entries, partial indexes by their conditions. A value is compared with its column's type, and a NULL with its
-//! constraint. *Not* looked at are CHECK constraints, triggers and rights: the tables are the queue's own, what is written
-//! comes from its code, and whoever calls it has been asked for his rights by then.
+//! constraint. CHECK constraints, triggers and rights are *not* checked: the tables are the queue's own, what is written
+//! comes from its code, and the rights of the caller were checked before.
 //!
-//! **A result that is not "done" is a value** ([`Change`]), never an error: somebody else has the row, or has changed it.
+//! **A result that is not "done" is a value** ([`Change`]), never an error: another transaction has the row, or has
+//! changed it.
 //!
-//! **Nothing outlives what it needs.** Snapshot, tables and scans exist inside the closures that use them. Whoever rolls
-//! a subtransaction back in there takes away what was begun in it; so each use asks whether it is at the same level as
-//! where its object was made.
+//! **Nothing outlives what it needs.** Snapshot, tables and scans exist inside the closures that use them. If a
+//! subtransaction is rolled back in there, what was begun in it is taken away; so each use asks whether it is at the
+//! same level as where its object was made.
 
 mod change;
 mod columns;
@@ -80,12 +81,12 @@ impl Index {
 /// A snapshot to look with: all that was committed when it was taken, whatever the level of isolation, and all that this
 /// transaction has written before.
 ///
-/// **A table that may have been rewritten since** is looked at with a newer one. To a snapshot that is older than the commit of
-/// an ALTER TABLE all rows that it has written are new, and the table would seem to be empty. A statement
-/// locks its tables before it takes its snapshot. A look does not know from the start which tables it will open; so each
-/// table is seen as a statement that begins with its lock would see it. Whoever rewrites a table changes its row in the
-/// catalog, and sends word of that when he commits: after new snapshots see it, and before he releases his lock. So if the
-/// snapshot is older than that, the word has come since, with our lock at the latest.
+/// **A table that may have been rewritten since** is read with a newer one. To a snapshot that is older than the commit of an
+/// ALTER TABLE all rows that it has written are new, and the table would seem to be empty. A statement locks its tables before
+/// it takes its snapshot. A look does not know from the start which tables it will open; so each table is seen as a statement
+/// that begins with its lock would see it. A transaction that rewrites a table changes its row in the catalog. It sends the
+/// invalidation message of that at its commit: after new snapshots see it, and before it releases its lock. So if the snapshot
+/// is older than that commit, the message has come since, with our lock at the latest.
 pub(crate) struct Look {
     snapshot: Cell<pg_sys::Snapshot>,
     /// What had been heard of changes of the catalog before the snapshot was taken.
@@ -149,7 +150,8 @@ impl Look {
             (running, snapshot.xmax)
         };
         let lowest = running.iter().map(|xid| session::with_epoch(*xid)).min();
-        // A snapshot ends behind the last id that has ended: what comes there is the own one as long as nobody else ends.
+        // A snapshot ends behind the last id that has ended: what comes there is our own id as long as no other
+        // transaction ends.
         lowest.unwrap_or_else(|| session::first_not_own(session::with_epoch(end)))
     }
 
@@ -200,7 +202,8 @@ unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     // SAFETY: as said. Only an ordinary table with the access method of heaps passes.
     unsafe {
         let relation = steps::open(table.name.oid(), lock);
-        // Once more: whoever has changed the table had it locked, and word of it came with the lock.
+        // Once more: a transaction that has changed the table had it locked, and its invalidation message
+        // came with the lock.
         fit::check();
         if (*(*relation).rd_rel).relkind as u8 != pg_sys::RELKIND_RELATION
             || (*relation).rd_tableam != quiet::heap_routine()
@@ -220,7 +223,7 @@ unsafe fn routine(relation: pg_sys::Relation) -> &'static pg_sys::TableAmRoutine
     unsafe { &*(*relation).rd_tableam }
 }
 
-/// Locks a table as whoever reads it does, until the transaction ends: waits for whoever has it for himself, or waits for that.
+/// Locks a table as a reader does, until the transaction ends. Waits for a session that has it exclusively or waits for that.
 pub(crate) fn hold(table: &Table) {
     // SAFETY: opened and closed here; the lock stays.
     unsafe {

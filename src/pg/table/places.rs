@@ -6,7 +6,7 @@
 //! **It is a guess, and is checked**: what lies at the place has to be visible to the look, and has to have the number.
 //! There is one such row at most, so it is the one that the index would have led to. A row that has moved (it was changed,
 //! or its table rewritten) is found by its index, and so is one of a grant that was rolled back. A place beyond the end of
-//! the table is not looked at; while the table is open nobody shortens it.
+//! the table is not read; while the table is open it cannot be shortened.
 
 use std::cell::Cell;
 use std::thread::LocalKey;

@@ -198,7 +198,7 @@ impl Scan<'_> {
         self.of.table
     }
 
-    /// Whether the table has this page. It loses none while it is open here: whoever cuts it off locks everybody out.
+    /// Whether the table has this page. It loses none while it is open here: truncating it needs an exclusive lock.
     fn has_page(&mut self, page: u32) -> bool {
         if self.pages <= page {
             // SAFETY: it is open.
@@ -293,7 +293,7 @@ impl Scan<'_> {
     /// # Safety
     /// To be called in the subtransaction in which it was begun.
     unsafe fn end(self) {
-        // SAFETY: all of it was begun by [`Look::begin`], or by what came after, and is used by nobody any more.
+        // SAFETY: all of it was begun by [`Look::begin`], or by what came after, and is not used any more.
         unsafe {
             let slots = [self.slot, self.newer.get(), self.changed.get()];
             steps::end(self.scan, slots, self.index, self.table);
@@ -320,7 +320,7 @@ impl Row<'_> {
             let of = attribute(descriptor, at).atttypid;
             assert!(T::is_stored_as(of), "column {number} has type {of:?}");
             if (*self.slot).tts_nvalid < number {
-                // All of them: whoever asks for one asks for others.
+                // All of them: a caller that asks for one asks for others.
                 pg_sys::slot_getsomeattrs_int(self.slot, (*descriptor).natts);
             }
             T::read(*(*self.slot).tts_values.add(at), *(*self.slot).tts_isnull.add(at))

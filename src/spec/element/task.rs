@@ -16,7 +16,7 @@ use crate::pg::json::JsonText;
 use crate::spec::keys::TASK;
 use crate::spec::{Element, INTERVAL_HINT, Problem, TaskSpec, interval_problem, unique};
 
-/// The keys of a task; [`TASK`](crate::spec::keys::TASK) is the same for whoever has to be told.
+/// The keys of a task; [`TASK`](crate::spec::keys::TASK) has the same for messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTask<'a> {

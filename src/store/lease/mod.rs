@@ -3,14 +3,14 @@
 //!
 //! **As many rows as there are tasks in progress, at most.** A grant or an extension with a deadline appends one row to
 //! `lease` (one for each thousand tasks). The row has a *keeper*, one of its tasks. Deadline and keeper are the index;
-//! both are at hand where a performance ends or is extended, so whoever ends it finds the row, if it is the keeper's,
-//! by one descent, and finds none, without a look at the table, if it is another's. A keeper that was alone takes the
-//! row along. One that leaves others behind has it handed on to one of these right before the commit ([`tidy`]): a
-//! keeper is chosen by chance, so that half of the tasks are gone by then, on average, and a row of a hundred tasks
-//! that come back one by one is written anew some six times, not a hundred times.
+//! both are at hand where a performance ends or is extended. So the call that ends it finds the row by one descent if
+//! the task is its keeper, and does not read the table if another task is. A keeper that was alone takes the row along.
+//! One that leaves others behind has it handed on to one of these right before the commit ([`tidy`]): a keeper is
+//! chosen by chance, so that half of the tasks are gone by then, on average, and a row of a hundred tasks that come
+//! back one by one is written anew some six times, not a hundred times.
 //!
-//! A row too many does no harm: it says "look at these tasks once this time has come", and who looks asks the tasks
-//! themselves. It is left where somebody else has the row locked, where two tasks of one row come back at the same
+//! A row too many does no harm: it says "look at these tasks once this time has come", and what the tasks' own rows say
+//! decides. It is left where another transaction has the row locked, where two tasks of one row come back at the same
 //! moment, and by transactions that are prepared. For these, grants look at a page of `lease` now and then
 //! ([`tidy::patrol`]). A row too few would leave a task with a dead worker for ever. So a row is removed only by a
 //! transaction that sees that no task needs it; if that is rolled back, so is the removal.
@@ -109,7 +109,7 @@ impl Left {
         if row.get(OTHERS).is_some() {
             before_commit::hand_on(self.deadline, self.task_no);
         } else {
-            // Somebody who has it locked looks after it: its time has come.
+            // A transaction that has it locked is upkeep that reads it: its time has come.
             row.delete(Wait::No);
         }
     }

@@ -30,8 +30,8 @@ impl Record for Unkept {
     }
 }
 
-/// When a row passes on that some task still needs. A row that is locked is one that nobody can look after when its time
-/// comes, and a transaction may stay open for long.
+/// When a row passes on that some task still needs. A row that is locked cannot be read by upkeep when its time comes,
+/// and a transaction may stay open for long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HandOn {
     Now,
@@ -69,7 +69,8 @@ static REMOVE: Statement<&[ItemPointerData], (Base, TaskNo)> = Statement::new(
       RETURNING d.base, d.keeper_no",
 );
 
-/// Removes rows of `lease` that nobody else is looking after; the bases and keepers of those that are gone.
+/// Removes rows of `lease` that no other transaction has locked; the bases and keepers of those that are
+/// gone.
 pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(Base, TaskNo)> {
     if rows.is_empty() {
         return HashSet::new();
@@ -132,7 +133,7 @@ static ON_PAGE: Statement<(ItemPointerData, ItemPointerData), Unkept> = Statemen
     unkept!()
 ));
 
-/// Now and then looks at a page of `lease`, any one, for rows that nobody keeps. One look for thirty-two new rows finds
+/// Now and then looks at a page of `lease`, any one, for rows without a keeper. One look for thirty-two new rows finds
 /// several times as many where most are too many; so those are always few against the others.
 pub(super) fn patrol(appended: u32, by: i64) {
     // A backend that makes only one grant takes its part, too: it begins anywhere.

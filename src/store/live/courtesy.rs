@@ -1,12 +1,12 @@
-//! Letting those go first who wait for a row that many hold.
+//! Giving way to transactions that wait for a row which many hold.
 //!
-//! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while somebody waits to have
-//! it to himself. So a steady stream of insertions below one task would keep its return, or its cancel, waiting for
-//! ever. An insertion therefore looks whether somebody waits before it joins the others, and if so it waits a while for
-//! him to have had his turn. He gets it when those have ended who were there before him.
+//! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while another transaction
+//! waits to lock it exclusively. So a steady stream of insertions below one task would keep its return, or its cancel,
+//! waiting for ever. An insertion therefore checks, before it joins the holders, whether a transaction waits, and if so
+//! gives way for a while. The waiting one gets the lock when the holders that were there before it have ended.
 //!
-//! It is a courtesy, for a limited time, and no lock: who waits may wait for this very transaction, which holds other
-//! rows that he needs, or for one that its client has left open.
+//! It gives way for a limited time, and this is no lock: the waiting transaction may wait for this very transaction,
+//! which holds other rows that it needs, or for one that its client has left open.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ struct Given {
     /// When the transaction began, which tells it from others.
     began: i64,
     time: Duration,
-    /// What it holds already: whoever waits for one of these waits for us.
+    /// What it holds already: a transaction that waits for one of these waits for us.
     held: HashSet<TaskNo>,
 }
 

@@ -37,7 +37,7 @@ static SEEN_EDGES: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
 );
 
 /// Locks the dependencies of the tasks, on others and of others on them, before they are removed: the other end of
-/// each may be on its way out as well, by somebody who removes its dependencies in another order.
+/// each may be about to be removed as well, by a transaction that takes its dependencies in another order.
 pub(crate) fn lock_edges_of(task_nos: &[TaskNo]) {
     let waiting = order::may_wait(Rank::Edges);
     let locked = EDGES.statement(LockStrength::Update, waiting).query(task_nos);
@@ -57,11 +57,11 @@ pub(crate) fn lock_edges_of(task_nos: &[TaskNo]) {
 pub(crate) struct TriedEdges {
     /// There are some.
     pub(crate) any: bool,
-    /// Tasks at the ends of those that somebody else has locked.
+    /// Tasks at the ends of those that another transaction has locked.
     pub(crate) busy: HashSet<TaskNo>,
 }
 
-/// Locks the dependencies of the tasks as far as nobody else has, waiting for none.
+/// Locks the dependencies of the tasks that no other transaction has locked; waits for none.
 pub(crate) fn try_lock_edges_of(task_nos: &[TaskNo]) -> TriedEdges {
     let seen = SEEN_EDGES.query(task_nos);
     let mut busy = HashSet::new();

@@ -11,7 +11,7 @@ pub(crate) use crate::pg::table::LockStrength;
 pub(super) struct Lock<R> {
     pub(super) update: Statement<&'static [TaskNo], R>,
     pub(super) key_share: Statement<&'static [TaskNo], R>,
-    /// The same without waiting: rows that somebody else has locked are left out.
+    /// The same without waiting: skips rows that another transaction has locked.
     pub(super) try_update: Statement<&'static [TaskNo], R>,
     pub(super) try_key_share: Statement<&'static [TaskNo], R>,
 }

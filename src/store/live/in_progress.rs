@@ -30,8 +30,8 @@ static DEADLINE: Statement<&str, Time> = Statement::new(
        WHERE r.task_no = (SELECT t.task_no FROM taskq.task t WHERE t.id = $1) AND r.nonce <> 0",
 );
 
-/// The refusal of what cannot be done with a task in progress. Whoever waits for one whose deadline has passed may wait
-/// for ever.
+/// The refusal of what cannot be done with a task in progress. The hint differs for one whose deadline has passed: it
+/// may stay in progress for ever, and a caller that waits for its end would wait as long.
 pub(crate) fn held(id: &str, what: &str, hint: &str) -> Refusal {
     if DEADLINE.first(id).is_some_and(|deadline| deadline <= clock::now()) {
         let state = "in progress, and its deadline has passed";

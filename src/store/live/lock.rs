@@ -45,11 +45,11 @@ static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = t.task_no OFFSET 0)",
 );
 
-/// Locks the live rows of those of the tasks that are not settled, waiting for whoever holds them.
+/// Locks the live rows of those of the tasks that are not settled; waits for transactions that hold them.
 ///
-/// A task may move from one table to another between two of the statements (each sees what was committed
-/// when it began). What is in no table and not settled is looked for again: whoever moved it has
-/// committed by then, since we waited for it or saw its effect.
+/// A task may move from one table to another between two of the statements (each sees what was committed when it
+/// began). What is in no table and not settled is searched for again: the transaction that moved it has committed
+/// by then, since we waited for it or saw its effect.
 ///
 /// A restartable call waits only in the first round, and only if it holds no row yet (see [`crate::store::order`]).
 pub(crate) fn lock(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Live> {
@@ -78,7 +78,7 @@ fn lock_if(
         run::lock(&missing, strength, if waiting { Wait::Yes } else { Wait::No }, |locked| {
             check(&locked.live)?;
             if locked.grantable {
-                // Claims pass over a ready task while it is locked, and whoever has looked and found nothing else may be
+                // Claims skip a ready task while it is locked, and a call that has looked and found nothing else may be
                 // asleep by the time the lock ends.
                 wake::held(locked.live.task_no, locked.action_no);
             }

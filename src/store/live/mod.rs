@@ -1,8 +1,8 @@
 //! Locking and removing the live rows of tasks: those in `run`, `blocked`, `scheduled` and `parked`.
 //!
-//! Whoever locks live rows of tasks that its caller named locks them here, in the order that [`super::order`] has: first
-//! `run`, then `blocked`, `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take theirs
-//! with SKIP LOCKED and wait for nobody.
+//! Calls that name tasks lock their live rows here, in the order that [`super::order`] has: first `run`, then `blocked`,
+//! `scheduled` and `parked`, in each by task number. Signals, claims and upkeep take theirs with SKIP LOCKED and wait
+//! for no other transaction.
 
 mod courtesy;
 mod edges;

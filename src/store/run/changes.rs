@@ -9,8 +9,8 @@ use pgrx::datum::Interval;
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
-/// Back to what they were before they were taken, into the lanes of their groups, in the order given. Nothing that
-/// others refer to is changed, so those who attach dependencies are not in the way.
+/// Back to what they were before they were taken, into the lanes of their groups, in the order given. No column
+/// that others refer to is changed, so a transaction that adds dependents is not in the way.
 pub(crate) static GIVE_TO_LANES: Statement<&[TaskNo]> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = r.prev_nonce, grantable = true, limited = false, tries = r.tries - 1,
@@ -24,10 +24,10 @@ pub(crate) static GIVE_TO_LANES: Statement<&[TaskNo]> = Statement::new(
        WHERE r.task_no = u.task_no",
 );
 
-/// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without
-/// waiting for anybody: all of a group if $3, else those whose group has a limit of its own; from priority $4 and position $5 on,
-/// since others may have any number of those before in their hands (in two parts, so that the index begins there). A new position:
-/// an insertion in between, at an old one, could be overlooked by somebody who has passed that already.
+/// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without waiting: all
+/// of a group if $3, else those whose group has a limit of its own; from priority $4 and position $5 on, since others may have
+/// locked any number of those before (in two parts, so that the index begins there). A new position: a call that has passed the
+/// old one already could overlook an entry that comes there.
 pub(crate) static MOVE_INTO_LANES: Statement<(i32, i32, bool, i32, Position)> = Statement::new(
     c"WITH here AS MATERIALIZED (
         SELECT r.task_no, r.priority, r.position, r.gated FROM taskq.run r
@@ -62,8 +62,8 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
        WHERE r.task_no = ANY ($1)",
 );
 
-/// Everything that is ready with these keys, and whose workgroup is not held back now ($5), as far as it can be removed: nobody
-/// attaches a dependent to it. With its leader, and whether its deadline has ended its last try.
+/// Everything that is ready with these keys, and whose workgroup is not held back now ($5), as far as it can be removed: no
+/// transaction is adding a dependent to it. With its leader, and whether its deadline has ended its last try.
 pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, bool, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies

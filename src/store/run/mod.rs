@@ -79,9 +79,9 @@ pub(crate) fn note_reach(start: Position, first: Position) {
 /// The keys of the walks through the entries in no lane of one action and priority, from a position on, in their order:
 /// what is near, then the rest.
 ///
-/// A scan that begins looks at every entry of its page that its keys allow, some hundreds, and most walks end with one of
-/// the first. Where the first walk is in vain, it costs another descent; so it goes twice as far as the last one had to:
-/// what others have in progress, and the positions of other actions, lie between.
+/// A scan that begins looks at every entry of its page that its keys allow, some hundreds, and most scans end with one of
+/// the first. Where the first scan finds nothing, another descent is needed; so it goes twice as far as the last one had
+/// to: entries that are in progress, and the positions of other actions, lie between.
 pub(crate) fn in_order(action_no: i32, priority: i32, start: Position, wanted: usize) -> [[Key; 4]; 2] {
     let near = start.plus(NEAR + 2 * REACH.get() + 2 * wanted);
     [(start, near), (near.next(), Position::END)].map(|(first, last)| {
@@ -204,8 +204,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) limited: bool,
 }
 
-/// Grants an entry, if nobody else has it. What went with the token before is kept while the grant looks whether it may
-/// stand.
+/// Grants an entry, if no other transaction has it. What went with the token before is kept while the grant checks
+/// whether it may stand.
 pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
     let before = entry.get(NONCE);
     let overdue = before != Nonce::NONE;
@@ -230,8 +230,8 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
     change
 }
 
-/// Removes the rows of the performances that have these numbers and nonces, and waits for whoever holds one of them, in
-/// the order of the numbers.
+/// Removes the rows of the performances that have these numbers and nonces, in the order of the numbers; waits for
+/// transactions that hold them.
 ///
 /// **A stale token is never trusted.** The row is removed in the version that the look has seen with this nonce. If
 /// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
@@ -273,9 +273,9 @@ fn remove_one(nonce: Nonce, row: &Row) -> Option<Live> {
     }
 }
 
-/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`, or for as long
-/// as a try may last; returns them with the deadlines that they had. Locks those whose deadlines have passed as well. Waits for whoever
-/// holds one of them, in the order of the numbers.
+/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`, or for as
+/// long as a try may last; returns them with the deadlines that they had. Locks those whose deadlines have passed as well. Goes
+/// in the order of the numbers, and waits for transactions that hold them.
 ///
 /// A token is trusted as in [`remove`].
 pub(crate) fn extend(

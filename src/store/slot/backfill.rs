@@ -5,7 +5,8 @@ use crate::number::TaskNo;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 
-/// Those that are missing. Whoever calls has changed the action's row in `action_setting`, and is alone.
+/// Those that are missing. The caller has changed the action's row in `action_setting`, which keeps others
+/// from it.
 static MAKE_ALL: Statement<(&str, i32)> = Statement::new(
     c"INSERT INTO taskq.slot (group_id, name, slot_no)
       SELECT '', $1, g.n FROM pg_catalog.generate_series(1, $2) AS g(n)
@@ -104,8 +105,8 @@ pub(crate) fn without_slot_in_group(group: &str) -> Vec<(TaskNo, String)> {
     without_slot(HELD_IN_GROUP.query(group), "", true)
 }
 
-/// Looks again once the rows are locked: a performance may have ended meanwhile, and another begun with a slot. At those that are
-/// locked: one that was ready then may be held by now, and its end would be in nobody's way.
+/// Asks again once the rows are locked: a performance may have ended meanwhile, or begun with a slot. Asks only of those that are
+/// locked: a task that was granted since is not locked, and could end before it has a slot.
 fn without_slot(held: Vec<TaskNo>, action: &str, by_group: bool) -> Vec<(TaskNo, String)> {
     let look = |held: Vec<TaskNo>| -> Vec<(TaskNo, String)> { WITHOUT_SLOT.query((held, action, by_group)) };
     let held: Vec<TaskNo> = look(held).into_iter().map(|(task_no, _)| task_no).collect();

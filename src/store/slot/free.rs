@@ -124,12 +124,12 @@ static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[Position]), bool> = St
 pub(crate) struct Locked {
     /// Positions of free slots, locked by this transaction, for each of the asks.
     pub(crate) slots: Vec<Vec<Position>>,
-    /// Limits of which slots were made: until the commit nobody else can make any.
+    /// Limits of which slots were made: until the commit no other transaction can make any.
     pub(crate) made: Vec<Limit>,
 }
 
-/// Locks free slots, as many as are wanted or there are. Waits for nobody. Slots that this transaction has locked
-/// before and not occupied are among them.
+/// Locks free slots, as many as are wanted or there are. Waits for no lock. Slots that this transaction has
+/// locked before and not occupied are among them.
 pub(crate) fn lock_free(asks: &[Ask]) -> Locked {
     let all: Vec<&Ask> = asks.iter().collect();
     let mut slots = free(&all);
@@ -178,7 +178,8 @@ fn lacking(asks: &[Ask], mut places: Vec<usize>) -> Vec<usize> {
     lacking
 }
 
-/// Notes whether somebody else has locked a slot that this call could have used, and may not use it either.
+/// Notes whether there is a slot that this call could have used, but another transaction has locked it, and
+/// may not use it either.
 fn note_passed_over(asks: &[Ask], slots: &[Vec<Position>]) {
     let none: Vec<&Ask> =
         asks.iter().zip(slots).filter(|(_, slots)| slots.is_empty()).map(|(ask, _)| ask).collect();

@@ -1,7 +1,7 @@
 //! What a backend knows of slots, so that its claims do not walk over dead versions of them.
 //!
-//! A slot changes twice in each performance. Under a snapshot that somebody holds for long all its versions stay, and so
-//! do their index entries. Three things keep claims from passing them each time:
+//! A slot changes twice in each performance. Under a snapshot that a session holds for long all its versions stay, and
+//! so do their index entries. Three things keep claims from passing them each time:
 //!
 //! **Marks.** A slot that is freed takes a new position, behind all others, and the first in that order is taken first.
 //! So the free ones are at the end of `slot_free_idx`, and claims begin at a low-water mark, see [`Behind`]. (A slot that
@@ -85,8 +85,8 @@ pub(super) fn remember_full(
     KNOWN.with_borrow_mut(|known| known.full = full);
 }
 
-/// A limit of a group has turned out to be full. One that may have fewer slots than it allows need not be: somebody may
-/// just have been making them.
+/// A limit of a group has turned out to be full. If the limit may have fewer slots than it allows, that is not sure:
+/// another call may just have been making them.
 pub(crate) fn is_full(limit: &Limit, most: i32) {
     KNOWN.with_borrow_mut(|known| {
         let Known { full: Some(full), complete, .. } = known else { return };

@@ -36,13 +36,13 @@ impl Limit {
         !self.group.is_empty()
     }
 
-    /// Held alone by whoever makes or removes slots of this limit.
+    /// Held alone by a call that makes or removes slots of this limit.
     fn key(&self) -> Key {
         Key::new(&[&self.action, &self.group]).one_of(MOST_KEYS, "slots")
     }
 
-    /// Shared by whoever makes slots of some groups of the action, or of groups of their own; held alone by whoever
-    /// makes those of many.
+    /// Shared by calls that make slots of some groups of the action, or of groups of their own; held alone by a
+    /// call that makes those of many.
     fn shared_key(action: &str) -> Key {
         Key::new(&[action]).one_of(MOST_KEYS, "slots of groups")
     }
@@ -74,7 +74,8 @@ pub(super) fn lockable(limits: &[&Limit]) -> Vec<usize> {
     lockable
 }
 
-/// Keeps everybody else from making slots of groups of the action, or of the group's own: waits for those who do.
+/// Keeps all other calls from making slots of groups of the action, or of the group's own: waits for those that
+/// do.
 pub(crate) fn keep_from_making(limit: &Limit) {
     lock::lock(
         Limit::shared_key(&limit.action),

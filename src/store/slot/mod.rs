@@ -5,18 +5,18 @@
 //! whatever ends that: there is no counter that could drift.
 //!
 //! **Slots of groups are made when they are needed**, by a claim that finds fewer rows than the limit. It makes them
-//! under a lock that it only tries, so that no claim waits for another's insert; whoever does not get the lock takes
-//! the limit for full in this call, is woken when the one who has it lets go of it, and looks again by himself soon. The
-//! holder of the lock counts the rows with a snapshot taken after he got it, so there are never more rows than the limit.
-//! There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups holds
-//! no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance have
-//! to make slots one after the other.)
+//! under a lock that it only tries, so that no claim waits for another's insert. A claim that does not get the lock takes
+//! the limit for full; a waiting call is woken when the holder releases it, and besides looks again by itself soon. The
+//! holder of the lock counts the rows with a snapshot taken after it got the lock, so there are never more rows than the
+//! limit. There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups
+//! holds no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance
+//! have to make slots one after the other.)
 //!
-//! **Free slots are in a queue.** A slot that is freed takes a position at the end, and claims take the first. Updated
-//! in place its dead versions would be between those that look for a free one and the one there is; at the end of the
-//! queue they are behind everybody's back, see [`known`]. A row for each performance, made and removed with it, would
-//! do the same, but somebody would have to count them while others make some. To remember where the live versions are
-//! helps whoever was the last to change them, and nobody else.
+//! **Free slots are in a queue.** A slot that is freed takes a position at the end, and claims take the first. If it
+//! were updated in place, its dead versions would be between a claim and the free one; at the end of the queue claims
+//! have passed them, see [`known`]. A row for each performance, made and removed with it, would do the same, but a
+//! claim would have to count them while others make some. To remember where the live versions are helps only the
+//! backend that was the last to change them.
 
 pub(crate) mod backfill;
 mod concerned;
@@ -100,8 +100,8 @@ static TIDY: Statement<(&str, &str)> = Statement::new(
                                     FOR UPDATE SKIP LOCKED))",
 );
 
-/// Removes the slots of groups that have no tasks any more; waits for nobody. What somebody is using just now stays
-/// until the next task of the group goes.
+/// Removes the slots of groups that have no tasks any more; waits for no lock. Slots that another transaction is
+/// using just now stay until the next task of the group goes.
 pub(crate) fn tidy(groups: &[String]) {
     if groups.is_empty() {
         return;

@@ -84,8 +84,8 @@ struct Ended {
     left: HashSet<TaskNo>,
 }
 
-/// Ends the tries of up to `most` of the tasks: of those that are still overdue and in nobody else's hands. Each is locked in the
-/// subtransaction in which its try is ended.
+/// Ends the tries of up to `most` of the tasks: of those that are still overdue and not locked by another transaction. Each is
+/// locked in the subtransaction in which its try is ended.
 fn end_of(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Ended {
     let number = Cell::new(0);
     let done = contradiction::leaving(
@@ -133,8 +133,8 @@ pub(super) fn some(
         done.ended |= !ended.ours.is_empty();
         ours.extend(ended.ours);
         left.extend(ended.left);
-        // The next piece takes twice as long as this one. What others have locked may be all that there is: who finds nothing
-        // goes on.
+        // The next piece takes twice as long as this one. What others have locked may be all that there is: a call that has
+        // ended nothing goes on.
         done.left = ours.len() >= bound || !ours.is_empty() && !time.has_room_for(2 * since.elapsed());
     }
     let room = if done.left { 0 } else { bound - ours.len() };
@@ -154,7 +154,8 @@ pub(super) fn some(
     done
 }
 
-/// Of these leases, which are gone, the tasks that are left as they are get others: nobody looks at them for a while.
+/// Of these leases, which are gone, the tasks that are left as they are get others: no upkeep reads these tasks for a
+/// while.
 fn leave<'a>(gone: impl Iterator<Item = &'a Elapsed>, left: &HashSet<TaskNo>, now: Time) {
     for (task_no, nonce) in gone.flat_map(|lease| lease.tokens(lease.overdue.iter())) {
         if left.contains(&task_no) {
@@ -200,8 +201,8 @@ static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(sq
     overdue!("$3")
 ));
 
-/// Locks those of the tasks that are still overdue and in nobody else's hands, `most` of them, with all that the end of their
-/// tries concerns.
+/// Locks those of the tasks that are still overdue and not locked by another transaction, `most` of them, with all that the
+/// end of their tries concerns.
 fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
     let (mut keyed, mut locked): (Vec<TaskNo>, Vec<Live>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in in_pieces(held.iter().copied()) {

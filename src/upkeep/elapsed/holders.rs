@@ -1,9 +1,10 @@
-//! The end of a performance that holds a merge key, without waiting for anybody.
+//! The end of a performance that holds a merge key, without waiting for a lock.
 //!
-//! It changes the row of the key and takes out what is parked under it or rides on the task. A claim may have locked the
-//! row of the key, to park something under it; whoever is inserting a task that waits for one of the parked may have
-//! locked that. Both can be in transactions that stay open. So all of it is locked first, as far as it is to be had at
-//! once; what is not all to be had is given up again, so that its actor, who comes late, does not wait for us in turn.
+//! It changes the row of the key and removes what is parked under it or rides on the task. A claim may have locked the
+//! row of the key, to park something under it; a call that inserts a task which waits for one of the parked may have
+//! locked that one. Both can be in transactions that stay open. So all of it is locked first, as far as that needs no
+//! waiting. If it cannot be locked as a whole, it is given up again, so that a late return by the worker does not wait
+//! for us in turn.
 
 use std::collections::HashSet;
 
@@ -39,10 +40,10 @@ static PARKED: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), (TaskNo, TaskNo
 static LOCK_PARKED: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
-/// How often those are left out that cannot be had, before all are left alone.
+/// How often those that cannot be locked are skipped, before all are left alone.
 const ROUNDS: usize = 3;
 
-/// Locks those of the overdue holders of keys whose rows, keys and riders nobody else has locked.
+/// Locks those of the overdue holders of keys whose rows, keys and riders no other transaction has locked.
 pub(super) fn lock(mut task_nos: Vec<TaskNo>, now: Time) -> Vec<Live> {
     for _ in 0..ROUNDS {
         if task_nos.is_empty() {

@@ -34,8 +34,8 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// To look once more is of use: there may be more, and what was seen now will not be all that is seen then. What others
-    /// have locked in transactions that stay open is there each time.
+    /// Whether another look is worth it: there may be more, and not all of what was seen now will be seen again. Rows that
+    /// others have locked in transactions that stay open are there each time.
     pub(crate) fn goes_on(&self) -> bool {
         self.more && (self.ended || self.removed)
     }

@@ -35,7 +35,8 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
         }
     }
     if known.is_some() && walk.count < caller.own {
-        // A part of what it has passed by it does each time: no other call may come.
+        // It skips, because of what it remembers, the first leases; each time it ends some of these, for no
+        // other call may come.
         walk.first = leases::windows(start, now, leases::MOST).next().map(|window| window.leases);
     }
     walk.end_for_others()

@@ -212,7 +212,7 @@ impl Metrics {
         .add([("action", action), ("outcome", ended(letters)), ("cause", cause.name())], number);
     }
 
-    /// What is not told per action.
+    /// What is not kept per action.
     fn rest(&mut self, counts: &[Count], kept: bool) {
         for channel in ["work", "end_of_task"] {
             self.gauge("waiters", "Sessions that sleep until there is work, or until a task has ended.")

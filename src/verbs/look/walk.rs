@@ -79,7 +79,7 @@ pub(super) struct Node {
     /// What the state does not tell: "skipped" of one that is aborted since there was no need of it; "suspended" and "signal" of such as
     /// are blocked.
     pub(super) kind: Option<String>,
-    /// Microseconds it has run, or its action's tasks run on average; 0 if nobody knows.
+    /// Microseconds it has run, or its action's tasks run on average; 0 if that is not known.
     pub(super) duration: i64,
 }
 

@@ -52,7 +52,7 @@ fn taskq_own_tasks(
     }))
 }
 
-/// What SQL passes, checked: whoever it is may own tasks of these actions.
+/// What SQL passes, checked, and that the caller may own tasks of these actions.
 pub(super) fn request(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
@@ -81,7 +81,8 @@ fn check_max_tasks(max_tasks: i32) -> Result<usize> {
 }
 
 fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
-    // A worker that was led to a standby has to be told so, also while there is nothing to own.
+    // A worker that is connected to a standby by mistake has to learn that, also while there is nothing to
+    // own.
     session::refuse_if_read_only();
     let began = Instant::now();
     let mut waiter = match wait {
@@ -114,9 +115,9 @@ fn tidied(found: Look, took: Duration) -> Vec<Grant> {
 /// Does something, and grants what there is then, without waiting.
 ///
 /// The low-water marks of claiming only move in a transaction that has no id yet (see [`crate::claim::marks`]). What is
-/// done first gives it one. So the look that moves them comes before: a worker that always returns and owns in one call
-/// would walk all that it has ever been granted otherwise, for as long as somebody holds a snapshot. What is due by
-/// that look is looked after by the claim, which finds the signals that came since by itself.
+/// done first gives it one. So the look that moves them comes before. Otherwise a worker that always returns and owns
+/// in one call would scan all that it has ever been granted, for as long as a session holds a snapshot. What is due by
+/// that look is done by the claim, which finds the signals that came since by itself.
 pub(super) fn own_after<T>(
     request: &Request,
     with: With,

@@ -374,7 +374,7 @@ fn what_is_late_has_a_row_each() {
     session.insert(json!([{"id": "soon too", "action": "y", "delay": "10 minutes"}])).unwrap();
     session.set_now(None);
     let late = problems(&mut session, "late");
-    let two = "2 tasks whose time has come are due and not looked after, the first since 50m";
+    let two = "2 tasks whose time has come are due and not handled, the first since 50m";
     assert!(late.iter().any(|(_, _, problem)| problem == two), "{late:?}");
     session.run("SELECT taskq.maintain()");
     assert_eq!(problems(&mut session, "late"), []);

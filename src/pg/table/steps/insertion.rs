@@ -167,7 +167,7 @@ pub(in crate::pg::table) unsafe fn clear(slots: &[*mut pg_sys::TupleTableSlot]) 
 /// Ends an insertion, or entries into indexes. The lock on the table stays.
 ///
 /// # Safety
-/// All of it was begun in this subtransaction, and is used by nobody any more.
+/// All of it was begun in this subtransaction, and is not used any more.
 pub(in crate::pg::table) unsafe fn end_insertion(
     slots: &[*mut pg_sys::TupleTableSlot],
     result: *mut pg_sys::ResultRelInfo,

@@ -144,11 +144,10 @@ pub(in crate::pg::table) unsafe fn next(
 
 /// Ends a scan, and all that came with it; what is null has not been made.
 ///
-/// The lock on the table stays until the transaction ends; that on the index goes, so that who rebuilds it (REINDEX has
-/// the table locked by then, and waits for the index) never waits for who waits for the table.
+/// The lock on the table stays until the transaction ends. The lock on the index goes: REINDEX has the table locked and
+/// waits for the index, so a session that waits for the table must not hold the index.
 ///
-/// # Safety
-/// All of it was begun in this subtransaction, and is used by nobody any more.
+/// # Safety All of it was begun in this subtransaction, and is not used any more.
 pub(in crate::pg::table) unsafe fn end(
     scan: pg_sys::IndexScanDesc,
     slots: [*mut pg_sys::TupleTableSlot; 3],
