@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb pgxn demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
+.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -85,6 +85,11 @@ test-deb: ## install the package into a fresh Debian without Rust, use it, and b
 
 pgxn: ## an archive of the committed sources for PGXN, in target/
 	@.ci/pgxn.sh
+
+pictures: ## make the pictures of taskq.page() in docs/pictures anew, with Chromium
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh pictures
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) .ci/pictures.sh
 
 demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build

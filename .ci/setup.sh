@@ -4,6 +4,7 @@
 #   setup.sh build    what it takes to build, install and run: server, headers, libclang, compiler, git
 #   setup.sh test     the same, and Python with venv, for pgspot and the pages that show it
 #   setup.sh smith    the same, and SQLsmith, if it can be had
+#   setup.sh pictures    what it takes to build, Python with venv, and a browser
 #   setup.sh deb      what it takes to build, and to make a package
 #   setup.sh test-deb    the same, and what makes a fresh Debian
 #   setup.sh matrix   what it takes to build, and to unpack servers of other versions, see other_server.sh
@@ -123,9 +124,9 @@ find_cargo() {
 }
 
 case "${1:-}" in
-    build | test | smith | deb | test-deb | matrix) ;;
+    build | test | smith | pictures | deb | test-deb | matrix) ;;
     *)
-        printf 'usage: %s build|test|smith|deb|test-deb|matrix\n' "$0" >&2
+        printf 'usage: %s build|test|smith|pictures|deb|test-deb|matrix\n' "$0" >&2
         exit 2
         ;;
 esac
@@ -139,8 +140,11 @@ case "$1" in
         ;;
 esac
 case "$1" in
-    test | smith) python3 -c 'import ensurepip, venv' 2>/dev/null || need python3 python3-venv ;;
+    test | smith | pictures) python3 -c 'import ensurepip, venv' 2>/dev/null || need python3 python3-venv ;;
 esac
+if [ "$1" = pictures ]; then
+    have "${CHROMIUM:-chromium}" || need chromium fonts-dejavu-core
+fi
 if [ "$1" = test-deb ]; then
     have debootstrap || need debootstrap
 fi

@@ -99,7 +99,7 @@ function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
 function metrics_rows(kept boolean DEFAULT true) -> TABLE(name text, labels jsonb, value double precision)
 function own_tasks(actor_id text, max_tasks integer, actions text[], max_duration interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb)
-function page(graph_of text DEFAULT NULL::text, title text DEFAULT NULL::text) -> text
+function page(graph_of text DEFAULT NULL::text, title text DEFAULT NULL::text, refresh interval DEFAULT NULL::interval) -> text
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
 function pause_group(group_id text) -> bigint

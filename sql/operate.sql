@@ -186,7 +186,8 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back.
+               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
+               -- has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance whose deadline has passed is in no worker's hands, whether its try has been
@@ -196,7 +197,8 @@ CREATE FUNCTION taskq._heads()
                                                    AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
                               (SELECT t.inserted_at FROM taskq.task AS t
-                                WHERE t.task_no = r.task_no AND r.grantable
+                                WHERE t.task_no = r.task_no
+                                  AND (r.grantable OR r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock()) - interval '5 minutes')
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
                                                    WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
                                   AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
@@ -276,7 +278,9 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT r.action_no, r.deadline, r.actor_id FROM taskq.run AS r
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
-                 GROUP BY r.action_no)
+                 GROUP BY r.action_no),
+             asking AS MATERIALIZED (SELECT s.pid, s.action_no FROM taskq._asking AS s),
+             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
                 -- Deadlines that have passed, and no call has ended these tries.
@@ -293,10 +297,13 @@ CREATE FUNCTION taskq.health()
                 -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
                 -- lately.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
-                       format('no worker owns tasks of action "%s": one has been in the queue for %s', a.name, taskq._age(n.at - h.inserted_at)),
+                       format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
+                              CASE WHEN w.number = 0 THEN 'no call waits for tasks'
+                                   ELSE format('of %s waiting call%s %s asks for it', w.number, CASE w.number WHEN 1 THEN '' ELSE 's' END,
+                                               COALESCE(NULLIF((SELECT count(DISTINCT s.pid) FROM asking AS s WHERE s.action_no = h.action_no), 0)::text, 'none')) END),
                        'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
                        'starving', a.name, h.inserted_at
-                  FROM pace AS h CROSS JOIN now AS n
+                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
                  WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
@@ -447,13 +454,131 @@ CREATE FUNCTION taskq.health()
     END;
 COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: all is well';
 
-CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL)
+-- What is in progress, for a list. Where that cannot be read whole: what has a deadline, and what is at the fronts of actions.
+CREATE FUNCTION taskq._at_work(most integer)
+    RETURNS TABLE (task_no bigint, actor_id text, granted_at timestamptz, deadline timestamptz, tries integer, number bigint, actors bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 50
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_seqscan = on SET enable_nestloop = on SET enable_hashagg = on
+    BEGIN ATOMIC
+        WITH counted AS MATERIALIZED (SELECT taskq._pages('taskq.run') <= taskq._counted_pages() AS whole),
+             named AS MATERIALIZED (
+                SELECT l.task_no FROM counted AS c CROSS JOIN LATERAL taskq._leased() AS l WHERE NOT c.whole
+                UNION
+                SELECT f.task_no
+                  FROM counted AS c
+                 CROSS JOIN (SELECT a.action_no FROM taskq.action AS a ORDER BY a.action_no DESC LIMIT 50) AS a
+                 CROSS JOIN LATERAL taskq._front(a.action_no) AS f
+                 WHERE NOT c.whole AND f.in_progress),
+             held AS MATERIALIZED (
+                SELECT r.task_no, r.actor_id, r.granted_at, r.deadline, r.tries FROM taskq.run AS r
+                 WHERE r.nonce <> 0 AND (SELECT c.whole FROM counted AS c)
+                UNION ALL
+                SELECT r.task_no, r.actor_id, r.granted_at, r.deadline, r.tries
+                  FROM named AS n
+                 CROSS JOIN LATERAL (SELECT r.task_no, r.actor_id, r.granted_at, r.deadline, r.tries FROM taskq.run AS r
+                                      WHERE r.task_no = n.task_no AND r.nonce <> 0 OFFSET 0) AS r)
+        SELECT h.task_no, h.actor_id, h.granted_at, h.deadline, h.tries,
+               (SELECT count(*) FROM held), (SELECT count(DISTINCT x.actor_id) FROM held AS x)
+          FROM held AS h ORDER BY h.granted_at, h.task_no LIMIT most;
+    END;
+COMMENT ON FUNCTION taskq._at_work IS 'internal: tasks in progress, the longest first, and how many there are';
+
+-- Tasks of which a try has failed and another is to come, the last failure first. They are looked for among the tries that stand
+-- last in their table, and, as those that wait for their time, among what is due first of each action.
+CREATE FUNCTION taskq._failing(most integer)
+    RETURNS TABLE (task_no bigint, tries integer, due timestamptz, outcome text, status text, actor_id text, ended_at timestamptz, number bigint)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 50
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_tidscan = on SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on SET enable_hashagg = on SET enable_memoize = off
+    BEGIN ATOMIC
+        WITH named AS MATERIALIZED (
+                SELECT h.task_no
+                  FROM taskq.attempt AS h
+                 WHERE h.ctid >= format('(%s,0)', GREATEST(taskq._pages('taskq.attempt') - 500, 0))::tid
+                   AND h.outcome IN ('pending', 'timeout') AND NOT h.past
+                UNION
+                SELECT d.task_no
+                  FROM (SELECT a.action_no FROM taskq.action AS a ORDER BY a.action_no DESC LIMIT 500) AS a
+                 CROSS JOIN LATERAL (SELECT d.task_no, d.tries FROM taskq.scheduled AS d
+                                      WHERE d.action_no = a.action_no ORDER BY d.action_no, d.due LIMIT 100) AS d
+                 WHERE d.tries > 0),
+             waiting AS MATERIALIZED (
+                SELECT w.task_no, w.tries, w.due
+                  FROM (SELECT n.task_no FROM named AS n ORDER BY n.task_no DESC LIMIT 10000) AS n
+                 CROSS JOIN LATERAL (
+                       SELECT d.task_no, d.tries, d.due FROM taskq.scheduled AS d WHERE d.task_no = n.task_no
+                       UNION ALL
+                       SELECT r.task_no, r.tries, NULL FROM taskq.run AS r
+                        WHERE r.task_no = n.task_no AND (r.nonce = 0 OR r.grantable)
+                       UNION ALL
+                       SELECT k.task_no, k.tries, NULL FROM taskq.parked AS k WHERE k.task_no = n.task_no
+                       OFFSET 0) AS w
+                 WHERE w.tries > 0),
+             failed AS MATERIALIZED (
+                SELECT w.task_no, w.tries, w.due, h.outcome, h.status, h.actor_id, h.ended_at
+                  FROM waiting AS w
+                 CROSS JOIN LATERAL (SELECT h.outcome, h.status, h.actor_id, h.ended_at FROM taskq.attempt AS h
+                                      WHERE h.task_no = w.task_no AND h.outcome IN ('pending', 'timeout') AND NOT h.past
+                                      ORDER BY h.ended_at DESC LIMIT 1) AS h)
+        SELECT f.task_no, f.tries, f.due, f.outcome, f.status, f.actor_id, f.ended_at, (SELECT count(*) FROM failed)
+          FROM failed AS f ORDER BY f.ended_at DESC, f.task_no DESC LIMIT most;
+    END;
+COMMENT ON FUNCTION taskq._failing IS 'internal: tasks of which a try has failed and another is to come, and how many there are';
+
+-- What keeps ready tasks from being granted: what was stopped on purpose, and limits that are full.
+CREATE FUNCTION taskq._stopped(most integer)
+    RETURNS TABLE (what text, name text, of text, why text, until timestamptz)
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 10
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off SET enable_indexscan = on SET enable_seqscan = on SET enable_hashagg = on SET enable_nestloop = on
+    BEGIN ATOMIC
+        WITH now AS MATERIALIZED (SELECT taskq.clock() AS at)
+        SELECT x.what, x.name, x.of, x.why, x.until
+          FROM (SELECT 1 AS place, 'action' AS what, s.name, NULL::text AS of, 'paused' AS why, NULL::timestamptz AS until
+                  FROM taskq.action_setting AS s WHERE s.paused
+                UNION ALL
+                SELECT 2, 'group', g.group_id, NULL, 'paused', NULL FROM taskq.task_group AS g WHERE g.paused
+                UNION ALL
+                SELECT 3, 'workgroup', w.name, NULL, 'held back', w.not_before FROM taskq.workgroup AS w
+                 WHERE w.not_before > (SELECT n.at FROM now AS n)
+                UNION ALL
+                SELECT 4, 'action', s.name, NULL, format('%s of %s in progress', l.held, s.max_concurrency), NULL
+                  FROM taskq.action_setting AS s
+                 CROSS JOIN LATERAL (SELECT count(*) AS held FROM taskq.slot AS l
+                                      WHERE l.group_id = '' AND l.name = s.name AND l.task_no IS NOT NULL) AS l
+                 WHERE l.held >= s.max_concurrency
+                UNION ALL
+                SELECT 5, 'action', s.name, NULL, format('%s per %s are used up', s.rate_limit, taskq._age(s.rate_period)),
+                       b.measured_at + (1 - b.level) / s.rate_limit * EXTRACT(epoch FROM s.rate_period) * interval '1 second'
+                  FROM taskq.action_setting AS s
+                 CROSS JOIN LATERAL (SELECT b.level, b.measured_at FROM taskq.bucket AS b WHERE b.name = s.name OFFSET 0) AS b
+                 WHERE b.level + EXTRACT(epoch FROM (SELECT n.at FROM now AS n) - b.measured_at) * s.rate_limit
+                                 / EXTRACT(epoch FROM s.rate_period) < 1
+                UNION ALL
+                SELECT 6, 'group', g.group_id, NULL, format('%s of %s in progress', l.held, g.max_concurrency), NULL
+                  FROM taskq.task_group AS g
+                 CROSS JOIN LATERAL (SELECT count(*) AS held FROM taskq.slot AS l
+                                      WHERE l.group_id = g.group_id AND l.name = '' AND l.task_no IS NOT NULL) AS l
+                 WHERE l.held >= g.max_concurrency
+                UNION ALL
+                SELECT 7, 'group', l.group_id, s.name, format('%s of %s in progress', l.held, s.max_per_group), NULL
+                  FROM taskq.action_setting AS s
+                 CROSS JOIN LATERAL (SELECT l.group_id, count(*) AS held FROM taskq.slot AS l
+                                      WHERE l.name = s.name AND l.group_id <> '' AND l.task_no IS NOT NULL GROUP BY l.group_id) AS l
+                 WHERE l.held >= s.max_per_group) AS x
+         ORDER BY x.place, x.until, x.name, x.of LIMIT most;
+    END;
+COMMENT ON FUNCTION taskq._stopped IS 'internal: what is paused, held back, or at its limit';
+
+CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL, refresh interval = NULL)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 100000
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_page_wrapper';
 COMMENT ON FUNCTION taskq.page IS
-    'the queue at a glance as one HTML page, with the graph of a task or group if one is named';
+    'the queue at a glance as one HTML page, which a browser may load anew, with the graph of a task or group if one is named';
 
 -- For \watch, in 100 columns; what is stuck comes first, what was stopped on purpose last. Names are cut in the middle: many
 -- begin alike.

@@ -274,6 +274,62 @@ SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name),
 COMMENT ON VIEW taskq.workers IS
     'sessions that sleep in a call of this queue, and actors that hold tasks; NULL where it cannot be known or may not be seen';
 
+-- The same locks, for those who look whether a call asks for an action: each waiting call, with each action that it asks for as far as
+-- that is known. A call that asks for more actions than it is registered for may ask for any; of an action without a task no number
+-- is known.
+CREATE VIEW taskq._asking AS
+SELECT k.pid,
+       CASE WHEN k.classid::bigint = 1 << 24 THEN k.objid::bigint::integer END AS action_no,
+       k.classid::bigint >> 24 = 6 AS for_any
+  FROM pg_locks AS k
+ WHERE k.locktype = 'advisory' AND k.objsubid = 29809
+   AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+   AND (k.classid::bigint >> 24 IN (4, 6) OR k.classid::bigint = 1 << 24);
+COMMENT ON VIEW taskq._asking IS 'internal: calls that wait for tasks, and the numbers of the actions that they ask for';
+
+-- How much two names have in common, from 0 to 1: pairs of neighbouring characters.
+CREATE FUNCTION taskq._alike(a text, b text)
+    RETURNS double precision
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT 2.0 * count(*) / (length(a) + length(b) + 2)
+          FROM (SELECT lower(substr(a, i, 2)) FROM generate_series(0, LEAST(length(a), 100)) AS i
+                INTERSECT
+                SELECT lower(substr(b, i, 2)) FROM generate_series(0, LEAST(length(b), 100)) AS i) AS x;
+    END;
+COMMENT ON FUNCTION taskq._alike IS 'internal: how much two names have in common';
+
+-- Which waiting calls ask for an action, in words: those with the names that are most like it, of a hundred that most calls ask for.
+CREATE FUNCTION taskq._who_asks(action text)
+    RETURNS text
+    LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        WITH asking AS MATERIALIZED (SELECT s.pid, a.name, s.for_any FROM taskq._asking AS s
+                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no),
+             named AS MATERIALIZED (SELECT s.name, count(DISTINCT s.pid) AS number FROM asking AS s
+                                     WHERE s.name IS NOT NULL GROUP BY s.name ORDER BY 2 DESC, 1 LIMIT 100),
+             calls AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
+                                           count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s),
+             others AS MATERIALIZED (
+                SELECT string_agg(format('%s ask%s for "%s"', x.number, CASE x.number WHEN 1 THEN 's' ELSE '' END, x.name), ', ' ORDER BY x.place) AS names
+                  FROM (SELECT n.name, n.number, row_number() OVER (ORDER BY taskq._alike(n.name, _who_asks.action) DESC, n.number DESC, n.name) AS place
+                          FROM named AS n) AS x
+                 WHERE x.place <= 3)
+        SELECT CASE WHEN c.number = 0 THEN 'no call waits for tasks'
+                    WHEN c.for_it > 0 THEN format('%s waiting call%s for action "%s"', c.for_it, CASE c.for_it WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
+                    WHEN c.for_any > 0 THEN format('%s waiting call%s for very many actions, "%s" perhaps among them',
+                                                   c.for_any, CASE c.for_any WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
+                    ELSE format('no waiting call asks for action "%s": of %s waiting call%s %s', _who_asks.action, c.number,
+                                CASE c.number WHEN 1 THEN '' ELSE 's' END,
+                                COALESCE(o.names || CASE WHEN (SELECT count(*) FROM named) > 3 THEN ', and others' ELSE '' END,
+                                         'none asks for one that has tasks'))
+               END
+          FROM calls AS c CROSS JOIN others AS o;
+    END;
+COMMENT ON FUNCTION taskq._who_asks IS 'internal: which waiting calls ask for an action, in words';
+
 -- What has settled is read from the tally, whatever the size of the group; what is alive is counted, and only
 -- if its columns are asked for. Ready is what is left.
 CREATE VIEW taskq.groups AS
@@ -801,6 +857,7 @@ BEGIN
         RETURN NEXT CASE WHEN last_grant IS NULL
                          THEN format('no recent grant of a task of action "%s" is to be seen', t.action)
                          ELSE format('the last grant of a task of action "%s" was at %s', t.action, last_grant) END;
+        RETURN NEXT taskq._who_asks(t.action);
     END IF;
 END
 $$;

@@ -83,6 +83,11 @@ impl Picture {
         format!("{comment}{}{or_more} more tasks are not shown; see max_tasks and skip\n", self.left_out)
     }
 
+    /// The tasks that are shown: id and number.
+    pub(super) fn ids(&self) -> impl Iterator<Item = (String, i64)> {
+        self.known().map(|(number, node)| (node.id.clone(), number.0))
+    }
+
     /// As a drawing.
     pub(super) fn boxes(&self) -> String {
         let boxes: Vec<layers::Box> = self

@@ -1,8 +1,9 @@
 //! View `taskq.workers`: sessions that sleep in a call of the queue, and actors that hold tasks.
 
-use taskq_tests::Db;
+use serde_json::json;
+use taskq_tests::{Db, Session};
 
-use crate::sleeper::{END, Sleeper, WORK};
+use crate::sleeper::{END, Sleeper, WORK, Way};
 
 #[test]
 fn it_shows_calls_that_sleep_and_actors_that_hold_tasks() {
@@ -30,6 +31,49 @@ fn it_shows_calls_that_sleep_and_actors_that_hold_tasks() {
         session.run(&format!("SELECT pg_terminate_backend({pid})"));
         sleeper.fails();
     }
+}
+
+/// On wrong code a name that is misspelt looks as one for which the workers have no time.
+#[test]
+fn why_tells_for_what_the_waiting_calls_ask() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let told = |session: &mut Session| session.all::<String>("SELECT taskq.why('a')").pop().unwrap();
+    session.insert(json!([{"id": "a", "action": "maek"}])).unwrap();
+    assert_eq!(told(&mut session), "no call waits for tasks");
+    let ask = |actions: &'static str, session: &mut Session| {
+        Sleeper::start(&db, session, Way { name: "own_tasks", call: actions })
+    };
+    let mut sleepers =
+        vec![ask("SELECT taskq.own_tasks('w', 1, '{new}', wait => '60 seconds')", &mut session)];
+    assert_eq!(
+        told(&mut session),
+        "no waiting call asks for action \"maek\": of 1 waiting call none asks for one that has tasks"
+    );
+    session.run(
+        "SELECT taskq.insert_task(x, x, delay => '1 day') FROM unnest('{make,mail,post,print}'::text[]) AS x",
+    );
+    for _ in 0..3 {
+        sleepers
+            .push(ask("SELECT taskq.own_tasks('w', 1, '{make,print}', wait => '60 seconds')", &mut session));
+    }
+    sleepers.push(ask("SELECT taskq.own_tasks('w', 1, '{mail}', wait => '60 seconds')", &mut session));
+    sleepers.push(ask("SELECT taskq.own_tasks('w', 1, '{post}', wait => '60 seconds')", &mut session));
+    assert_eq!(
+        told(&mut session),
+        "no waiting call asks for action \"maek\": of 6 waiting calls 3 ask for \"make\", 1 asks for \"mail\", 3 ask for \"print\", and others"
+    );
+    session.run("SELECT taskq.pause_action('maek')");
+    sleepers.push(ask("SELECT taskq.own_tasks('w', 1, '{maek,post}', wait => '60 seconds')", &mut session));
+    assert_eq!(told(&mut session), "1 waiting call asks for action \"maek\"");
+    // It waits for the end of a task, and asks for none.
+    sleepers.push(ask("SELECT taskq.wait_for_task('a', '60 seconds')", &mut session));
+    assert_eq!(told(&mut session), "1 waiting call asks for action \"maek\"");
+    for sleeper in sleepers {
+        session.run(&format!("SELECT pg_terminate_backend({})", sleeper.pid()));
+        sleeper.fails();
+    }
+    assert_eq!(told(&mut session), "no call waits for tasks");
 }
 
 #[test]

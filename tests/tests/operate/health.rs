@@ -3,6 +3,7 @@
 //! On wrong code: a quiet alarm, or one that rings for nothing.
 
 use serde_json::json;
+use taskq_tests::sleeper::{Sleeper, Way};
 use taskq_tests::{Db, Session, until};
 
 /// The problems of a kind: severity, subject and the problem itself.
@@ -132,6 +133,58 @@ fn an_action_whose_workers_have_died_starves() {
     let alive = session.own_with("alive", 1, &["x"], "max_duration => '1 minute'").unwrap();
     assert_eq!(problems(&mut session, "starving"), [], "one is in hand");
     session.complete(&alive[0]);
+}
+
+/// Also an action of which the workers held all there was, and one whose places they held.
+#[test]
+fn after_all_workers_have_died_every_action_starves() {
+    let db = Db::new();
+    let mut session = db.connect();
+    set_back(&mut session, "40 minutes");
+    session.run("SELECT taskq.set_action('fair', fair => true), taskq.set_action('full', max_concurrency => 2), taskq.set_action('keyed', max_per_group => 1)");
+    let actions = ["plain", "fair", "full", "keyed", "retried", "held"];
+    for action in actions {
+        let tasks = (0..6).map(
+            |n| json!({"id": format!("{action} {n}"), "action": action, "group_id": format!("g{}", n % 2)}),
+        );
+        session.insert(tasks.collect()).unwrap();
+    }
+    for action in actions {
+        let most = if action == "held" { 6 } else { 2 };
+        assert_eq!(
+            session.own_with("dead", most, &[action], "max_duration => '20 minutes'").unwrap().len(),
+            most as usize
+        );
+    }
+    let grant = session.own_one_with("retried", "max_duration => '20 minutes'");
+    session.give(&grant.task_id, grant.token, "pending").unwrap();
+    set_back(&mut session, "25 minutes");
+    assert_eq!(problems(&mut session, "starving"), [], "they work");
+    session.set_now(None);
+    let starving: Vec<String> = problems(&mut session, "starving")
+        .into_iter()
+        .map(|(severity, subject, problem)| {
+            assert!(severity == "warning" && problem.ends_with("and no call waits for tasks"), "{problem}");
+            subject
+        })
+        .collect();
+    let mut sorted = actions.to_vec();
+    sorted.sort_unstable();
+    let mut found = starving.clone();
+    found.sort_unstable();
+    assert_eq!(found, sorted);
+    // Of those that are waited for it tells how many calls ask.
+    let way =
+        Way { name: "own_tasks", call: "SELECT taskq.own_tasks('w', 1, '{other}', wait => '60 seconds')" };
+    session.run("SELECT taskq.pause_action('plain')");
+    let sleeper = Sleeper::start(&db, &mut session, way);
+    let all = problems(&mut session, "starving");
+    assert!(
+        all.iter().all(|(_, _, problem)| problem.ends_with("and of 1 waiting call none asks for it")),
+        "{all:?}"
+    );
+    session.run(&format!("SELECT pg_terminate_backend({})", sleeper.pid()));
+    sleeper.fails();
 }
 
 #[test]

@@ -114,23 +114,24 @@ pub(super) fn ends(minutes: &[[f64; ENDS.len()]; MINUTES]) -> String {
     frame("tasks that ended, per minute", most, count, &bars)
 }
 
-/// The median and the 99th percentile of a time, in seconds; nothing where no task ended.
+/// Over so many minutes in which no task ended a line goes on.
+const JOINED: usize = 10;
+
+/// The median and the 99th percentile of a time, in seconds.
 pub(super) fn times(title: &str, minutes: &[Option<(f64, f64)>; MINUTES]) -> String {
     let most = round_time_up(minutes.iter().flatten().map(|(_, p99)| *p99).fold(0.001, f64::max));
     let line = |class: &str, of: fn(&(f64, f64)) -> f64| {
         let mut path = String::new();
-        let mut before = false;
+        let mut before = None;
         for (minute, values) in minutes.iter().enumerate() {
-            if let Some(values) = values {
-                let (at, value) = (x(minute) + (WIDTH - LEFT) / MINUTES as f64 / 2.0, y(of(values), most));
-                // A minute alone is a dash.
-                let _ = if before {
-                    write!(path, "L{at:.1} {value:.1}")
-                } else {
-                    write!(path, "M{:.1} {value:.1}H{at:.1}", at - 3.0)
-                };
-            }
-            before = values.is_some();
+            let Some(values) = values else { continue };
+            let (at, value) = (x(minute) + (WIDTH - LEFT) / MINUTES as f64 / 2.0, y(of(values), most));
+            // A line begins with a dash, so that a minute alone is seen as well.
+            let _ = match before {
+                Some(last) if minute - last <= JOINED => write!(path, "L{at:.1} {value:.1}"),
+                _ => write!(path, "M{:.1} {value:.1}H{:.1}", at - 1.5, at + 1.5),
+            };
+            before = Some(minute);
         }
         format!("<path class=\"{class}\" d=\"{path}\"/>")
     };
@@ -191,8 +192,10 @@ mod tests {
         known[3] = Some((1.0, 2.0));
         known[4] = Some((1.0, 3.0));
         known[9] = Some((1.0, 2.0));
+        known[30] = Some((1.0, 2.0));
         let chart = times("waiting", &known);
-        assert_eq!(chart.matches('L').count(), 2, "two lines of two minutes each: {chart}");
+        assert_eq!(chart.matches('L').count(), 4, "two lines that join three minutes each: {chart}");
+        assert_eq!(chart.matches('M').count(), 2 * 2 + 3, "and a minute alone, beside the grid: {chart}");
         assert!(chart.contains(">5 s<"), "{chart}");
         assert!(!times("none", &[None; MINUTES]).contains("NaN"));
     }

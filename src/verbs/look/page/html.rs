@@ -46,36 +46,38 @@ pub(super) fn short(text: &str, most: usize) -> String {
     format!("{}…", Escaped(&begin))
 }
 
-/// Colours by what they mean, light and dark.
-pub(super) const STYLE: &str = "
-:root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --text: #1c2128; --soft: #616b78; --line: #dde1e7;
-  --completed: #2f9e5d; --aborted: #d0393e; --progress: #2f6fd0; --ready: #c98a00; --blocked: #8b95a3; --scheduled: #7a5bc2; --skipped: #a9c7b3 }
-@media (prefers-color-scheme: dark) { :root { --bg: #14171b; --card: #1d2126; --text: #e4e8ed; --soft: #98a2af; --line: #333a43;
-  --completed: #46b877; --aborted: #f0666a; --progress: #6aa2f5; --ready: #e5b04a; --blocked: #7d8896; --scheduled: #a98fe8; --skipped: #4f6b5a } }
-* { box-sizing: border-box }
-body { margin: 0; padding: clamp(.75rem, 2vw, 2rem); background: var(--bg); color: var(--text); font: 15px/1.45 system-ui, sans-serif }
-main { max-width: 1500px; margin: 0 auto; display: grid; gap: 1rem }
-header { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem 1rem }
-h1 { font-size: 1.35rem; margin: 0 } h2 { font-size: 1rem; margin: 0 0 .6rem } p { margin: 0 }
-.soft { color: var(--soft) } .card { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem 1rem; min-width: 0 }
-.charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)) }
-.wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-th, td { text-align: right; padding: .25rem .55rem; border-top: 1px solid var(--line); white-space: nowrap; vertical-align: top }
-th { border-top: 0; white-space: normal; vertical-align: bottom; color: var(--soft); font-weight: 500; font-size: .85em } th:first-child, td:first-child { padding-left: 0 }
-.t { text-align: left } td.t { white-space: normal; overflow-wrap: anywhere; min-width: 8rem }
-.bar { display: block; width: 100%; min-width: 5rem; height: .6rem; margin-top: .35rem }
-ul { list-style: none; margin: 0; padding: 0; display: grid; gap: .6rem } li { border-left: 4px solid var(--ready); padding-left: .7rem; overflow-wrap: anywhere }
-li.critical { border-color: var(--aborted) } li.notice { border-color: var(--progress) }
-svg { display: block; max-width: 100% } svg text { fill: var(--soft); font: 11px system-ui, sans-serif } svg .id { fill: var(--text); font-size: 12px }
-.completed { fill: var(--completed) } .aborted { fill: var(--aborted) } .in-progress { fill: var(--progress) } .ready { fill: var(--ready) }
-.blocked, .suspended, .signal { fill: var(--blocked) } .scheduled { fill: var(--scheduled) } .skipped { fill: var(--skipped) } .grid, .edge { stroke: var(--line); fill: none } .edge { stroke: var(--blocked) }
-.p50, .p99 { fill: none; stroke: var(--progress); stroke-width: 1.8; stroke-linejoin: round } .p99 { stroke: var(--ready) }
-.box { fill: var(--card); stroke: var(--line) } .key { font-weight: 400; font-size: .85em } .key span { white-space: nowrap } .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: .15rem; margin: 0 .3rem 0 .8rem }
-";
+/// A text of which the middle is left out if it is longer than so many characters, escaped: where an error's text begins and
+/// ends says most.
+pub(super) fn ends_of(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return Escaped(text).to_string();
+    }
+    let tail = most / 3;
+    let head: String = text.chars().take(most - tail).collect();
+    let tail: String = text.chars().skip(count - tail).collect();
+    format!("{} … {}", Escaped(head.trim_end()), Escaped(tail.trim_start()))
+}
+
+/// How many characters of a line are shown at once, and of a text that is unfolded.
+const LINE: usize = 160;
+const WHOLE: usize = 10_000;
+
+/// A text of many lines, as errors have: the first and the last line, and the whole to unfold.
+pub(super) fn folded(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let summary = match lines.next_back() {
+        None if first.chars().count() <= LINE => return Escaped(first).to_string(),
+        None => ends_of(first, LINE),
+        Some(last) => format!("{}<br>{}", ends_of(first, LINE), ends_of(last, LINE)),
+    };
+    format!("<details><summary>{summary}</summary><pre>{}</pre></details>", ends_of(text.trim_end(), WHOLE))
+}
 
 #[cfg(test)]
 mod tests {
-    use super::{Escaped, short};
+    use super::{Escaped, ends_of, folded, short};
 
     #[test]
     fn nothing_that_users_write_is_markup() {
@@ -104,5 +106,29 @@ mod tests {
     fn a_text_is_cut_before_it_is_escaped() {
         assert_eq!(short("<<<<<", 3), "&lt;&lt;…");
         assert_eq!(short("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn of_a_long_text_both_ends_are_kept() {
+        assert_eq!(ends_of("<1234567890>", 12), "&lt;1234567890&gt;");
+        assert_eq!(ends_of("<1234567890>", 9), "&lt;12345 … 90&gt;");
+        assert_eq!(ends_of("äöü", 0), " … ");
+    }
+
+    #[test]
+    fn the_first_and_the_last_line_of_an_error_are_shown_and_the_whole_can_be_unfolded() {
+        assert_eq!(folded(" one <line>\n\n"), "one &lt;line&gt;");
+        assert_eq!(folded(""), "");
+        assert_eq!(
+            folded("Traceback:\n  File \"x\"\n\nError: <b>\n"),
+            "<details><summary>Traceback:<br>Error: &lt;b&gt;</summary>\
+             <pre>Traceback:\n  File &quot;x&quot;\n\nError: &lt;b&gt;</pre></details>"
+        );
+        let long = folded(&format!("begin{}end", "x".repeat(1_000_000)));
+        assert!(
+            long.len() < 12_000
+                && long.starts_with("<details><summary>begin")
+                && long.ends_with("end</pre></details>")
+        );
     }
 }

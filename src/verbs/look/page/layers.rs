@@ -97,9 +97,10 @@ pub(in super::super) fn draw(boxes: &[Box], links: &[(i64, i64)]) -> String {
         let (x, y) = corner(one.number);
         let _ = write!(
             out,
-            "<g><title>{} {} {}</title><rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" rx=\"6\"/>\
+            "<g id=\"t{}\"><title>{} {} {}</title><rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" rx=\"6\"/>\
              <rect class=\"{}\" x=\"{x}\" y=\"{y}\" width=\"6\" height=\"{HIGH}\" rx=\"3\"/>\
              <text class=\"id\" x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\">{}</text></g>",
+            one.number,
             Escaped(one.id),
             Escaped(one.action),
             one.state,
