@@ -5,5 +5,5 @@ use crate::pg::clock::{Time, parse_timestamptz, wall};
 
 /// Now, by the queue's clock.
 pub(crate) fn now() -> Time {
-    guc::fake_now().and_then(|text| parse_timestamptz(&text)).unwrap_or_else(wall)
+    guc::fake_now().and_then(|text| parse_timestamptz(&text)).unwrap_or_else(|| wall().by_queue())
 }

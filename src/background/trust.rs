@@ -11,7 +11,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCOID, RELOID};
 
 use crate::pg::changes::Changes;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 use crate::pg::extension::Held;
 use crate::pg::statement::Statement;
 
@@ -70,7 +70,7 @@ static FOREIGN: Statement<(Oid, Oid), String> = Statement::new(
 
 thread_local! {
     /// What was trusted, as of which change of the catalog, and until when.
-    static TRUSTED: Cell<Option<(Held, u64, Time)>> = const { Cell::new(None) };
+    static TRUSTED: Cell<Option<(Held, u64, Wall)>> = const { Cell::new(None) };
 }
 
 /// What speaks against it; `None`: nothing. To be asked as the owner.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 
 /// What reads no more pages than this, beyond those that its answer takes, costs little.
 const FEW: u64 = 32;
@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Until when, by the server's clock, an answer is good that took so many pages, where `few` more would be cheap; `None`
 /// if it was cheap.
-pub(crate) fn good_until(pages: u64, few: usize) -> Option<Time> {
+pub(crate) fn good_until(pages: u64, few: usize) -> Option<Wall> {
     lasts(pages, few).map(|long| wall() + long)
 }
 

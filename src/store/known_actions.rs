@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 use crate::pg::table::look;
 use crate::pg::table_changes::TableChanges;
 use crate::store::action_setting::{self, Named, action};
@@ -30,7 +30,7 @@ const MOST_NAMES: usize = 1_024;
 struct Known {
     /// As of which change.
     version: u64,
-    since: Option<Time>,
+    since: Option<Wall>,
     by_name: HashMap<String, Rc<Named>>,
     by_number: HashMap<i32, Rc<Named>>,
 }
@@ -76,7 +76,7 @@ pub(crate) fn forget() {
 fn current() -> u64 {
     let (version, now) = (CHANGES.version(), wall());
     KNOWN.with_borrow_mut(|known| {
-        let fresh = |since: Time| since <= now && now <= since + KEPT_FOR;
+        let fresh = |since: Wall| since <= now && now <= since + KEPT_FOR;
         if known.version != version || !known.since.is_some_and(fresh) {
             *known = Known { version, since: Some(now), ..Known::default() };
         }

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Time, Wall, wall};
 use crate::pg::session;
 use crate::store::{by_time, costly};
 
@@ -44,7 +44,7 @@ enum End {
 #[derive(Clone, Copy)]
 struct Known {
     from: Time,
-    until: Time,
+    until: Wall,
 }
 
 #[derive(Default)]
@@ -158,7 +158,7 @@ pub(crate) fn remember(
 
 impl LowEnds {
     /// A look that began at the beginning is good for a while, if it was costly; the others go on from there.
-    fn note(&mut self, end: End, start: Time, from: Time, until: Option<Time>) {
+    fn note(&mut self, end: End, start: Time, from: Time, until: Option<Wall>) {
         match (self.ends.get_mut(&end), until) {
             (Some(known), _) if start != Time::BEGINNING => known.from = from,
             (_, Some(until)) if start == Time::BEGINNING => {

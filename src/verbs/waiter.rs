@@ -49,7 +49,7 @@ impl Waiter {
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
         background::begin_call();
-        let now = wall();
+        let now = wall().by_queue();
         Ok(Waiter {
             until: Instant::now().checked_add(now.until(now.plus(timeout))),
             slept: false,

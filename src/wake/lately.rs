@@ -9,14 +9,14 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::guc;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Time, Wall, wall};
 
 /// For how long nothing is taken to be due.
 const LATELY: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// For which actions this backend has looked, and when.
-    static LOOKED: RefCell<Option<(Vec<i32>, Time)>> = const { RefCell::new(None) };
+    static LOOKED: RefCell<Option<(Vec<i32>, Wall)>> = const { RefCell::new(None) };
 }
 
 /// A look has found that something is due, or nothing, for these actions.
@@ -41,7 +41,7 @@ pub(crate) fn look_soon() {
 
 /// This backend has made something that is due then.
 pub(super) fn will_be_due(time: Time) {
-    if time < wall() + LATELY {
+    if time.by_server() < wall() + LATELY {
         LOOKED.take();
     }
 }

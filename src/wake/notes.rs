@@ -190,7 +190,7 @@ fn on_end(end: End) {
         End::Commit => {
             let (notes, due) = (NOTES.take(), DUE.replace(Time::INFINITY));
             if !notes.is_empty() || due != Time::INFINITY {
-                board::tell(due);
+                board::tell(due.by_server());
             }
             let now = Instant::now();
             for (channel, due) in LATER.take() {

@@ -7,7 +7,7 @@ use super::mark::{ByAction, Mark, Own};
 use super::ranges::Ranges;
 use super::recheck::{Part, Recheck};
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 use crate::store::decided::{Decided, Look, Standing};
 use crate::store::run;
 
@@ -50,7 +50,7 @@ pub(super) struct Marks {
     /// They are walked to anew.
     pub(super) recheck: Option<Recheck>,
     /// When it was looked whether others have marks of an action, see [`shared`].
-    pub(super) asked: HashMap<i32, Time>,
+    pub(super) asked: HashMap<i32, Wall>,
     /// How many looks, and how many grants, there were so far.
     pub(super) looks: u64,
     pub(super) grants: u64,

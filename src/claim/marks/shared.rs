@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::kept::{Known, MARKS, MOST_ACTIONS, Marks};
 use crate::number::Position;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 use crate::pg::session;
 use crate::pg::table::look;
 use crate::store::low_mark::{self, LowMark};
@@ -103,7 +103,7 @@ impl Marks {
         let mut moved = Vec::new();
         for action_no in action_nos {
             for (priority, mark) in self.marks.get(action_no).into_iter().flatten() {
-                if mark.shared.plus(FAR) <= mark.start && mark.walked_at > Time::BEGINNING {
+                if mark.shared.plus(FAR) <= mark.start && mark.walked_at > Wall::BEGINNING {
                     let (action_no, priority) = (*action_no, *priority);
                     let (position, walked_at) = (mark.start, mark.walked_at);
                     moved.push(LowMark { action_no, priority, position, walked_at });

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 
 use super::{Ask, Limit};
 use crate::number::Position;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 use crate::store::behind::Behind;
 use crate::store::costly;
 use crate::store::decided::Look;
@@ -37,13 +37,13 @@ struct Known {
     free: Behind<(Limit, i32)>,
     full: Option<Full>,
     /// Limits, and how many they allow, that have all their slots, until when.
-    complete: HashMap<(Limit, i32), Time>,
+    complete: HashMap<(Limit, i32), Wall>,
 }
 
 /// The answer for these actions.
 struct Full {
     actions: Vec<String>,
-    until: Time,
+    until: Wall,
     /// With how many are held.
     limits: Vec<(Limit, i32)>,
 }
