@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
+use crate::memory::Shown;
 use crate::number::Position;
 use crate::pg::clock::Wall;
 use crate::pg::session;
@@ -86,6 +87,13 @@ impl Default for Decided {
 }
 
 impl Decided {
+    /// What was concluded of so many ranges, for `taskq._session()`.
+    pub(crate) fn shown(&self, entries: usize) -> Shown {
+        let is_known = self.bound > Position::BEGINNING;
+        let until = (entries > 0 && self.until < Wall::INFINITY).then_some(self.until);
+        Shown { entries, until, version: is_known.then_some(self.bound.0) }
+    }
+
     /// Whether what was concluded before this look still holds. If not the bound is forgotten.
     pub(crate) fn standing(&mut self, look: &Look) -> Standing {
         let same = look.files == self.files && look.last_position >= self.reached;

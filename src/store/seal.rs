@@ -17,9 +17,9 @@
 //!
 //! Nothing of this is dumped: what is restored is sealed anew.
 
-use std::cell::Cell;
 use std::time::Duration;
 
+use crate::memory::{Belief, Latest, Memory};
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::{self, Wall};
 use crate::pg::session::{is_own, is_read_committed, next_transaction_id};
@@ -220,11 +220,13 @@ fn seal(state: &State, next: (Wall, i64)) -> bool {
         |until: Wall, most| SEAL.first((state.until, until, most, next.0, next.1, until == goal, long_ago));
     // A second that has more than a step counts is sealed as a whole.
     let seal_whole = |end: Wall| {
-        FULL.set(run(end, None).is_some_and(|sealed| sealed.number >= i64::from(MOST)));
+        let was_full = run(end, None).is_some_and(|sealed| sealed.number >= i64::from(MOST));
+        FULL.with(|full| if was_full { full.note((), ()) } else { full.clear() });
         (end, end == goal)
     };
     let the_next = state.until + SECOND;
-    let (until, whole) = if FULL.get() && state.until > Wall::BEGINNING && the_next < goal {
+    let is_full = FULL.with(|full| full.get(&()).is_some());
+    let (until, whole) = if is_full && state.until > Wall::BEGINNING && the_next < goal {
         seal_whole(the_next)
     } else {
         match run(goal, Some(MOST)) {
@@ -248,24 +250,20 @@ fn minutes_before(time: Wall, minutes: u32) -> Wall {
     time.floor(MINUTE) - minutes * MINUTE
 }
 
-thread_local! {
-    /// The second that this backend has sealed last had more rows than a step counts; so has the next one, most likely.
-    static FULL: Cell<bool> = const { Cell::new(false) };
-    /// When this backend looks again whether something may be sealed.
-    static NEXT_LOOK: Cell<(Wall, Wall)> = const { Cell::new((Wall::BEGINNING, Wall::BEGINNING)) };
-}
+/// The second that this backend has sealed last had more rows than a step counts; so has the next one, most likely.
+static FULL: Memory<Latest<(), ()>> = Memory::of(Belief::FullSeconds);
+/// This backend has looked whether something may be sealed.
+static LOOKED: Memory<Latest<(), ()>> = Memory::of(Belief::Sealed);
 
 /// A step at the end of a call that was granted something, now and then.
 pub(crate) fn keep_up() {
-    let now = clock::wall();
-    let (looked, next) = NEXT_LOOK.get();
-    if looked <= now && now < next {
+    if LOOKED.with(|looked| looked.get(&()).is_some()) {
         return;
     }
     let more = step(PATIENCE);
-    // At once where there is more; a clock that goes back ends the pause.
+    // At once where there is more.
     let pause = if more { PATIENCE / 100 } else { PATIENCE };
-    NEXT_LOOK.set((now, now + pause));
+    LOOKED.with(|looked| looked.note_for((), (), pause));
 }
 
 /// Has everything sealed anew.

@@ -1,11 +1,11 @@
 //! The marks that this backend keeps, and what one look does to them.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::mark::{ByAction, Mark, Own};
 use super::ranges::Ranges;
 use super::recheck::{Part, Recheck};
+use crate::memory::{Belief, Memory, Now, Remembers, Rule, Shown};
 use crate::number::Position;
 use crate::pg::clock::Wall;
 use crate::store::decided::{Decided, Look, Standing};
@@ -56,8 +56,20 @@ pub(super) struct Marks {
     pub(super) grants: u64,
 }
 
-thread_local! {
-    pub(super) static MARKS: RefCell<Marks> = RefCell::default();
+pub(super) static MARKS: Memory<Marks> = Memory::of(Belief::Marks);
+
+impl Remembers for Marks {
+    fn new(_: &'static Rule) -> Self {
+        Marks::default()
+    }
+
+    fn forget(&mut self) {
+        *self = Marks::default();
+    }
+
+    fn shown(&self, _: Now) -> Shown {
+        self.decided.shown(self.marks.values().map(BTreeMap::len).sum())
+    }
 }
 
 impl Known {
