@@ -1,4 +1,5 @@
-//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), and where a table is written to.
+//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), where a table is written to, and
+//! what a session may remember ([`variables`]).
 //!
 //! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
 //! that a search that finds nothing any more fails as well.
@@ -6,6 +7,7 @@
 mod inside;
 mod source;
 mod uses;
+mod variables;
 
 use source::{code, files};
 
