@@ -56,7 +56,7 @@ bench() {
     export $(.ci/cluster.sh env "$work/cluster")
     clients/python/benches/run.sh
     (cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build)
-    (cd clients/typescript/benches && npm ci --no-audit --no-fund --loglevel=error && node bench.mjs)
+    (cd clients/typescript/benches && npm ci --no-audit --no-fund --loglevel=error && node bench.mjs && node idle.mjs)
 }
 
 examples/clients/setup.sh python node

@@ -204,14 +204,12 @@ impl Loss {
     }
 }
 
-/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
-/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
-fn edges_gone(
+/// Removes the edges from deleted tasks: what their dependents lose, and the waits of the open ones.
+fn losses_of(
     wave: &[TaskNo],
     outcomes: &HashMap<TaskNo, Outcome>,
     staying: &HashSet<TaskNo>,
-    now: Time,
-) -> Vec<Live> {
+) -> (BTreeMap<TaskNo, Loss>, HashMap<TaskNo, Vec<WaitNo>>) {
     let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
     let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
     for (after, run, wait_no) in dependency::REMOVE_AFTER.query(wave) {
@@ -225,6 +223,18 @@ fn edges_gone(
             Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
         }
     }
+    (losses, open)
+}
+
+/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
+/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+fn edges_gone(
+    wave: &[TaskNo],
+    outcomes: &HashMap<TaskNo, Outcome>,
+    staying: &HashSet<TaskNo>,
+    now: Time,
+) -> Vec<Live> {
+    let (losses, open) = losses_of(wave, outcomes, staying);
     if losses.is_empty() {
         return Vec::new();
     }

@@ -262,12 +262,11 @@ impl Counted {
     }
 }
 
-/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
-/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
-pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+/// The dependencies of others on tasks that had settled.
+fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
     // Both are held, live or settled: no dependency on one of them can be added meanwhile.
     let outcomes = locks::outcomes(task_nos);
-    let edges: Vec<Counted> = DEPENDENTS
+    DEPENDENTS
         .map(task_nos, |(after, run, condition, wait_no, suspending)| {
             let outcome = *outcomes.get(&after)?;
             let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
@@ -279,7 +278,13 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
         .into_iter()
         .flatten()
         .filter(|edge| !others.contains(&edge.run) && edge.wait_no != DROPPED)
-        .collect();
+        .collect()
+}
+
+/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
+/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
+pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+    let edges = counted(task_nos, others);
     if edges.is_empty() {
         return;
     }

@@ -23,6 +23,7 @@ mod limited;
 pub(crate) mod marks;
 pub(crate) mod may_run;
 mod merge;
+mod reasons;
 mod reservations;
 mod sleeper;
 mod sweep;

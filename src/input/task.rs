@@ -106,32 +106,8 @@ impl TaskSpec {
                 return refuse(problem);
             }
         }
-        if let Some(key) = &self.merge_key {
-            let all = key.len() + self.action.len() + self.group.as_ref().map_or(0, String::len);
-            if all > MAX_MERGE_KEY {
-                let what = format!("key \"merge_key\", the action and the group have {all} bytes, ");
-                let what = format!("{what}{MAX_MERGE_KEY} are allowed");
-                return refuse(Problem::new(
-                    what,
-                    "Give a shorter key: a digest of a long one, for instance.",
-                ));
-            }
-        }
-        if self.max_tries.is_some_and(|tries| tries < 1) {
-            let hint = "Give an integer from 1 up, or leave it out for what is set for the action.";
-            return refuse(Problem::new("key \"max_tries\" is less than 1", hint));
-        }
-        if self.num_required.is_some_and(|number| number < 1) {
-            let hint =
-                "Give a number from 1 to that of its dependencies, or leave it out: then it needs all.";
-            return refuse(Problem::new("key \"num_required\" is less than 1", hint));
-        }
-        for (key, given) in [("spontaneous", self.spontaneous), ("num_required", self.num_required.is_some())]
-        {
-            if self.signal && given {
-                let hint = "A signal is completed from outside, whatever has become of its dependencies: leave one of the two out.";
-                return refuse(Problem::new(format!("both \"signal\" and \"{key}\" are given"), hint));
-            }
+        if let Some(problem) = self.problem_of_its_key().or_else(|| self.problem_of_its_numbers()) {
+            return refuse(problem);
         }
         for (key, interval) in [
             ("max_duration", self.max_duration),
@@ -153,6 +129,34 @@ impl TaskSpec {
             ));
         }
         Ok(self)
+    }
+
+    /// What is wrong with the length of its merge key, if anything.
+    fn problem_of_its_key(&self) -> Option<Problem> {
+        let key = self.merge_key.as_ref()?;
+        let all = key.len() + self.action.len() + self.group.as_ref().map_or(0, String::len);
+        (all > MAX_MERGE_KEY).then(|| {
+            let what = format!("key \"merge_key\", the action and the group have {all} bytes, ");
+            let what = format!("{what}{MAX_MERGE_KEY} are allowed");
+            Problem::new(what, "Give a shorter key: a digest of a long one, for instance.")
+        })
+    }
+
+    /// What is wrong with its numbers, and with what does not go together, if anything.
+    fn problem_of_its_numbers(&self) -> Option<Problem> {
+        if self.max_tries.is_some_and(|tries| tries < 1) {
+            let hint = "Give an integer from 1 up, or leave it out for what is set for the action.";
+            return Some(Problem::new("key \"max_tries\" is less than 1", hint));
+        }
+        if self.num_required.is_some_and(|number| number < 1) {
+            let hint =
+                "Give a number from 1 to that of its dependencies, or leave it out: then it needs all.";
+            return Some(Problem::new("key \"num_required\" is less than 1", hint));
+        }
+        let given = [("spontaneous", self.spontaneous), ("num_required", self.num_required.is_some())];
+        let (key, _) = given.into_iter().find(|(_, given)| self.signal && *given)?;
+        let hint = "A signal is completed from outside, whatever has become of its dependencies: leave one of the two out.";
+        Some(Problem::new(format!("both \"signal\" and \"{key}\" are given"), hint))
     }
 }
 

@@ -168,31 +168,34 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     if !not_needed.is_empty() {
         dependency::drop_open(not_needed);
     }
-    if !moved.is_empty() {
-        live::remove(moved.iter().map(|(row, _)| *row));
-        blocked::insert(moved.into_iter().map(|(row, wait)| blocked::New {
-            failures: row.failures + wait.failed,
-            dependencies: row.dependencies + wait.all,
-            tries: row.tries,
-            ..blocked::New::of(
-                row.task_no,
-                None,
-                Counter {
-                    remaining: wait.unsettled,
-                    spare: 0,
-                    // A time that a task was to wait for outlives its waiting for tasks. That of its workgroup is for a claim that
-                    // wants to grant it to ask, then: it may be another one.
-                    not_before: match row.place {
-                        Place::Scheduled { due, held_back: false } => Some(due),
-                        _ => None,
-                    },
-                    wait_no: next_wait(Some(row), some_suffice.contains_key(&row.task_no)),
-                    since: None,
-                },
-            )
-        }));
-    }
+    block(moved, &some_suffice);
     add_spared(spared, now);
+}
+
+/// Moves tasks to `blocked` that have something to wait for now.
+fn block(moved: Vec<(&Live, Waits)>, some_suffice: &HashMap<TaskNo, i32>) {
+    if moved.is_empty() {
+        return;
+    }
+    live::remove(moved.iter().map(|(row, _)| *row));
+    let counter = |row: &Live, wait: Waits| Counter {
+        remaining: wait.unsettled,
+        spare: 0,
+        // A time that a task was to wait for outlives its waiting for tasks. That of its workgroup is for a claim that
+        // wants to grant it to ask, then: it may be another one.
+        not_before: match row.place {
+            Place::Scheduled { due, held_back: false } => Some(due),
+            _ => None,
+        },
+        wait_no: next_wait(Some(row), some_suffice.contains_key(&row.task_no)),
+        since: None,
+    };
+    blocked::insert(moved.into_iter().map(|(row, wait)| blocked::New {
+        failures: row.failures + wait.failed,
+        dependencies: row.dependencies + wait.all,
+        tries: row.tries,
+        ..blocked::New::of(row.task_no, None, counter(row, wait))
+    }));
 }
 
 /// More dependencies of tasks for which some suffice: as many more to do without; then those that have ended are counted.

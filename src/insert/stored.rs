@@ -40,12 +40,8 @@ pub(super) fn lock_stored(
 ) -> Result<Stored> {
     let outside_set: HashSet<&str> = outside.iter().map(String::as_str).collect();
     let named = |list: fn(&NewTask) -> &Vec<Reference>| -> HashSet<String> {
-        tasks
-            .iter()
-            .flat_map(list)
-            .filter(|r| outside_set.contains(r.id.as_str()))
-            .map(|r| r.id.clone())
-            .collect()
+        let ids = tasks.iter().flat_map(list).map(|reference| &reference.id);
+        ids.filter(|id| outside_set.contains(id.as_str())).cloned().collect()
     };
     let waited_for = named(|t| &t.spec.depends_on);
     let signalled = named(|t| &t.spec.to_signal_after);

@@ -36,7 +36,7 @@ struct Given {
     held: HashSet<TaskNo>,
 }
 
-static ROWS: Statement<&[TaskNo], (Oid, ItemPointerData)> =
+static PLACES_OF_ROWS: Statement<&[TaskNo], (Oid, ItemPointerData)> =
     Statement::new(c"SELECT r.tableoid, r.ctid FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
 /// To be called before rows of `run` are held: waits a while if others wait for some of them.
@@ -62,7 +62,7 @@ pub(super) fn give_way(task_nos: &[TaskNo]) {
 fn anybody_waits(task_nos: &[TaskNo]) -> bool {
     let rows: Vec<(Oid, ItemPointerData)> = match task_nos {
         [] => Vec::new(),
-        _ => ROWS.query(task_nos),
+        _ => PLACES_OF_ROWS.query(task_nos),
     };
     rows.into_iter().any(|(table, row)| is_awaited(table, row))
 }

@@ -19,15 +19,15 @@ use crate::store::live_row::{InBlocked, Live, Parked, Place, Scheduled};
 use crate::store::{numbers, run};
 use crate::wake;
 
-static BLOCKED: Lock<InBlocked> = locking!(
+static LOCK_BLOCKED: Lock<InBlocked> = locking!(
     "SELECT b.task_no, b.tries, b.failures, b.dependencies, b.remaining, b.spare, b.not_before, b.wait_no, b.since
        FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no"
 );
-static SCHEDULED: Lock<Scheduled> = locking!(
+static LOCK_SCHEDULED: Lock<Scheduled> = locking!(
     "SELECT s.task_no, s.tries, s.failures, s.dependencies, s.due, s.held_back
        FROM taskq.scheduled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
 );
-static PARKED: Lock<Parked> = locking!(
+static LOCK_PARKED: Lock<Parked> = locking!(
     "SELECT p.task_no, p.tries, p.failures, p.dependencies
        FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no"
 );
@@ -91,9 +91,9 @@ fn lock_if(
         if !missing.is_empty() {
             touched::locking();
         }
-        from(&BLOCKED, how, &mut missing, &mut found, Live::from);
-        from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
-        from(&PARKED, how, &mut missing, &mut found, Live::from);
+        from(&LOCK_BLOCKED, how, &mut missing, &mut found, Live::from);
+        from(&LOCK_SCHEDULED, how, &mut missing, &mut found, Live::from);
+        from(&LOCK_PARKED, how, &mut missing, &mut found, Live::from);
         if !found.is_empty() {
             order::holds(Rank::Live);
         }
@@ -131,9 +131,9 @@ pub(crate) fn try_lock(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
         // As in `lock_if`.
         touched::locking();
     }
-    from(&BLOCKED, how, &mut missing, &mut found, Live::from);
-    from(&SCHEDULED, how, &mut missing, &mut found, Live::from);
-    from(&PARKED, how, &mut missing, &mut found, Live::from);
+    from(&LOCK_BLOCKED, how, &mut missing, &mut found, Live::from);
+    from(&LOCK_SCHEDULED, how, &mut missing, &mut found, Live::from);
+    from(&LOCK_PARKED, how, &mut missing, &mut found, Live::from);
     let blocked = found.values().filter(|live| live.counter().is_some()).map(|live| live.task_no);
     touched::locked(&blocked.collect::<Vec<_>>());
     found

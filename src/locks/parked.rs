@@ -19,13 +19,14 @@ static UNDER: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), TaskNo> = Statem
                            OFFSET 0) AS p",
 );
 
-static LOCK: Statement<&[TaskNo]> =
+static LOCK_PARKED: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
 
-static LOCK_FREE: Statement<&[TaskNo], TaskNo> =
+static LOCK_PARKED_IF_FREE: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
-static THERE: Statement<&[TaskNo]> = Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1)");
+static STILL_PARKED: Statement<&[TaskNo]> =
+    Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1)");
 
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
@@ -39,12 +40,12 @@ pub(crate) fn lock(leaders: &[TaskNo], keys: &[MergeKey]) {
         return;
     }
     if order::may_wait(Rank::Live) {
-        LOCK.execute(task_nos);
+        LOCK_PARKED.execute(task_nos);
         return;
     }
-    let free: HashSet<TaskNo> = LOCK_FREE.query(task_nos.as_slice()).into_iter().collect();
+    let free: HashSet<TaskNo> = LOCK_PARKED_IF_FREE.query(task_nos.as_slice()).into_iter().collect();
     let missing: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !free.contains(n)).collect();
-    if !missing.is_empty() && THERE.execute(missing) > 0 {
+    if !missing.is_empty() && STILL_PARKED.execute(missing) > 0 {
         order::restart_with_live(&task_nos, LockStrength::Update);
     }
 }
@@ -57,5 +58,5 @@ static OF_GROUP: Statement<&str, TaskNo> = Statement::new(
 /// the group: nothing is added meanwhile.
 pub(crate) fn lock_group(group: &str) {
     assign_transaction_id();
-    LOCK.execute(OF_GROUP.query(group));
+    LOCK_PARKED.execute(OF_GROUP.query(group));
 }

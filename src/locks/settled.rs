@@ -9,12 +9,12 @@ use crate::pg::statement::{Statement, sql};
 use crate::state::Outcome;
 use crate::store::settled::outcome;
 
-static ROWS: Lock<(TaskNo, i8)> = locking!(concat!(
+static LOCK_SETTLED: Lock<(TaskNo, i8)> = locking!(concat!(
     "SELECT s.task_no, ",
     outcome!("s"),
     " FROM taskq.settled s WHERE s.task_no = ANY ($1) ORDER BY s.task_no"
 ));
-static SETTLED: Statement<&[TaskNo], (TaskNo, i8)> = Statement::new(sql!(
+static OUTCOMES: Statement<&[TaskNo], (TaskNo, i8)> = Statement::new(sql!(
     "SELECT s.task_no, ",
     outcome!("s"),
     " FROM taskq.settled s WHERE s.task_no = ANY ($1)"
@@ -24,7 +24,7 @@ static SETTLED: Statement<&[TaskNo], (TaskNo, i8)> = Statement::new(sql!(
 /// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
 pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Outcome> {
     let waiting = order::may_wait(Rank::Settled);
-    let held: HashMap<TaskNo, Outcome> = ROWS
+    let held: HashMap<TaskNo, Outcome> = LOCK_SETTLED
         .statement(strength, waiting)
         .map(task_nos, |(task_no, outcome)| (task_no, Outcome::from_stored(outcome)))
         .into_iter()
@@ -40,5 +40,8 @@ pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> Hash
 
 /// How those of the tasks that are settled ended.
 pub(crate) fn outcomes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Outcome> {
-    SETTLED.map(task_nos, |(task_no, outcome)| (task_no, Outcome::from_stored(outcome))).into_iter().collect()
+    OUTCOMES
+        .map(task_nos, |(task_no, outcome)| (task_no, Outcome::from_stored(outcome)))
+        .into_iter()
+        .collect()
 }

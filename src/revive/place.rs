@@ -47,41 +47,8 @@ pub(crate) fn place(
     attempts::keep_last(task_nos);
     expiry::forget(task_nos);
     fold::forget(task_nos);
-    let mut totals = live_totals.clone();
-    let mut grouped = Vec::new();
-    for (task_no, dependencies, outcome, has_group) in settled::REMOVE
-        .map(task_nos, |(task_no, dependencies, outcome, grouped)| (task_no, dependencies, outcome, grouped))
-    {
-        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
-        if has_group {
-            grouped.push((task_no, Outcome::from_stored(outcome)));
-        }
-    }
-    tally::revived(&grouped, now);
-    let mut waits: HashMap<TaskNo, Waits> = task_nos
-        .iter()
-        .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
-        .collect();
-    let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
-    let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
-    let mut restored = Renumbered::default();
-    standing_of(task_nos, |run, condition, outcome, after, wait_no| {
-        let wait = waits.entry(run).or_default();
-        let mut wait_no = wait_no;
-        if wait_no == DROPPED {
-            // It is back where it began, with all of its dependencies.
-            wait.all += 1;
-            wait_no = transaction_number();
-            restored.add(after, run, wait_no);
-        }
-        if outcome.is_none() {
-            open.entry(run).or_default().push((after, wait_no));
-        }
-        if let Some(one) = wait.count(after, condition, outcome) {
-            lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
-        }
-    });
-    restored.store();
+    let totals = bring_back(task_nos, live_totals, dropped, now);
+    let Standings { waits, lost, mut open } = Standings::of(task_nos, &totals);
     let wants = task::wants(task_nos);
     let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
     let mut renumbered = Renumbered::default();
@@ -99,25 +66,7 @@ pub(crate) fn place(
             });
             continue;
         }
-        let counter = Counter {
-            remaining: 0,
-            spare: wait.unsettled,
-            not_before: None,
-            wait_no: FIRST_WAIT,
-            since: None,
-        };
-        let mut row = Live {
-            task_no: *task_no,
-            place: Place::Blocked(counter),
-            tries: 0,
-            failures: wait.failed,
-            dependencies: wait.all,
-            granted_at: None,
-            deadline: Time::INFINITY,
-            actor_id: None,
-            limited: false,
-            keyed: false,
-        };
+        let mut row = unblocked(*task_no, &wait);
         if wait.unsettled > 0 && wants.num_required.is_some() {
             without_open(std::iter::once(&mut row));
         }
@@ -134,6 +83,83 @@ pub(crate) fn place(
     blocked::insert(blocked.into_iter());
     endings.extend(release_or_complete(done, now));
     settle(endings, now);
+}
+
+/// Where tasks stand that begin anew.
+struct Standings {
+    waits: HashMap<TaskNo, Waits>,
+    /// The dependency that decides, of those that have lost one.
+    lost: HashMap<TaskNo, Lost>,
+    /// What has not ended, and for which wait.
+    open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>>,
+}
+
+impl Standings {
+    /// `totals` are the numbers of dependencies. Those that were dropped count again.
+    fn of(task_nos: &[TaskNo], totals: &HashMap<TaskNo, i32>) -> Self {
+        let mut waits: HashMap<TaskNo, Waits> = task_nos
+            .iter()
+            .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
+            .collect();
+        let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
+        let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
+        let mut restored = Renumbered::default();
+        standing_of(task_nos, |run, condition, outcome, after, wait_no| {
+            let wait = waits.entry(run).or_default();
+            let mut wait_no = wait_no;
+            if wait_no == DROPPED {
+                // It is back where it began, with all of its dependencies.
+                wait.all += 1;
+                wait_no = transaction_number();
+                restored.add(after, run, wait_no);
+            }
+            if outcome.is_none() {
+                open.entry(run).or_default().push((after, wait_no));
+            }
+            if let Some(one) = wait.count(after, condition, outcome) {
+                lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
+            }
+        });
+        restored.store();
+        Standings { waits, lost, open }
+    }
+}
+
+/// Removes the rows of those that had settled; the numbers of dependencies of all.
+fn bring_back(
+    task_nos: &[TaskNo],
+    live_totals: &HashMap<TaskNo, i32>,
+    dropped: &HashMap<TaskNo, i32>,
+    now: Time,
+) -> HashMap<TaskNo, i32> {
+    let mut totals = live_totals.clone();
+    let mut grouped = Vec::new();
+    settled::REMOVE.map(task_nos, |(task_no, dependencies, outcome, has_group)| {
+        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
+        if has_group {
+            grouped.push((task_no, Outcome::from_stored(outcome)));
+        }
+    });
+    tally::revived(&grouped, now);
+    totals
+}
+
+/// The live row that a task would have which waits for nothing more.
+fn unblocked(task_no: TaskNo, wait: &Waits) -> Live {
+    let counter =
+        Counter { remaining: 0, spare: wait.unsettled, not_before: None, wait_no: FIRST_WAIT, since: None };
+    Live {
+        task_no,
+        place: Place::Blocked(counter),
+        tries: 0,
+        failures: wait.failed,
+        dependencies: wait.all,
+        granted_at: None,
+        deadline: Time::INFINITY,
+        actor_id: None,
+        limited: false,
+        keyed: false,
+    }
 }
 
 /// Edges that count for another wait of their tasks from now on.

@@ -52,25 +52,18 @@ pub(super) fn look_again(
                 renumbered.add(after, row.task_no, number);
             }
         }
-        let failures = wait.failed;
         match standing {
             Standing::Waiting { remaining, spare } => {
-                let not_before = match row.place {
-                    Place::Scheduled { due, held_back: false } => Some(due),
-                    _ => None,
-                };
-                let counter = Counter { remaining, spare, not_before, wait_no: next, since: None };
+                let counter =
+                    Counter { remaining, spare, not_before: own_time(row), wait_no: next, since: None };
                 let new = blocked::New::of(row.task_no, None, counter);
-                waiting
-                    .push((*row, blocked::New { failures, dependencies: wait.all, tries: row.tries, ..new }));
+                let (failures, dependencies, tries) = (wait.failed, wait.all, row.tries);
+                waiting.push((*row, blocked::New { failures, dependencies, tries, ..new }));
             }
             Standing::Free => {
-                let change = Waits {
-                    all: wait.all - wait.unsettled - row.dependencies,
-                    failed: failures - row.failures,
-                    ..Waits::default()
-                };
-                recounted.insert(row.task_no, change);
+                let (all, failed) =
+                    (wait.all - wait.unsettled - row.dependencies, wait.failed - row.failures);
+                recounted.insert(row.task_no, Waits { all, failed, ..Waits::default() });
             }
             Standing::Lost => endings.push(*row),
         }
@@ -81,4 +74,12 @@ pub(super) fn look_again(
     add_waits(&recounted, &rows.iter().map(|row| (row.task_no, (*row).clone())).collect(), now);
     let aborted = |row: &&Live| Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned()));
     settle(endings.iter().map(aborted).collect(), now);
+}
+
+/// The time before which a task is not to be granted, whatever it waits for.
+fn own_time(row: &Live) -> Option<Time> {
+    match row.place {
+        Place::Scheduled { due, held_back: false } => Some(due),
+        _ => None,
+    }
 }

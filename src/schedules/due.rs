@@ -53,7 +53,7 @@ pub(super) static DUE: Statement<(Time, i32, Time, &str, &str), Due> = Statement
        ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",
 );
 
-static NEXT: Statement<(), Time> =
+static NEXT_RUN: Statement<(), Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
 
 static NEXT_AFTER: Statement<Time, Time> =
@@ -61,7 +61,7 @@ static NEXT_AFTER: Statement<Time, Time> =
 
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
-    NEXT.first(())
+    NEXT_RUN.first(())
 }
 
 /// The same of those that are due after a time.

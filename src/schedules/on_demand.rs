@@ -12,13 +12,13 @@ use crate::pg::statement::Statement;
 use crate::store::{numbers, schedule};
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
-static LOCK: Statement<&str, JsonText> =
+static LOCK_SCHEDULE: Statement<&str, JsonText> =
     Statement::new(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
 
 /// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
 /// before.
 pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
-    let task: JsonText = LOCK.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
+    let task: JsonText = LOCK_SCHEDULE.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
     // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands
     // still.
     let mut time = now;

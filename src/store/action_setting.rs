@@ -119,12 +119,13 @@ pub(crate) fn name_of(look: &Look, action_no: i32) -> Option<String> {
     look.first(&ACTIONS, &[Key::eq(1, action_no)], |row| row.get(action::NAME))
 }
 
-static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+static REMOVE_SETTINGS: Statement<&str> =
+    Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
 
 /// Nothing is set for the name any more.
 pub(crate) fn remove(name: &str) {
     will_change(&TABLE);
-    REMOVE.execute(name);
+    REMOVE_SETTINGS.execute(name);
 }
 
 static ENSURE: Statement<&str> =
@@ -144,7 +145,7 @@ pub(crate) type Settings = (
     Interval, bool, i32, Interval, Interval,
 );
 
-static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
+static CHANGE_SETTINGS: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
     c"UPDATE taskq.action_setting s
          SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
              max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
@@ -172,7 +173,7 @@ static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = State
 /// Sets what is given, and clears what is named; returns the limits that the action has then.
 pub(crate) fn set(settings: impl Given<Settings>) -> (Option<i32>, Option<i32>, Option<i32>) {
     will_change(&TABLE);
-    SET.first(settings).unwrap_or_default()
+    CHANGE_SETTINGS.first(settings).unwrap_or_default()
 }
 
 static SET_PAUSED: Statement<(&str, bool)> =

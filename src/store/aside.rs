@@ -33,7 +33,7 @@ use crate::token::{Nonce, in_pieces};
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
-static SET_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
+static SET_ASIDE_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -53,12 +53,12 @@ pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     }
     let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
         entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(TaskNo, Nonce)> = SET_TAKEN.query((task_nos, reasons));
+    let set: Vec<(TaskNo, Nonce)> = SET_ASIDE_TAKEN.query((task_nos, reasons));
     look_at(&set, entries);
 }
 
 /// Entries that are not granted, as far as no other transaction has them locked for a change.
-static SET: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
+static SET_ASIDE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
          CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
@@ -78,7 +78,7 @@ pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     assign_transaction_id();
     let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
         entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(TaskNo, Nonce)> = SET.query((task_nos, reasons));
+    let set: Vec<(TaskNo, Nonce)> = SET_ASIDE.query((task_nos, reasons));
     look_at(&set, entries);
     set.len()
 }
@@ -110,19 +110,19 @@ macro_rules! release {
     };
 }
 static RELEASE: Statement<&[ReasonNo], i32> = release!("r.aside = ANY ($1)");
-static THERE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
+static STILL_ASIDE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
     Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
 /// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
 /// reasons.
 pub(crate) fn release(reasons: &[ReasonNo]) {
-    if reasons.is_empty() || THERE.execute(reasons) == 0 {
+    if reasons.is_empty() || STILL_ASIDE.execute(reasons) == 0 {
         return;
     }
     assign_transaction_id();
     let actions: Vec<i32> = RELEASE.query(reasons);
     announce(&actions);
-    let left: Vec<(TaskNo, Nonce)> = THERE.query(reasons);
+    let left: Vec<(TaskNo, Nonce)> = STILL_ASIDE.query(reasons);
     again(&left);
 }
 
@@ -183,7 +183,7 @@ static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new
 pub(crate) fn riders(leaders: &[TaskNo]) -> HashMap<TaskNo, Vec<Freed>> {
     let reasons: Vec<ReasonNo> = leaders.iter().map(|leader| rides(*leader)).collect();
     let mut riders: HashMap<TaskNo, Vec<Freed>> = HashMap::new();
-    if THERE.execute(reasons.as_slice()) == 0 {
+    if STILL_ASIDE.execute(reasons.as_slice()) == 0 {
         return riders;
     }
     REMOVE_RIDERS.map(reasons.as_slice(), |(aside, freed)| {

@@ -40,26 +40,26 @@ pub(crate) fn make_keys(keys: &[MergeKey]) {
 }
 
 /// Of each of the keys, by its place, the holder.
-static LOOK: Statement<Keys, (i32, Option<TaskNo>)> = Statement::new(
+static LOCK_AND_READ_HOLDERS: Statement<Keys, (i32, Option<TaskNo>)> = Statement::new(
     c"SELECT u.n::integer, m.holder_no
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u(action, group_id, key, n)
        CROSS JOIN LATERAL (SELECT m.holder_no FROM taskq.merge_key m
                             WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key
                               FOR NO KEY UPDATE SKIP LOCKED) AS m",
 );
-static TAKE: Statement<(&[&str], &[&str], &[&str], &[TaskNo])> = Statement::new(
+static SET_HOLDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo])> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = u.task_no
         FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, task_no)
        WHERE m.action = u.action AND m.group_id = u.group_id AND m.key = u.key",
 );
-static MARK: Statement<&[TaskNo]> =
+static MARK_KEYED: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.run r SET keyed = true WHERE r.task_no = ANY ($1)");
 
 /// Those of the keys that no task has are taken for these; returns them. The others are locked against the end of the
 /// task that has them, or another transaction has locked them.
 pub(crate) fn take(wanted: &BTreeMap<MergeKey, TaskNo>) -> BTreeMap<MergeKey, TaskNo> {
     let all: Vec<(&MergeKey, &TaskNo)> = wanted.iter().collect();
-    let free: BTreeMap<MergeKey, TaskNo> = LOOK
+    let free: BTreeMap<MergeKey, TaskNo> = LOCK_AND_READ_HOLDERS
         .map(MergeKey::columns(wanted.keys()), |(n, holder)| {
             let (key, task_no) = all[n as usize - 1];
             holder.is_none().then(|| (key.clone(), *task_no))
@@ -70,8 +70,8 @@ pub(crate) fn take(wanted: &BTreeMap<MergeKey, TaskNo>) -> BTreeMap<MergeKey, Ta
     if !free.is_empty() {
         let holders: Vec<TaskNo> = free.values().copied().collect();
         let (actions, groups, keys) = MergeKey::columns(free.keys());
-        TAKE.execute((actions, groups, keys, holders.as_slice()));
-        MARK.execute(holders);
+        SET_HOLDERS.execute((actions, groups, keys, holders.as_slice()));
+        MARK_KEYED.execute(holders);
     }
     free
 }
@@ -81,7 +81,7 @@ pub(crate) fn take_alone(key: &MergeKey, task_no: TaskNo) -> bool {
     !take(&BTreeMap::from([(key.clone(), task_no)])).is_empty()
 }
 
-static RELEASE: Statement<&[TaskNo], MergeKey> = Statement::new(
+static CLEAR_HOLDERS: Statement<&[TaskNo], MergeKey> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = NULL WHERE m.holder_no = ANY ($1)
       RETURNING m.action, m.group_id, m.key",
 );
@@ -94,7 +94,7 @@ static WAITING: Statement<Keys, i32> = Statement::new(
 
 /// Frees the keys of tasks whose performance has ended; which these were. Waiters for what is ready with one of them are woken.
 pub(crate) fn free(holders: &[TaskNo]) -> Vec<MergeKey> {
-    let keys = RELEASE.query(holders);
+    let keys = CLEAR_HOLDERS.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
     keys
 }

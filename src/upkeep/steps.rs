@@ -63,7 +63,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
 }
 
 /// Low ends of indexes; of `scheduled`, that of each action. Deferred signals should not be there at all.
-static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
+static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
     c"WITH RECURSIVE actions AS (
         (SELECT s.action_no, s.due FROM taskq.scheduled s ORDER BY s.action_no, s.due LIMIT 1)
         UNION ALL
@@ -80,7 +80,7 @@ static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
 /// the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = now + guc::maintenance_interval();
-    let due: Option<Time> = NEXT.first((now, latest)).flatten();
+    let due: Option<Time> = NEXT_OF_ALL.first((now, latest)).flatten();
     let by_time = next_after(Time::BEGINNING, &[Time::BEGINNING; KINDS_BY_TIME]);
     due.into_iter().chain(schedules::next_at()).chain(by_time).min()
 }

@@ -18,9 +18,10 @@ use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
-use crate::state::Condition;
+use crate::state::{Condition, Outcome};
 use crate::store::dependency::Edge;
-use crate::store::{live, numbers, task};
+use crate::store::live::{self, Live};
+use crate::store::{numbers, task};
 use crate::verbs::insert::json;
 use crate::words::word;
 
@@ -116,13 +117,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
             (None, _) => return Err(Refusal::dependency_missing(&d.after, &d.run)),
             (_, None) => return Err(Refusal::dependency_missing(&d.run, &d.after)),
         };
-        if after == run {
-            return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
-        }
-        may_wait(&d.run, run, &rows)?;
-        asked
-            .add(Edge { after, run, condition: d.condition })
-            .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))?;
+        ask(&mut asked, d, (after, run), &rows)?;
     }
 
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
@@ -130,16 +125,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     check_cycles(&new, &names)?;
     store_edges(&new, &rows);
 
-    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
-    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
-    for edge in &new.edges {
-        let wait = waits.entry(edge.run).or_default();
-        wait.all += 1;
-        let outcome = outcomes.get(&edge.after).copied();
-        if let Some(one) = wait.count(edge.after, edge.condition, outcome) {
-            lost.insert(edge.run, Lost::decides(lost.get(&edge.run).copied(), one));
-        }
-    }
+    let (waits, mut lost) = waits_of(&new, &outcomes);
     let some_suffice = task::with_num_required(&waits.keys().copied().collect::<Vec<_>>());
     add_waits(&waits, &rows, now);
     lost.retain(|run, _| !some_suffice.contains_key(run));
@@ -150,6 +136,40 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     };
     let blocks = |edge: &&Edge| !outcomes.contains_key(&edge.after) && !has_enough(&edge.run);
     Ok(asked.edges.iter().filter(blocks).count() as i64)
+}
+
+/// Adds an edge to those that are asked for.
+fn ask(
+    asked: &mut EdgeSet,
+    d: &DependencySpec,
+    (after, run): (TaskNo, TaskNo),
+    rows: &HashMap<TaskNo, Live>,
+) -> Result<()> {
+    if after == run {
+        return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
+    }
+    may_wait(&d.run, run, rows)?;
+    asked
+        .add(Edge { after, run, condition: d.condition })
+        .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))
+}
+
+/// What tasks have to wait for by new edges, and what some have lost by them.
+fn waits_of(
+    new: &EdgeSet,
+    outcomes: &HashMap<TaskNo, Outcome>,
+) -> (BTreeMap<TaskNo, Waits>, BTreeMap<TaskNo, Lost>) {
+    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
+    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
+    for edge in &new.edges {
+        let wait = waits.entry(edge.run).or_default();
+        wait.all += 1;
+        let outcome = outcomes.get(&edge.after).copied();
+        if let Some(one) = wait.count(edge.after, edge.condition, outcome) {
+            lost.insert(edge.run, Lost::decides(lost.get(&edge.run).copied(), one));
+        }
+    }
+    (waits, lost)
 }
 
 /// The edges that are not stored; one that is, with another condition, is refused.

@@ -46,7 +46,7 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
         // Before the rows of tasks: the order of calls that set the group.
-        LOCK.execute(group);
+        LOCK_GROUP.execute(group);
         restartable(|| delete(group))
     })
 }
@@ -159,7 +159,7 @@ fn cancel_members(group: &str) -> Result<i64> {
     Ok(cancel_locked(&fold::locked(|| Ok(lock_for_change(&task_nos)), |rows| rows)?, None))
 }
 
-static LOCK: Statement<&str> =
+static LOCK_GROUP: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of

@@ -2,11 +2,11 @@
 
     PGHOST=... python noop.py [--tasks 2000] [--rounds 3]
 
-Beside taskq-pg stand procrastinate and pgqueuer; benches/run.sh installs all three. Each worker is a process of its
-own, that is started before its tasks are inserted, and performs coroutines that do nothing. The queues take turns in
-each round, so that what else the machine does meets all of them alike. The rate is from the insertion of all tasks,
-by one call, to the end of the last; latency is that of single tasks, inserted one at a time into an idle queue, from
-before the insertion to the call of the handler.
+Beside taskq-pg stand procrastinate, pgqueuer and absurd; benches/run.sh installs all four. Each worker is a process
+of its own, that is started before its tasks are inserted, and performs coroutines that do nothing. The queues take
+turns in each round, so that what else the machine does meets all of them alike. The rate is from the insertion of all
+tasks, by one call, to the end of the last; latency is that of single tasks, inserted one at a time into an idle
+queue, from before the insertion to the call of the handler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-QUEUES = ("taskq", "procrastinate", "pgqueuer")
+QUEUES = ("taskq", "procrastinate", "pgqueuer", "absurd")
 CONCURRENCY = (1, 10, 100)
 
 
@@ -99,6 +99,23 @@ def pgqueuer(conninfo: str, number: int, concurrency: int) -> None:
     asyncio.run(main())
 
 
+def absurd(conninfo: str, number: int, concurrency: int) -> None:
+    count = Count(number)
+
+    async def main() -> None:
+        from absurd_sdk import AsyncAbsurd
+
+        app = AsyncAbsurd(conninfo, queue_name="noop")
+
+        @app.register_task("noop")
+        async def noop(params, context) -> None:
+            count(params)
+
+        await app.start_worker(concurrency=concurrency)
+
+    asyncio.run(main())
+
+
 # Producers.
 
 
@@ -153,7 +170,24 @@ class Pgqueuer:
         self.runner.run(self.queries.enqueue("noop", json.dumps(began).encode()))
 
 
-PRODUCERS = {"taskq": Taskq, "procrastinate": Procrastinate, "pgqueuer": Pgqueuer}
+class Absurd:
+    def __init__(self, conninfo: str) -> None:
+        import absurdctl
+
+        self.connection = psycopg.connect(conninfo, autocommit=True)
+        self.connection.execute(absurdctl.BUNDLED_SCHEMA_SQL)
+        self.connection.execute("SELECT absurd.create_queue('noop')")
+
+    def many(self, number: int) -> None:
+        # Its client inserts one at a time.
+        spawn = "SELECT absurd.spawn_task('noop', 'noop', 'null', '{}') FROM generate_series(1, %s)"
+        self.connection.execute(spawn, [number])
+
+    def one(self, began: float) -> None:
+        self.connection.execute("SELECT absurd.spawn_task('noop', 'noop', %s, '{}')", [json.dumps(began)])
+
+
+PRODUCERS = {"taskq": Taskq, "procrastinate": Procrastinate, "pgqueuer": Pgqueuer, "absurd": Absurd}
 
 
 # Measuring.

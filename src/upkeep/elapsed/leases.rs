@@ -41,7 +41,7 @@ impl Task {
 ///
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
-static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
+static PASSED_LEASES: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
     c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, t.overdue, t.their_actions, t.aside, t.actions_of_those
         FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
                 FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
@@ -141,7 +141,7 @@ pub(super) fn windows(start: Time, now: Time, most: usize) -> impl Iterator<Item
     (0..most / LEASES).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
-        let leases: Vec<Elapsed> = LOOK.query((now, deadline, keeper, LEASES as i32, tasks as i64));
+        let leases: Vec<Elapsed> = PASSED_LEASES.query((now, deadline, keeper, LEASES as i32, tasks as i64));
         let seen: usize = leases.iter().map(|lease| lease.tasks).sum();
         let is_cut = leases.len() == LEASES || seen >= tasks;
         from = leases.last().filter(|_| is_cut).map(|l| (l.deadline, l.keeper));

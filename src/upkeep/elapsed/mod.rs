@@ -9,6 +9,7 @@
 mod end;
 mod holders;
 mod leases;
+mod lock;
 mod overdue;
 mod passed_by;
 mod walk;
