@@ -57,6 +57,7 @@ function _same(bigint, bigint) -> boolean
 function _same_support(internal) -> internal
 function _sample(pages bigint, number integer) -> TABLE(first tid, behind tid)
 function _sampled_pages() -> integer
+function _session() -> TABLE(memory text, entries bigint, valid_until timestamp with time zone, version bigint)
 function _short(number double precision) -> text
 function _status_code(state text) -> taskq.status_code
 function _task_channels(task_ids text[]) -> SETOF bigint

@@ -16,6 +16,7 @@ mod columns;
 mod dependencies;
 mod insert;
 mod keeping;
+mod memory;
 mod operating;
 mod own;
 mod plans;

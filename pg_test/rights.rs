@@ -60,6 +60,7 @@ mod tests {
         "SELECT nextval('taskq.position_seq')",
         "SELECT taskq.grant_worker('postgres')",
         "SELECT taskq._before_commit()",
+        "SELECT * FROM taskq._session()",
     ];
 
     #[pg_test]

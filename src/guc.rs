@@ -1,6 +1,5 @@
 //! Settings of the extension.
 
-use std::cell::RefCell;
 use std::ffi::CString;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 use crate::error::sentence;
 use crate::input::backoff::Backoff;
 use crate::input::interval_problem;
+use crate::memory::{Belief, Latest, Memory};
 use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
 use crate::state::Outcome;
@@ -39,10 +39,8 @@ static BACKOFF: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new
 /// value. Any user may set it: it is for what the session itself is granted, and the call could say it.
 static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"1 hour"));
 
-thread_local! {
-    /// The interval that `taskq.max_duration` was read as last, and from which text.
-    static READ_DURATION: RefCell<Option<(CString, Option<Interval>)>> = const { RefCell::new(None) };
-}
+/// The interval that `taskq.max_duration` was read as last, and from which text.
+static READ_DURATION: Memory<Latest<CString, Option<Interval>>> = Memory::of(Belief::MaxDuration);
 
 /// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Superusers only:
 /// it decides who may take whose tasks.
@@ -206,14 +204,13 @@ pub(crate) fn backoff() -> Option<Backoff> {
 /// How long a grant lasts, where neither the call nor the task nor its action says.
 pub(crate) fn max_duration() -> Option<Interval> {
     let text = MAX_DURATION.get()?;
-    READ_DURATION.with_borrow_mut(|read| match read {
-        Some((of, interval)) if *of == text => *interval,
-        _ => {
+    READ_DURATION.with(|read| {
+        read.get(&text).copied().unwrap_or_else(|| {
             let said = text.to_str().ok().filter(|text| !text.trim().is_empty());
             let interval = said.and_then(clock::parse_interval);
-            *read = Some((text, interval));
+            read.note(text, interval);
             interval
-        }
+        })
     })
 }
 

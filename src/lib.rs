@@ -15,7 +15,8 @@
 //! - Positions are taken after the transaction has its id; an entry that was granted never becomes
 //!   grantable again at its old position. `claim::marks` rests on that.
 //! - Claims, signals and upkeep never wait for a lock.
-//! - What is kept in a backend is plans and hints, never state: an abort leaves nothing wrong.
+//! - A backend keeps plans and hints, never state: an abort leaves nothing wrong. `memory` has what it believes, in one list
+//!   with what ends that.
 
 #![deny(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod guc;
 mod input;
 mod insert;
 mod locks;
+mod memory;
 mod number;
 mod pg;
 mod remove;

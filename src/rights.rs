@@ -13,10 +13,11 @@
 
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::error::{Refusal, Result, or_throw};
+use crate::memory::{Belief, Memory, Remembered};
 use crate::number::TaskNo;
 use crate::pg::caller::{AsOwner, Role, rights_version};
 use crate::pg::search_path;
@@ -71,20 +72,27 @@ const OPERATOR: Parts = 8;
 const MONITOR: Parts = 16;
 const NARROWED: u32 = 5;
 
-thread_local! {
-    /// The parts of roles, and as of when.
-    static KNOWN: RefCell<(u64, HashMap<Role, Parts>)> = RefCell::default();
-    /// What the call under way may do.
-    static CURRENT: RefCell<Rc<Access>> = RefCell::default();
+/// The parts of roles.
+static KNOWN: Memory<Remembered<Role, Parts>> = Memory::of(Belief::Parts);
+
+/// The call under way.
+#[derive(Default)]
+struct Call {
+    /// What it may do.
+    access: RefCell<Rc<Access>>,
     /// Whether what is done now was not asked for by the caller.
-    static SUSPENDED: Cell<bool> = const { Cell::new(false) };
+    is_suspended: Cell<bool>,
+}
+
+thread_local! {
+    static CALL: Call = Call::default();
 }
 
 /// Does what the caller asks for, with the owner's rights and within the caller's.
 pub(crate) fn for_caller<R>(work: impl FnOnce() -> Result<R>) -> R {
     let _path = search_path::Call::begin();
     let owner = AsOwner::begin();
-    let _before = Before(CURRENT.replace(Rc::new(access(owner.caller()))));
+    let _before = Before(CALL.with(|call| call.access.replace(Rc::new(access(owner.caller())))));
     or_throw(work())
 }
 
@@ -100,7 +108,7 @@ struct Before(Rc<Access>);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        CURRENT.set(self.0.clone());
+        CALL.with(|call| call.access.replace(self.0.clone()));
     }
 }
 
@@ -109,10 +117,10 @@ pub(crate) fn whoever_calls<R>(work: impl FnOnce() -> R) -> R {
     struct Resume(bool);
     impl Drop for Resume {
         fn drop(&mut self) {
-            SUSPENDED.set(self.0);
+            CALL.with(|call| call.is_suspended.set(self.0));
         }
     }
-    let _resume = Resume(SUSPENDED.replace(true));
+    let _resume = Resume(CALL.with(|call| call.is_suspended.replace(true)));
     work()
 }
 
@@ -169,27 +177,21 @@ fn access(role: Role) -> Access {
 
 fn parts(role: Role) -> Parts {
     let version = rights_version();
-    let known = KNOWN.with_borrow_mut(|(of, known)| {
-        if *of != version {
-            known.clear();
-            *of = version;
-        }
+    let known = KNOWN.with(|known| {
+        known.as_of(version);
         known.get(&role).copied()
     });
     known.unwrap_or_else(|| {
         let parts = PARTS.first(role).unwrap_or(0);
         // If rights have changed meanwhile, the next call finds another version and asks again.
-        KNOWN.with_borrow_mut(|(_, known)| known.insert(role, parts));
+        KNOWN.with(|known| known.note(role, parts));
         parts
     })
 }
 
 /// The actions to which the caller is narrowed; `None` if it is not.
 fn allowed(doing: Doing) -> Option<Rc<BTreeSet<String>>> {
-    if SUSPENDED.get() {
-        return None;
-    }
-    CURRENT.with_borrow(|access| access.of(doing).cloned())
+    CALL.with(|call| if call.is_suspended.get() { None } else { call.access.borrow().of(doing).cloned() })
 }
 
 /// Whether the caller's part is narrowed to some actions.
@@ -213,7 +215,7 @@ pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
 
 /// Whether the call under way is of such a caller.
 fn is(what: fn(&Access) -> bool) -> bool {
-    CURRENT.with_borrow(|access| what(access)) && !SUSPENDED.get()
+    CALL.with(|call| what(&call.access.borrow()) && !call.is_suspended.get())
 }
 
 /// Refuses to replace tasks, for a caller who may only insert.

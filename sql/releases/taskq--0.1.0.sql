@@ -1416,6 +1416,13 @@ CREATE FUNCTION taskq._tidy_before_commit()
 COMMENT ON FUNCTION taskq._tidy_before_commit IS
     'internal: what a transaction puts off to its end; called by the queue itself before a commit';
 
+CREATE FUNCTION taskq._session()
+    RETURNS TABLE (memory text, entries bigint, valid_until timestamptz, version bigint)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 20
+    AS 'MODULE_PATHNAME', 'taskq_session_wrapper';
+COMMENT ON FUNCTION taskq._session IS
+    'internal: what this session remembers of the queue, for those who look for a mistake';
+
 CREATE FUNCTION taskq.set_shard(n integer)
     RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000

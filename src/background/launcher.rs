@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use super::{ENTRY, LAUNCHER, WORKER};
 use crate::guc;
 use crate::pg::board::{self, WorkerSlot, WorkerState};
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::{self, Wall};
 use crate::pg::process::{self, Started};
 use crate::pg::wait_event::Sleep;
 
@@ -25,9 +25,9 @@ const ALIVE: Duration = Duration::from_secs(60);
 /// What the launcher knows of a database's worker.
 struct Known {
     worker: Option<Started>,
-    started_at: Time,
+    started_at: Wall,
     /// None is started before.
-    not_before: Time,
+    not_before: Wall,
     /// How long to wait after the next failure.
     patience: Duration,
 }
@@ -50,7 +50,7 @@ fn live(_: pg_sys::Oid) {
             process::read_settings();
             may_complain = true;
             // Settings of databases are read by the processes that connect to them.
-            known.values_mut().for_each(|k| k.not_before = Time::BEGINNING);
+            known.values_mut().for_each(|k| k.not_before = Wall::BEGINNING);
             forget_absence(known.keys());
         }
         let mut next = LOOK;
@@ -88,8 +88,8 @@ fn look_after(
     let database = slot.database();
     let entry = known.entry(database).or_insert(Known {
         worker: None,
-        started_at: Time::BEGINNING,
-        not_before: Time::BEGINNING,
+        started_at: Wall::BEGINNING,
+        not_before: Wall::BEGINNING,
         patience: SOON,
     });
     if entry.worker.as_ref().is_some_and(Started::has_ended) {

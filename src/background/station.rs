@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::{AWAY_AFTER_END, most_called};
 use crate::guc;
 use crate::pg::board::{self, WorkerSlot, WorkerState};
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 use crate::pg::latch;
 use crate::pg::post::Post;
 use crate::pg::process;
@@ -38,9 +38,9 @@ pub(super) enum Station {
     /// A call that sleeps has.
     Called {
         /// When it did something last.
-        busy: Cell<Time>,
+        busy: Cell<Wall>,
         /// When a call was waiting last.
-        needed: Cell<Time>,
+        needed: Cell<Wall>,
     },
 }
 
@@ -110,7 +110,7 @@ impl Station {
 
     /// Sleeps after a look, until something is due or it is woken. `done`: the look has found something to do; `stays`: it is
     /// not to leave, since another one would begin anew with what has failed.
-    pub(super) fn rest(&self, due: Time, done: bool, stays: bool) {
+    pub(super) fn rest(&self, due: Wall, done: bool, stays: bool) {
         let (busy, needed) = match self {
             Station::Kept(slot) => {
                 return process::sleep(process::until(slot.end_look(due)), Sleep::Worker);
@@ -135,7 +135,7 @@ impl Station {
 }
 
 /// Whether no call has been waiting for a while; notes it if one is.
-fn is_alone(needed: &Cell<Time>) -> bool {
+fn is_alone(needed: &Cell<Wall>) -> bool {
     let now = wall();
     if wake::anybody_waits() {
         needed.set(now);

@@ -5,21 +5,16 @@
 //! worker comes by, with data that are not its: a trigger of another role on a table of the queue, for instance. The queue
 //! has no trigger, rule, policy or child table, and no index, default or constraint with a function of a user's.
 
-use std::cell::Cell;
-
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCOID, RELOID};
 
+use crate::memory::{Belief, Latest, Memory};
 use crate::pg::changes::Changes;
-use crate::pg::clock::{Time, wall};
 use crate::pg::extension::Held;
 use crate::pg::statement::Statement;
 
 /// What may have come to belong to others. A change that Postgres tells of without a catalog row is found by the time.
 static CATALOG: Changes<3> = Changes::of([NAMESPACEOID, PROCOID, RELOID]);
-
-/// How long an answer holds at most.
-const HOLDS: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The first thing that is not as the install script has left it. What is numbered below 16384 is the server's own.
 static FOREIGN: Statement<(Oid, Oid), String> = Statement::new(
@@ -68,21 +63,21 @@ static FOREIGN: Statement<(Oid, Oid), String> = Statement::new(
      LIMIT 1",
 );
 
-thread_local! {
-    /// What was trusted, as of which change of the catalog, and until when.
-    static TRUSTED: Cell<Option<(Held, u64, Time)>> = const { Cell::new(None) };
-}
+/// What was trusted.
+static TRUSTED: Memory<Latest<Held, ()>> = Memory::of(Belief::Trusted);
 
 /// What speaks against it; `None`: nothing. To be asked as the owner.
 pub(super) fn objection(held: Held) -> Option<String> {
     // From before the look.
-    let (version, now) = (CATALOG.version(), wall());
-    let as_before =
-        TRUSTED.get().is_some_and(|(what, as_of, until)| what == held && as_of == version && now < until);
+    let version = CATALOG.version();
+    let as_before = TRUSTED.with(|trusted| {
+        trusted.as_of(version);
+        trusted.get(&held).is_some()
+    });
     if as_before {
         return None;
     }
     let objection = FOREIGN.first((held.extension, held.owner));
-    TRUSTED.set(objection.is_none().then_some((held, version, now + HOLDS)));
+    TRUSTED.with(|trusted| if objection.is_none() { trusted.note(held, ()) } else { trusted.clear() });
     objection
 }

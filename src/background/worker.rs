@@ -9,7 +9,7 @@ use crate::clock as queue_clock;
 use crate::error::or_throw;
 use crate::guc;
 use crate::pg::board::WorkerState;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::{self, Time, Wall};
 use crate::pg::extension::{self, Held};
 use crate::pg::process::{self, Failure};
 use crate::pg::search_path;
@@ -40,7 +40,7 @@ const PREPARED: Duration = Duration::from_secs(5);
 struct Kind {
     name: &'static str,
     /// After an error it is left alone until then.
-    not_before: Time,
+    not_before: Wall,
     /// How long after the next error.
     patience: Duration,
 }
@@ -52,7 +52,7 @@ fn live(database: pgrx::pg_sys::Oid) {
     process::connect(Some(database));
     process::begin_session();
     let station = Station::take();
-    let mut kinds = KINDS.map(|name| Kind { name, not_before: Time::BEGINNING, patience: AGAIN });
+    let mut kinds = KINDS.map(|name| Kind { name, not_before: Wall::BEGINNING, patience: AGAIN });
     // Why nothing is done.
     let mut objection = None;
     loop {
@@ -86,7 +86,7 @@ fn live(database: pgrx::pg_sys::Oid) {
 
 /// Waits until [`PAUSE`] is over since then, however often it is woken. What it is woken for is seen by the
 /// look that follows.
-fn pause(station: &Station, since: Time) {
+fn pause(station: &Station, since: Wall) {
     loop {
         crate::pg::latch::reset();
         station.leave_if_wanted();
@@ -164,13 +164,13 @@ fn put_off(kind: &mut Kind, failure: &Failure) {
 }
 
 /// When something will be due.
-fn next_due(station: &Station, kinds: &[Kind], now: Time) -> Time {
+fn next_due(station: &Station, kinds: &[Kind], now: Wall) -> Wall {
     let due = match as_owner(|_| steps::next(queue_clock::now())) {
-        Ok(Some(due)) => due.unwrap_or(Time::INFINITY),
+        Ok(Some(due)) => due.map_or(Wall::INFINITY, Time::by_server),
         Ok(None) => station.end(WorkerState::Absent),
         Err(_) => now,
     };
     // What is due already is locked by another transaction, or has failed.
     let due = if due <= now { now + AGAIN } else { due };
-    kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Time::min)
+    kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Wall::min)
 }

@@ -12,10 +12,11 @@ use std::collections::BTreeMap;
 
 use super::jumps::{ABOVE_ALL, lanes_in_order};
 use super::marks;
+use crate::memory::cost;
 use crate::number::{Lane, Position};
 use crate::pg::session;
 use crate::pg::statement::{Statement, sql};
-use crate::store::{costly, known_lanes};
+use crate::store::known_lanes;
 
 /// The first grantable entry of each lane. $1 to $6 see [`lanes_in_order`].
 static FIRST_OF_LANES: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position]), (i32, Lane, Position)> =
@@ -35,7 +36,7 @@ pub(super) fn has_cost(action_no: i32, pages: u64, few: usize) {
     // taken itself may be undone by a savepoint.
     let bound = marks::decided();
     if bound == Position::BEGINNING
-        || costly::good_until(pages, few).is_none()
+        || cost::lasts(pages, few).is_none()
         || session::has_transaction_id()
         || !known_lanes::is_worth_a_look(action_no, pages.saturating_sub(few as u64))
     {

@@ -56,7 +56,7 @@ pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) 
     let ranges = marks::ranges_of_look(action_nos);
     let (of, highest, lowest, from) = ranges.columns();
     let starts = match later {
-        Some(now) => low_ends::starts(action_nos, now),
+        Some(_) => low_ends::starts(action_nos),
         None => Starts::beginning(action_nos.len()),
     };
     let Starts { scheduled: due, lease, by_time, .. } = starts;

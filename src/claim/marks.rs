@@ -36,10 +36,10 @@ mod shared;
 
 use super::Grant;
 use crate::ends::at_end;
+use crate::memory::{self, Event};
 use crate::number::{Lane, Position};
 use crate::pg::{clock, session};
 use crate::store::decided::Standing;
-use crate::store::known_lanes;
 use kept::MARKS;
 
 pub(crate) use kept::{Known, Seen};
@@ -51,15 +51,15 @@ pub(super) use shared::share;
 /// Where entries of these actions were when this call looked: for what follows the look in the same call. What that
 /// look did not include is walked from its mark.
 pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
-    MARKS.with_borrow(|marks| marks.ranges_of_look(action_nos))
+    MARKS.with(|marks| marks.ranges_of_look(action_nos))
 }
 
 /// Moves the marks up, as far as a look at them allows.
 pub(crate) fn advance(known: &Known, seen: &Seen) {
-    MARKS.with_borrow_mut(|marks| {
+    MARKS.with(|marks| {
         marks.decided_to = Position::BEGINNING;
         if marks.note(known, seen) != Standing::Holds {
-            known_lanes::forget();
+            memory::happened(Event::PositionsInDoubt);
             // Nothing is concluded from this look, but from the next one perhaps what this one has read.
             marks.decided.bound(&seen.look, session::has_transaction_id());
         } else if session::has_transaction_id() {
@@ -78,7 +78,7 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
 /// This call claims without a look. What an earlier one has seen may be otherwise by now: what a savepoint had taken is back
 /// where it was. So it goes by the marks alone.
 pub(crate) fn without_look() {
-    MARKS.with_borrow_mut(|marks| {
+    MARKS.with(|marks| {
         marks.looks += 1;
         marks.decided_to = Position::BEGINNING;
     });
@@ -87,17 +87,17 @@ pub(crate) fn without_look() {
 /// Up to where every position was decided when this call looked: what has a place up to there and is not seen by what
 /// follows the look will never be.
 pub(super) fn decided() -> Position {
-    MARKS.with_borrow(|marks| marks.decided_to)
+    MARKS.with(|marks| marks.decided_to)
 }
 
 /// What was concluded from the bound of this call's look has cost so many pages.
 pub(super) fn has_cost(pages: u64) {
-    MARKS.with_borrow_mut(|marks| marks.decided.has_cost(clock::wall(), pages));
+    MARKS.with(|marks| marks.decided.has_cost(clock::wall(), pages));
 }
 
 /// Remembers the priorities of tasks that were granted.
 pub(super) fn learn(grants: &[Grant]) {
-    MARKS.with_borrow_mut(|marks| {
+    MARKS.with(|marks| {
         for grant in grants.iter().filter(|g| g.lane == Lane::NONE) {
             marks.learn(grant.action_no, grant.priority);
         }

@@ -31,39 +31,49 @@ static LOCK_ITS_KEY: Statement<(TaskNo, i32)> = Statement::new(
                               FOR NO KEY UPDATE SKIP LOCKED) AS m",
 );
 
-thread_local! {
-    /// Tasks whose keys this claim has locked, with their actions, and which it has not taken so far.
-    static LOCKED_FOR: RefCell<HashMap<TaskNo, i32>> = RefCell::default();
+/// What the claim under way has done with keys.
+#[derive(Default)]
+struct Keys {
+    /// Tasks whose keys it has locked, with their actions, and which it has not taken so far.
+    locked_for: HashMap<TaskNo, i32>,
     /// Keys that another transaction had locked: the claim skips what has them without asking again.
-    static PASSED: RefCell<HashSet<(i32, i64)>> = RefCell::default();
+    passed: HashSet<(i32, i64)>,
+}
+
+thread_local! {
+    static KEYS: RefCell<Keys> = RefCell::default();
 }
 
 /// Locks the row of the task's key for this transaction; `false` if another one has it locked. Does not wait.
 pub(super) fn has_its_key(task_no: TaskNo, action_no: i32, key_hash: i64) -> bool {
-    if PASSED.with_borrow(|passed| passed.contains(&(action_no, key_hash))) {
+    if KEYS.with_borrow(|keys| keys.passed.contains(&(action_no, key_hash))) {
         return false;
     }
     let locked = LOCK_ITS_KEY.execute((task_no, action_no)) > 0;
-    if locked {
-        LOCKED_FOR.with_borrow_mut(|tasks| tasks.insert(task_no, action_no));
-    } else {
-        PASSED.with_borrow_mut(|passed| passed.insert((action_no, key_hash)));
-    }
+    KEYS.with_borrow_mut(|keys| {
+        if locked {
+            keys.locked_for.insert(task_no, action_no);
+        } else {
+            keys.passed.insert((action_no, key_hash));
+        }
+    });
     locked
 }
 
 /// To be called at the beginning of a claim.
 pub(super) fn begin() {
-    LOCKED_FOR.with_borrow_mut(HashMap::clear);
-    PASSED.with_borrow_mut(HashSet::clear);
+    KEYS.with_borrow_mut(|keys| {
+        keys.locked_for.clear();
+        keys.passed.clear();
+    });
 }
 
 /// The claim has these entries, and looks after them.
 pub(super) fn taken(grants: &[Grant]) {
-    LOCKED_FOR.with_borrow_mut(|tasks| {
-        if !tasks.is_empty() {
+    KEYS.with_borrow_mut(|keys| {
+        if !keys.locked_for.is_empty() {
             for grant in grants {
-                tasks.remove(&grant.task_no);
+                keys.locked_for.remove(&grant.task_no);
             }
         }
     });
@@ -72,7 +82,7 @@ pub(super) fn taken(grants: &[Grant]) {
 /// To be called at the end of a claim. Others skip all entries with a key that is locked. If the entry for which it was
 /// locked could not be taken after all, another call looks once this transaction has ended.
 pub(super) fn end() {
-    for action_no in LOCKED_FOR.take().into_values() {
+    for action_no in KEYS.take().locked_for.into_values() {
         wake::ready(action_no);
     }
 }

@@ -4,9 +4,9 @@
 //! nothing is hot; with several backends the turns of all of them add up to the same shares. It is a hint: after a
 //! rollback the turn is simply another's.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use crate::memory::{Belief, Memory, Remembered};
 use crate::number::Lane;
 
 /// Whose turn it is, and how many entries are left of it.
@@ -25,19 +25,17 @@ impl Turn {
     }
 }
 
-thread_local! {
-    /// By numbers of actions.
-    static TURNS: RefCell<HashMap<i32, Turn>> = RefCell::new(HashMap::new());
-}
+/// By numbers of actions.
+static TURNS: Memory<Remembered<i32, Turn>> = Memory::of(Belief::Turns);
 
 /// Whose turn it is in an action, if this backend has granted tasks of it before.
 pub(super) fn current(action_no: i32) -> Option<Turn> {
-    TURNS.with_borrow(|turns| turns.get(&action_no).copied())
+    TURNS.with(|turns| turns.get(&action_no).copied())
 }
 
 /// Remembers whose turn it is.
 pub(super) fn remember(action_no: i32, turn: Turn) {
-    TURNS.with_borrow_mut(|turns| turns.insert(action_no, turn));
+    TURNS.with(|turns| turns.note(action_no, turn));
 }
 
 /// A lane and its next entries, first in, first out.

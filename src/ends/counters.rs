@@ -1,6 +1,6 @@
 //! What this transaction has done with counters, and what its end makes of that.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::count;
@@ -9,16 +9,23 @@ use crate::pg::last_call;
 use crate::pg::transaction::{Before, End};
 use crate::wake;
 
-thread_local! {
-    /// Tasks whose counters this transaction has locked or would have liked to. A hint: more than
-    /// needed costs a look, and a savepoint that rolled back leaves no more than that.
-    static TOUCHED: RefCell<BTreeMap<TaskNo, Touch>> = const { RefCell::new(BTreeMap::new()) };
-    /// Tasks whose counters this transaction has removed, and the number of [`count::ends`] when it removed the first.
-    pub(super) static REMOVED: RefCell<Option<(u64, Vec<TaskNo>)>> = const { RefCell::new(None) };
+/// What this transaction has done with counters.
+struct Counters {
+    /// Tasks whose counters it has locked or would have liked to. A hint: more than needed costs a look, and a savepoint that
+    /// rolled back leaves no more than that.
+    touched: BTreeMap<TaskNo, Touch>,
+    /// Tasks whose counters it has removed, and the number of [`count::ends`] when it removed the first.
+    removed: Option<(u64, Vec<TaskNo>)>,
     /// Counters are being locked, and which ones is not known yet.
-    pub(super) static LOCKING: Cell<bool> = const { Cell::new(false) };
-    /// The transaction is about to be prepared.
-    static PREPARING: Cell<bool> = const { Cell::new(false) };
+    locking: bool,
+    /// It is about to be prepared.
+    preparing: bool,
+}
+
+const NONE: Counters = Counters { touched: BTreeMap::new(), removed: None, locking: false, preparing: false };
+
+thread_local! {
+    static COUNTERS: RefCell<Counters> = const { RefCell::new(NONE) };
 }
 
 /// What a transaction has done with a counter.
@@ -32,60 +39,79 @@ pub(crate) enum Touch {
 
 /// Remembers what was done with the counters of these tasks, the most of it.
 pub(super) fn add(task_nos: &[TaskNo], touch: Touch) {
-    TOUCHED.with_borrow_mut(|touched| {
-        for task_no in task_nos {
-            let most = touched.entry(*task_no).or_insert(touch);
-            *most = touch.max(*most);
-        }
+    COUNTERS.with_borrow_mut(|counters| counters.add(task_nos, touch));
+}
+
+/// Remembers that the counter of this task was removed.
+pub(super) fn add_removed(task_no: TaskNo) {
+    COUNTERS.with_borrow_mut(|counters| {
+        let (_, task_nos) = counters.removed.get_or_insert_with(|| (count::ends(), Vec::new()));
+        task_nos.push(task_no);
     });
 }
 
-/// Counters whose removal a savepoint may have undone were merely locked.
-fn bring_back() {
-    let undone = REMOVED.with_borrow_mut(|removed| removed.take_if(|(ends, _)| *ends != count::ends()));
-    if let Some((_, task_nos)) = undone {
-        add(&task_nos, Touch::Locked);
+/// Whether counters are being locked.
+pub(super) fn set_locking(locking: bool) {
+    COUNTERS.with_borrow_mut(|counters| counters.locking = locking);
+}
+
+impl Counters {
+    fn add(&mut self, task_nos: &[TaskNo], touch: Touch) {
+        for task_no in task_nos {
+            let most = self.touched.entry(*task_no).or_insert(touch);
+            *most = touch.max(*most);
+        }
+    }
+
+    /// Counters whose removal a savepoint may have undone were merely locked.
+    fn bring_back(&mut self) {
+        if let Some((_, task_nos)) = self.removed.take_if(|(ends, _)| *ends != count::ends()) {
+            self.add(&task_nos, Touch::Locked);
+        }
     }
 }
 
 /// The transaction is about to end well.
 pub(super) fn look(end: Before) {
     if has_touched() {
-        PREPARING.set(end == Before::Prepare);
+        COUNTERS.with_borrow_mut(|counters| counters.preparing = end == Before::Prepare);
         last_call::call(c"_before_commit");
     }
 }
 
 /// The transaction has ended: nothing is touched any more.
 pub(super) fn forget(end: End) {
-    PREPARING.set(false);
-    let touched = !TOUCHED.take().is_empty() | REMOVED.take().is_some() | LOCKING.take();
+    let Counters { touched, removed, locking, .. } = COUNTERS.replace(NONE);
     // Others may have left signals for counters that were locked here, and it to us to count them.
-    if end == End::Abort && touched {
+    if end == End::Abort && (!touched.is_empty() || removed.is_some() || locking) {
         wake::somebody_to_look();
     }
 }
 
 /// A savepoint was rolled back; what else the transaction has touched it will look at.
 pub(super) fn undone() {
-    if LOCKING.take() {
+    if COUNTERS.with_borrow_mut(|counters| std::mem::take(&mut counters.locking)) {
         wake::somebody_to_look();
     }
 }
 
 /// What this transaction has touched so far.
 pub(crate) fn touched() -> BTreeMap<TaskNo, Touch> {
-    bring_back();
-    TOUCHED.with_borrow(BTreeMap::clone)
+    COUNTERS.with_borrow_mut(|counters| {
+        counters.bring_back();
+        counters.touched.clone()
+    })
 }
 
 /// Whether there is anything to look at.
 pub(crate) fn has_touched() -> bool {
-    bring_back();
-    !TOUCHED.with_borrow(BTreeMap::is_empty)
+    COUNTERS.with_borrow_mut(|counters| {
+        counters.bring_back();
+        !counters.touched.is_empty()
+    })
 }
 
 /// Whether the transaction is about to be prepared; asked once.
 pub(crate) fn is_preparing() -> bool {
-    PREPARING.take()
+    COUNTERS.with_borrow_mut(|counters| std::mem::take(&mut counters.preparing))
 }

@@ -2,7 +2,7 @@
 //! called by name: it is above).
 
 use super::at_end;
-use super::counters::{LOCKING, REMOVED, add};
+use super::counters::{add, add_removed, set_locking};
 use crate::number::TaskNo;
 
 pub(crate) use super::counters::{Touch, is_preparing, touched};
@@ -23,21 +23,18 @@ pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
 /// transaction's place.
 pub(crate) fn locking() {
     at_end::listen();
-    LOCKING.set(true);
+    set_locking(true);
 }
 
 /// These of them are locked.
 pub(crate) fn locked(task_nos: &[TaskNo]) {
     look_again(task_nos, Touch::Locked);
-    LOCKING.set(false);
+    set_locking(false);
 }
 
 /// The counter of this task is removed. Once that is committed its signals need no check any more. But it may be undone, and
 /// others have left signals for it by then.
 pub(crate) fn removed(task_no: TaskNo) {
     at_end::listen();
-    REMOVED.with_borrow_mut(|removed| {
-        let (_, task_nos) = removed.get_or_insert_with(|| (at_end::ends(), Vec::new()));
-        task_nos.push(task_no);
-    });
+    add_removed(task_no);
 }

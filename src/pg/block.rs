@@ -4,34 +4,36 @@ use std::cell::Cell;
 
 use pgrx::pg_sys;
 
-thread_local! {
+/// What is known of the call under way.
+struct Call {
     /// Inside a subtransaction of ours: the answer from outside of it. It would pass for a transaction block.
-    static IN_BLOCK: Cell<Option<bool>> = const { Cell::new(None) };
+    in_block: Cell<Option<bool>>,
+    /// Whether it is not a query of the client's own.
+    is_within: Cell<bool>,
+}
+
+thread_local! {
+    static CALL: Call = const { Call { in_block: Cell::new(None), is_within: Cell::new(false) } };
 }
 
 /// Runs `work`, which raises no error, with this as the answer of [`in_transaction_block`].
 pub(super) fn answering<R>(in_block: bool, work: impl FnOnce() -> R) -> R {
-    let outside = IN_BLOCK.replace(Some(in_block));
+    let outside = CALL.with(|call| call.in_block.replace(Some(in_block)));
     let result = work();
-    IN_BLOCK.set(outside);
+    CALL.with(|call| call.in_block.set(outside));
     result
 }
 
 /// Whether the caller may hold the transaction open beyond this call: it is in a transaction block, or the call is one
 /// of several things that a function, a DO block or a larger statement does ([`called`]).
 pub(crate) fn in_transaction_block() -> bool {
-    CALLED_WITHIN.get() || begun_by_caller()
+    CALL.with(|call| call.is_within.get()) || begun_by_caller()
 }
 
 /// Whether the caller has begun the transaction, and will end it, or is in a savepoint of its own.
 pub(crate) fn begun_by_caller() -> bool {
     // SAFETY: reads a variable.
-    IN_BLOCK.get().unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
-}
-
-thread_local! {
-    /// Whether the call under way is not a query of the client's own.
-    static CALLED_WITHIN: Cell<bool> = const { Cell::new(false) };
+    CALL.with(|call| call.in_block.get()).unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
 }
 
 /// Remembers, while it lives, within what a call runs.
@@ -41,7 +43,7 @@ pub(crate) struct Called {
 
 impl Drop for Called {
     fn drop(&mut self) {
-        CALLED_WITHIN.set(self.before);
+        CALL.with(|call| call.is_within.set(self.before));
     }
 }
 
@@ -62,5 +64,5 @@ pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
             || pg_sys::MyXactFlags & pg_sys::XACT_FLAGS_PIPELINING as i32 != 0
             || !super::query::ends_with_its_call(query)
     };
-    Called { before: CALLED_WITHIN.replace(within) }
+    Called { before: CALL.with(|call| call.is_within.replace(within)) }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::S
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
-use super::clock::Time;
+use super::clock::Wall;
 
 /// For how many databases there is room. There are rarely more background workers than eight.
 const MOST_DATABASES: usize = 128;
@@ -145,11 +145,11 @@ pub(crate) fn my_slot() -> Option<&'static WorkerSlot> {
 
 /// Called after a commit that changed the queue of this database: has its worker look in time for what is
 /// `due`, and a database looked at in which there was no extension before. Raises no error.
-pub(crate) fn tell(due: Time) {
+pub(crate) fn tell(due: Wall) {
     let Some(board) = board() else { return };
     match my_slot() {
         Some(slot) => match slot.state() {
-            WorkerState::Running if due != Time::INFINITY => {
+            WorkerState::Running if due != Wall::INFINITY => {
                 slot.told.fetch_min(due.0, SeqCst);
                 if due.0 < slot.wakes_at.load(SeqCst) {
                     set(&slot.latch);
@@ -195,13 +195,13 @@ impl WorkerSlot {
         self.state.store(stored, SeqCst);
     }
 
-    /// Until when no worker shall be in the database, by the real clock.
-    pub(crate) fn away_until(&self) -> Time {
-        Time(self.away_until.load(SeqCst))
+    /// Until when no worker shall be in the database.
+    pub(crate) fn away_until(&self) -> Wall {
+        Wall(self.away_until.load(SeqCst))
     }
 
     /// Asks the worker to leave the database, and the launcher to send none before that time.
-    pub(crate) fn stay_away_until(&self, time: Time) {
+    pub(crate) fn stay_away_until(&self, time: Wall) {
         self.away_until.fetch_max(time.0, SeqCst);
         set(&self.latch);
     }
@@ -224,15 +224,15 @@ impl WorkerSlot {
     /// To be called before looking what is due.
     pub(crate) fn begin_look(&self) {
         self.wakes_at.store(AWAKE, SeqCst);
-        self.told.store(Time::INFINITY.0, SeqCst);
+        self.told.store(Wall::INFINITY.0, SeqCst);
         super::latch::reset();
     }
 
     /// The worker means to sleep until then. Returns until when it may: to what has come during the look, if that is
     /// earlier.
-    pub(crate) fn end_look(&self, wakes_at: Time) -> Time {
+    pub(crate) fn end_look(&self, wakes_at: Wall) -> Wall {
         self.wakes_at.store(wakes_at.0, SeqCst);
-        wakes_at.min(Time(self.told.load(SeqCst)))
+        wakes_at.min(Wall(self.told.load(SeqCst)))
     }
 
     /// This process is the database's worker no more, if it was. The launcher hears of it, also one that has not started

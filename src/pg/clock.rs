@@ -9,17 +9,90 @@ use pgrx::{FromDatum, IntoDatum, direct_function_call, pg_sys};
 use super::quiet;
 use super::throw::unless_refused;
 
-/// A point in time as Postgres stores it: microseconds since 2000-01-01 UTC. Unlike pgrx's type it
-/// costs nothing to convert and carries infinity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Time(pub(crate) i64);
+/// Declares a kind of points in time: each clock has its own, so that what one shows is not taken for what another does.
+macro_rules! points {
+    ($($(#[$about:meta])* $name:ident;)*) => {
+        $(
+            $(#[$about])*
+            ///
+            /// It is as Postgres stores it: microseconds since 2000-01-01 UTC. Unlike pgrx's type it costs nothing to convert and
+            /// carries infinity.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            pub(crate) struct $name(pub(crate) i64);
+
+            impl $name {
+                /// Later than any other.
+                pub(crate) const INFINITY: $name = $name(i64::MAX);
+                /// Earlier than any other.
+                pub(crate) const BEGINNING: $name = $name(i64::MIN);
+
+                /// How long it is from here to `later`: nothing, if that is not later.
+                pub(crate) fn until(self, later: $name) -> Duration {
+                    Duration::from_micros(later.0.saturating_sub(self.0).max(0) as u64)
+                }
+            }
+
+            /// No later than infinity.
+            impl Add<Duration> for $name {
+                type Output = $name;
+
+                fn add(self, duration: Duration) -> $name {
+                    $name(self.0.saturating_add(micros(duration)))
+                }
+            }
+
+            impl Sub<Duration> for $name {
+                type Output = $name;
+
+                fn sub(self, duration: Duration) -> $name {
+                    $name(self.0.saturating_sub(micros(duration)))
+                }
+            }
+
+            impl FromDatum for $name {
+                unsafe fn from_polymorphic_datum(
+                    datum: pg_sys::Datum,
+                    is_null: bool,
+                    _: pg_sys::Oid,
+                ) -> Option<Self> {
+                    (!is_null).then(|| $name(datum.value() as i64))
+                }
+            }
+
+            // SAFETY: a timestamptz is passed by value, as the 64 bits that it is; nothing is borrowed.
+            unsafe impl UnboxDatum for $name {
+                type As<'src> = $name;
+
+                unsafe fn unbox<'src>(datum: Datum<'src>) -> $name
+                where
+                    Self: 'src,
+                {
+                    // SAFETY: as the caller promises, a timestamptz.
+                    $name(unsafe { i64::unbox(datum) })
+                }
+            }
+
+            impl IntoDatum for $name {
+                fn into_datum(self) -> Option<pg_sys::Datum> {
+                    self.0.into_datum()
+                }
+
+                fn type_oid() -> pg_sys::Oid {
+                    pg_sys::TIMESTAMPTZOID
+                }
+            }
+        )*
+    };
+}
+
+points! {
+    /// A point in time by the queue's clock ([`clock`](crate::clock)), which a test may set: when a task is due, when a lease passes.
+    Time;
+    /// A point in time by the server's clock: until when something is left alone, when something was looked at.
+    Wall;
+}
 
 impl Time {
-    /// Later than any other.
-    pub(crate) const INFINITY: Time = Time(i64::MAX);
-    /// Earlier than any other.
-    pub(crate) const BEGINNING: Time = Time(i64::MIN);
-
     /// This time plus an interval, with months and days counted as Postgres counts them.
     pub(crate) fn plus(self, interval: Interval) -> Time {
         // SAFETY: timestamptz_pl_interval takes a timestamptz and an interval and has no other inputs.
@@ -32,32 +105,22 @@ impl Time {
         .unwrap_or(Time::INFINITY)
     }
 
-    /// How long it is from here to `later`: nothing, if that is not later.
-    pub(crate) fn until(self, later: Time) -> Duration {
-        Duration::from_micros(later.0.saturating_sub(self.0).max(0) as u64)
+    /// The same by the server's clock. To be used where nothing replaces the queue's clock: by a worker, and for one.
+    pub(crate) fn by_server(self) -> Wall {
+        Wall(self.0)
+    }
+}
+
+impl Wall {
+    /// The same by the queue's clock, where nothing replaces that.
+    pub(crate) fn by_queue(self) -> Time {
+        Time(self.0)
     }
 
     /// The last whole unit up to here, counted from the beginning of 2000.
-    pub(crate) fn floor(self, unit: Duration) -> Time {
+    pub(crate) fn floor(self, unit: Duration) -> Wall {
         let unit = micros(unit).max(1);
-        Time(self.0.div_euclid(unit).saturating_mul(unit))
-    }
-}
-
-/// No later than [`Time::INFINITY`].
-impl Add<Duration> for Time {
-    type Output = Time;
-
-    fn add(self, duration: Duration) -> Time {
-        Time(self.0.saturating_add(micros(duration)))
-    }
-}
-
-impl Sub<Duration> for Time {
-    type Output = Time;
-
-    fn sub(self, duration: Duration) -> Time {
-        Time(self.0.saturating_sub(micros(duration)))
+        Wall(self.0.div_euclid(unit).saturating_mul(unit))
     }
 }
 
@@ -70,38 +133,9 @@ pub(crate) fn length(interval: Interval) -> Duration {
     Duration::from_micros(u64::try_from(interval.as_micros().max(0)).unwrap_or(u64::MAX))
 }
 
-impl FromDatum for Time {
-    unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
-        (!is_null).then(|| Time(datum.value() as i64))
-    }
-}
-
-// SAFETY: a timestamptz is passed by value, as the 64 bits that it is; nothing is borrowed.
-unsafe impl UnboxDatum for Time {
-    type As<'src> = Time;
-
-    unsafe fn unbox<'src>(datum: Datum<'src>) -> Time
-    where
-        Self: 'src,
-    {
-        // SAFETY: as the caller promises, a timestamptz.
-        Time(unsafe { i64::unbox(datum) })
-    }
-}
-
-impl IntoDatum for Time {
-    fn into_datum(self) -> Option<pg_sys::Datum> {
-        self.0.into_datum()
-    }
-
-    fn type_oid() -> pg_sys::Oid {
-        pg_sys::TIMESTAMPTZOID
-    }
-}
-
 /// Now, by the server's clock.
-pub(crate) fn wall() -> Time {
-    Time(quiet::now())
+pub(crate) fn wall() -> Wall {
+    Wall(quiet::now())
 }
 
 /// What Postgres reads in this text as a timestamptz; `None` if it does not.
@@ -141,7 +175,7 @@ mod tests {
         assert_eq!(Time::INFINITY + Duration::from_secs(1), Time::INFINITY);
         assert_eq!(Time(0) + Duration::MAX, Time::INFINITY);
         assert_eq!(Time::BEGINNING - Duration::from_secs(1), Time::BEGINNING);
-        assert_eq!(Time::BEGINNING.floor(Duration::from_secs(60)), Time::BEGINNING);
+        assert_eq!(Wall::BEGINNING.floor(Duration::from_secs(60)), Wall::BEGINNING);
     }
 
     #[test]
@@ -154,7 +188,7 @@ mod tests {
     #[test]
     fn the_unit_before_the_epoch_ends_at_it() {
         let second = Duration::from_secs(1);
-        assert_eq!(Time(1_999_999).floor(second), Time(1_000_000));
-        assert_eq!(Time(-1).floor(second), Time(-1_000_000));
+        assert_eq!(Wall(1_999_999).floor(second), Wall(1_000_000));
+        assert_eq!(Wall(-1).floor(second), Wall(-1_000_000));
     }
 }

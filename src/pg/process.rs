@@ -12,7 +12,7 @@ use pgrx::bgworkers::{
 use pgrx::prelude::*;
 use pgrx::{IntoDatum, PgMemoryContexts, PgTryBuilder};
 
-use super::clock::Time;
+use super::clock::Wall;
 use super::wait_event::Sleep;
 use super::{caller, extension};
 
@@ -283,8 +283,8 @@ pub(crate) fn sleep(time: Duration, why: Sleep) {
     }
 }
 
-/// How long to sleep for something that is due then, by the real clock.
-pub(crate) fn until(time: Time) -> Duration {
+/// How long to sleep for something that is due then.
+pub(crate) fn until(time: Wall) -> Duration {
     // Rounded up, so as not to wake a moment too early.
     Duration::from_millis(super::clock::wall().until(time).as_micros().div_ceil(1000) as u64)
 }

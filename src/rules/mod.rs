@@ -1,5 +1,5 @@
-//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), where a table is written to, and
-//! what has a doc line ([`documented`]).
+//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), where a table is written to,
+//! what has a doc line ([`documented`]), and what a session may remember ([`variables`]).
 //!
 //! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
 //! that a search that finds nothing any more fails as well.
@@ -8,13 +8,15 @@ mod documented;
 mod inside;
 mod source;
 mod uses;
+mod variables;
 
 use source::{code, files};
 
 /// The modules from the bottom up: each may use those before it, and nothing else. docs/architecture.md has the same
 /// table with what lives where.
-const FLOORS: [&str; 30] = [
+const FLOORS: [&str; 31] = [
     "pg",
+    "memory",
     "state",
     "number",
     "token",

@@ -1,8 +1,7 @@
 //! Inserting the runs of schedules that are due.
 
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use super::cron::{Calendar, iso};
 use super::due::{DUE, Due};
@@ -12,6 +11,7 @@ use crate::error::Refusal;
 use crate::input::{self, Reference, TaskSpec};
 use crate::insert::{OnConflict, Options, insert};
 use crate::locks::{self, LockStrength};
+use crate::memory::{Belief, Memory, Remembered};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -38,13 +38,8 @@ const LONGEST: Duration = Duration::from_millis(200);
 /// all be tried first.
 const PATIENCE: i32 = 10;
 
-/// How soon a schedule is tried again by this backend after it was put off.
-const AGAIN: Duration = Duration::from_secs(1);
-
-thread_local! {
-    /// Schedules whose runs would have had to wait for another transaction, and when.
-    static PUT_OFF: RefCell<HashMap<String, Instant>> = RefCell::default();
-}
+/// Schedules whose runs would have had to wait for another transaction; this backend tries them again a second later.
+static PUT_OFF: Memory<Remembered<String, ()>> = Memory::of(Belief::PutOff);
 
 /// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns whether
 /// there were any.
@@ -55,7 +50,6 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
 
 fn fire_windows(bound: i32, now: Time) -> bool {
     let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
-    PUT_OFF.with_borrow_mut(|put_off| put_off.retain(|_, since| since.elapsed() < AGAIN));
     let mut advanced = false;
     let mut behind = (Time::BEGINNING, String::new());
     loop {
@@ -64,7 +58,7 @@ fn fire_windows(bound: i32, now: Time) -> bool {
         let Some(last) = due.last() else { return advanced };
         behind = (last.next_at, last.name.clone());
         for schedule in due {
-            if PUT_OFF.with_borrow(|put_off| put_off.contains_key(&schedule.name)) {
+            if PUT_OFF.with(|put_off| put_off.get(&schedule.name).is_some()) {
                 continue;
             }
             advanced |= fire(schedule, now, &allowance);
@@ -109,7 +103,7 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
     let (runs, next) = runs(&calendar, &schedule, now);
     let done = insert_all(&schedule, &runs, now, allowance);
     if done.stopped == Some(Stop::TimedOut) {
-        PUT_OFF.with_borrow_mut(|put_off| put_off.insert(schedule.name.clone(), Instant::now()));
+        PUT_OFF.with(|put_off| put_off.note(schedule.name.clone(), ()));
     }
     if done.stopped.is_some() && done.left == runs.first().copied() {
         return false;

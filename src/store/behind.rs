@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::memory::{Now, Remembers, Rule, Shown};
 use crate::number::Position;
 use crate::store::decided::{Decided, Look, Standing};
 
@@ -25,9 +26,17 @@ pub(crate) struct Behind<Range> {
     starts: HashMap<Range, Position>,
 }
 
-impl<Range> Default for Behind<Range> {
-    fn default() -> Self {
+impl<Range: 'static> Remembers for Behind<Range> {
+    fn new(_: &'static Rule) -> Self {
         Behind { decided: Decided::default(), starts: HashMap::new() }
+    }
+
+    fn forget(&mut self) {
+        (self.decided, self.starts) = (Decided::default(), HashMap::new());
+    }
+
+    fn shown(&self, _: Now) -> Shown {
+        self.decided.shown(self.starts.len())
     }
 }
 

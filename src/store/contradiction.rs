@@ -7,31 +7,26 @@
 //! for a minute, and by the others until the time at which its row says that it is to be tried again. The server's log has it
 //! once a session.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::memory::{Belief, Memory, Remembered};
 use crate::number::TaskNo;
 use crate::pg::subtransaction::{has_room_for_one, unless_rows_are_wrong};
 use crate::pg::throw;
 use crate::store::numbers;
 
-/// For how long a task is left alone.
+/// For how long a task is left alone; by this backend, as [`Belief::Left`] says.
 pub(crate) const LEAVE: Duration = Duration::from_secs(60);
 
-/// How many tasks a backend remembers, and tells of.
+/// How many tasks a backend tells of.
 const MOST: usize = 200;
 
-thread_local! {
-    /// The tasks that this backend has met, and until when it leaves them alone.
-    static LEFT: RefCell<HashMap<TaskNo, Instant>> = RefCell::default();
-}
+/// The tasks that this backend has met, and leaves alone.
+static LEFT: Memory<Remembered<TaskNo, ()>> = Memory::of(Belief::Left);
 
 /// Whether this backend leaves the task alone.
 pub(crate) fn is_left(task_no: TaskNo) -> bool {
-    LEFT.with_borrow(|left| {
-        !left.is_empty() && left.get(&task_no).is_some_and(|until| Instant::now() < *until)
-    })
+    LEFT.with(|left| !left.is_empty() && left.get(&task_no).is_some())
 }
 
 /// What came of a step.
@@ -79,12 +74,11 @@ fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
 
 /// Leaves a task alone from here on, and writes that to the log unless it was written before.
 fn leave(task_no: TaskNo, why: &str) {
-    let (is_new, number) = LEFT.with_borrow_mut(|left| {
-        if left.len() >= MOST && !left.contains_key(&task_no) {
-            let now = Instant::now();
-            left.retain(|_, until| now < *until);
+    let (is_new, number) = LEFT.with(|left| {
+        if left.len() >= MOST {
+            left.tidy();
         }
-        let is_new = left.insert(task_no, Instant::now() + LEAVE).is_none();
+        let is_new = !left.note(task_no, ());
         (is_new, left.len())
     });
     if !is_new || number > MOST {

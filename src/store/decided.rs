@@ -24,8 +24,9 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
+use crate::memory::Shown;
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 use crate::pg::session;
 
 /// What one statement, with one snapshot, has read.
@@ -38,7 +39,7 @@ pub(crate) struct Look {
     /// All transactions before this one had ended when the snapshot was taken.
     pub(crate) xmin: u64,
     /// When, by the server's clock.
-    pub(crate) at: Time,
+    pub(crate) at: Wall,
 }
 
 /// How long conclusions from a bound are good for.
@@ -69,7 +70,7 @@ pub(crate) struct Decided {
     /// A position that will be the bound, and from which xmin on.
     pending: Option<(Position, u64)>,
     /// When all is to be found out anew.
-    until: Time,
+    until: Wall,
 }
 
 impl Default for Decided {
@@ -80,12 +81,19 @@ impl Default for Decided {
             bound: Position::BEGINNING,
             bound_from: 0,
             pending: None,
-            until: Time::INFINITY,
+            until: Wall::INFINITY,
         }
     }
 }
 
 impl Decided {
+    /// What was concluded of so many ranges, for `taskq._session()`.
+    pub(crate) fn shown(&self, entries: usize) -> Shown {
+        let is_known = self.bound > Position::BEGINNING;
+        let until = (entries > 0 && self.until < Wall::INFINITY).then_some(self.until);
+        Shown { entries, until, version: is_known.then_some(self.bound.0) }
+    }
+
     /// Whether what was concluded before this look still holds. If not the bound is forgotten.
     pub(crate) fn standing(&mut self, look: &Look) -> Standing {
         let same = look.files == self.files && look.last_position >= self.reached;
@@ -112,12 +120,12 @@ impl Decided {
     }
 
     /// What was concluded is found out anew bit by bit, from `began` to `at`: it is good for ten times as long.
-    pub(crate) fn found_anew(&mut self, began: Time, at: Time) {
+    pub(crate) fn found_anew(&mut self, began: Wall, at: Wall) {
         self.until = at + LIFETIME + 9 * began.until(at);
     }
 
     /// What was concluded at this time has cost so many pages: it is good for longer.
-    pub(crate) fn has_cost(&mut self, at: Time, pages: u64) {
+    pub(crate) fn has_cost(&mut self, at: Wall, pages: u64) {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         self.until = self.until.max(at + PER_PAGE.saturating_mul(pages));
     }

@@ -3,9 +3,9 @@
 //! A row goes when its task settles, is suspended, starts over or is removed: always by a transaction that has the task's live row,
 //! if there is one. A grant leaves it, since it must not cost a task anything that has none; upkeep removes it when its time comes.
 
-use std::cell::Cell;
 use std::time::Duration;
 
+use crate::memory::{Belief, Latest, Memory};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -23,10 +23,8 @@ static BY_TIME: Index = Index::of_mostly_empty(&TABLE, c"expiry_due_idx");
 /// By task_no.
 static BY_NUMBER: Index = Index::of_mostly_empty(&TABLE, c"expiry_pkey");
 
-thread_local! {
-    /// Until when nothing has expired, as the latest look of this backend has found.
-    static CLEAR: Cell<Time> = const { Cell::new(Time::BEGINNING) };
-}
+/// Until when nothing has expired, as the latest look of this backend has found.
+static CLEAR: Memory<Latest<(), Time>> = Memory::of(Belief::NothingExpired);
 
 /// A claim that follows so soon on a look goes by that.
 const LATELY: Duration = Duration::from_millis(20);
@@ -34,13 +32,13 @@ const LATELY: Duration = Duration::from_millis(20);
 /// The first time from a time on that has passed.
 pub(super) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
     let first = look.first(&BY_TIME, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE));
-    CLEAR.set(if first.is_some() { Time::BEGINNING } else { now });
+    CLEAR.with(|clear| if first.is_some() { clear.clear() } else { clear.note((), now) });
     first
 }
 
 /// Whether tasks may have expired by now, as the latest look of this backend tells. Where none have, a claim asks nothing.
 pub(crate) fn may_be_due(now: Time) -> bool {
-    CLEAR.get() + LATELY < now
+    CLEAR.with(|clear| clear.get(&()).is_none_or(|until| *until + LATELY < now))
 }
 
 /// Whether this task, of which no grant counts, has expired.

@@ -6,51 +6,35 @@
 //!
 //! **A wake-up may be ahead of the invalidation message of the change that it is for**: both are sent as the
 //! transaction ends, the wake-up first. So a call that looks again after a sleep looks everything up anew
-//! ([`forget`]).
+//! ([`Event::LookAgain`](crate::memory::Event::LookAgain)).
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::Instant;
 
-use crate::pg::clock::{Time, wall};
+use crate::memory::{Belief, Memory, Remembered};
 use crate::pg::table::look;
 use crate::pg::table_changes::TableChanges;
 use crate::store::action_setting::{self, Named, action};
 
 static CHANGES: TableChanges<2> = TableChanges::of([&action::TABLE, &action_setting::TABLE]);
 
-/// How long something is kept of which no change is known.
-const KEPT_FOR: Duration = Duration::from_secs(1);
-
-/// Of how many names something is kept.
-const MOST_NAMES: usize = 1_024;
-
-#[derive(Default)]
-struct Known {
-    /// As of which change.
-    version: u64,
-    since: Option<Time>,
-    by_name: HashMap<String, Rc<Named>>,
-    by_number: HashMap<i32, Rc<Named>>,
-}
-
-thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::default();
-}
+static BY_NAME: Memory<Remembered<String, Rc<Named>>> = Memory::of(Belief::Actions);
+static BY_NUMBER: Memory<Remembered<i32, Rc<Named>>> = Memory::of(Belief::ActionNumbers);
 
 /// What there is of each of the names.
 pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Rc<Named>> {
-    let version = current();
-    let known = |name| KNOWN.with_borrow(|known| known.by_name.get(name).cloned().ok_or(name));
-    let known: Vec<Result<Rc<Named>, &str>> = names.map(known).collect();
+    let (version, now) = (CHANGES.version(), Instant::now());
+    let known: Vec<Result<Rc<Named>, &str>> = BY_NAME.with(|known| {
+        known.as_of(version);
+        names.map(|name| known.get_at(name, now).cloned().ok_or(name)).collect()
+    });
     if known.iter().all(Result::is_ok) {
         return known.into_iter().flatten().collect();
     }
     look(|look| {
         let read = |name| {
             let named = Rc::new(action_setting::named(look, name));
-            KNOWN.with_borrow_mut(|known| known.keep(version, &named));
+            keep(version, &named);
             named
         };
         known.into_iter().map(|known| known.unwrap_or_else(read)).collect()
@@ -59,44 +43,33 @@ pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Rc<Named>> 
 
 /// What there is of the name that a number stands for; `None` if there is no such number.
 pub(crate) fn of_number(action_no: i32) -> Option<Rc<Named>> {
-    current();
-    if let Some(known) = KNOWN.with_borrow(|known| known.by_number.get(&action_no).cloned()) {
-        return Some(known);
+    let version = CHANGES.version();
+    let known = BY_NUMBER.with(|known| {
+        known.as_of(version);
+        known.get(&action_no).cloned()
+    });
+    if known.is_some() {
+        return known;
     }
     let name = look(|look| action_setting::name_of(look, action_no))?;
     named(std::iter::once(name.as_str())).pop()
 }
 
-/// Has everything looked up anew.
-pub(crate) fn forget() {
-    KNOWN.take();
-}
-
-/// Throws away what is not current any more; returns as of which change the rest is.
-fn current() -> u64 {
-    let (version, now) = (CHANGES.version(), wall());
-    KNOWN.with_borrow_mut(|known| {
-        let fresh = |since: Time| since <= now && now <= since + KEPT_FOR;
-        if known.version != version || !known.since.is_some_and(fresh) {
-            *known = Known { version, since: Some(now), ..Known::default() };
+/// Keeps what was read after `version` was asked for, unless something has been asked of a later one since.
+fn keep(version: u64, named: &Rc<Named>) {
+    let is_current = BY_NAME.with(|known| {
+        let is_current = known.version() == version;
+        if is_current {
+            known.note(named.name.clone(), named.clone());
         }
+        is_current
     });
-    version
-}
-
-impl Known {
-    /// Keeps what was read after `version` was asked for, unless something has changed since.
-    fn keep(&mut self, version: u64, named: &Rc<Named>) {
-        if self.version != version {
-            return;
-        }
-        if self.by_name.len() >= MOST_NAMES {
-            self.by_name.clear();
-            self.by_number.clear();
-        }
-        self.by_name.insert(named.name.clone(), named.clone());
-        for action_no in &named.action_nos {
-            self.by_number.insert(*action_no, named.clone());
-        }
+    if is_current {
+        BY_NUMBER.with(|known| {
+            known.as_of(version);
+            for action_no in &named.action_nos {
+                known.note(*action_no, named.clone());
+            }
+        });
     }
 }

@@ -5,14 +5,13 @@
 //! waited for longer, with where that begins. Jumps from lane to lane then look at no rows before that position, and into
 //! the excepted lanes from their marks on. What is known comes from a look of the claim (`claim::lane_marks`).
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use crate::memory::{Belief, Memory, Remembered};
 use crate::number::{Lane, Position};
 
-/// Of how many actions something is remembered, and how many lanes of one may be excepted.
-const MOST_ACTIONS: usize = 256;
+/// How many lanes of an action may be excepted.
 const MOST_LANES: usize = 1_024;
 
 /// What is known of the lanes of an action.
@@ -30,36 +29,35 @@ pub(crate) struct Known {
     wasted: u64,
 }
 
-thread_local! {
-    static KNOWN: RefCell<HashMap<i32, Known>> = RefCell::default();
-}
+/// By action.
+static KNOWN: Memory<Remembered<i32, Known>> = Memory::of(Belief::Lanes);
 
 /// What is known of the lanes of an action.
 pub(crate) fn known(action_no: i32) -> Known {
-    KNOWN.with_borrow(|known| known.get(&action_no).cloned().unwrap_or_default())
+    KNOWN.with(|known| known.get(&action_no).cloned().unwrap_or_default())
 }
 
 /// Before this position no lane of the action has anything, but for those that are excepted.
 pub(crate) fn rest(action_no: i32) -> Position {
-    KNOWN.with_borrow(|known| known.get(&action_no).map_or(Position::BEGINNING, |known| known.rest))
+    KNOWN.with(|known| known.get(&action_no).map_or(Position::BEGINNING, |known| known.rest))
 }
 
 /// The actions of which something is known, in ascending order.
 pub(super) fn actions() -> Vec<i32> {
-    let mut all: Vec<i32> = KNOWN.with_borrow(|known| known.keys().copied().collect());
+    let mut all: Vec<i32> = KNOWN.with(|known| known.keys().copied().collect());
     all.sort_unstable();
     all
 }
 
 /// Whether any lane of the action is excepted.
 pub(crate) fn has_excepted(action_no: i32) -> bool {
-    KNOWN.with_borrow(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
+    KNOWN.with(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
 }
 
 /// A claim has read so many pages needlessly. Returns whether all claims since the last look together have wasted as many as
 /// that has read, so that another one is worth it.
 pub(crate) fn is_worth_a_look(action_no: i32, pages: u64) -> bool {
-    KNOWN.with_borrow_mut(|known| {
+    KNOWN.with(|known| {
         let Some(known) = known.get_mut(&action_no) else { return true };
         known.wasted = known.wasted.saturating_add(pages);
         known.wasted >= known.cost
@@ -74,17 +72,7 @@ pub(crate) fn remember(
     firsts: BTreeMap<(Reverse<i32>, Lane), Position>,
     cost: u64,
 ) {
-    KNOWN.with_borrow_mut(|known| {
-        if known.len() >= MOST_ACTIONS {
-            known.clear();
-        }
-        known.insert(action_no, Known { cost, ..Known::up_to(bound, firsts) });
-    });
-}
-
-/// Positions are not what they were.
-pub(crate) fn forget() {
-    KNOWN.with_borrow_mut(HashMap::clear);
+    KNOWN.with(|known| known.note(action_no, Known { cost, ..Known::up_to(bound, firsts) }));
 }
 
 impl Known {

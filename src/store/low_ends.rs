@@ -2,7 +2,7 @@
 //!
 //! A deadline that was kept, a task that was due, an end whose retention is over: all leave their entries at the low
 //! end, and under a snapshot that a session holds for long none of them goes. A claim that asked whether anything is
-//! due would pass all of them, each time. So where a probe has turned out to be [costly], the backend remembers for a
+//! due would pass all of them, each time. So where a probe has turned out to be [costly](crate::memory::cost), the backend remembers for a
 //! while what it has found first, or that there was nothing up to now, and begins there.
 //!
 //! **What may be missed, and for how long.** What is committed after its time has passed: a lease that is shorter than
@@ -14,15 +14,13 @@
 //!
 //! `signal` has no order in time: that it is empty is what is remembered, and only for half a second.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::pg::clock::{Time, wall};
-use crate::pg::session;
-use crate::store::{by_time, costly};
+use crate::memory::{Belief, Memory, Remembered, cost};
+use crate::pg::clock::Time;
+use crate::store::by_time;
 
-/// Of how many actions something is remembered.
+/// Of how many actions of a call something is remembered.
 const MOST_ACTIONS: usize = 1_024;
 
 /// How long an empty `signal` is remembered at most.
@@ -40,23 +38,8 @@ enum End {
     ByTime(usize),
 }
 
-/// Below `from` there is nothing, until this time.
-#[derive(Clone, Copy)]
-struct Known {
-    from: Time,
-    until: Time,
-}
-
-#[derive(Default)]
-struct LowEnds {
-    ends: HashMap<End, Known>,
-    /// The queue's time of the last probe: if that goes back nothing is known any more.
-    latest: Option<Time>,
-}
-
-thread_local! {
-    static LOW_ENDS: RefCell<LowEnds> = RefCell::default();
-}
+/// Below this time there is nothing.
+static ENDS: Memory<Remembered<End, Time>> = Memory::of(Belief::LowEnds);
 
 /// Where to begin.
 #[derive(Clone, Debug)]
@@ -86,23 +69,14 @@ impl Starts {
     }
 }
 
-/// Where the looks begin that are made for these actions at this time.
-pub(crate) fn starts(action_nos: &[i32], now: Time) -> Starts {
-    LOW_ENDS.with_borrow_mut(|known| {
-        if known.latest.is_some_and(|latest| now < latest) {
-            known.ends.clear();
-        }
-        if known.ends.is_empty() {
+/// Where the looks begin that are made for these actions.
+pub(crate) fn starts(action_nos: &[i32]) -> Starts {
+    ENDS.with(|known| {
+        if known.is_empty() {
             return Starts::beginning(action_nos.len());
         }
-        let wall = wall();
-        let from = |end| {
-            known
-                .ends
-                .get(&end)
-                .filter(|known| wall < known.until)
-                .map_or(Time::BEGINNING, |known| known.from)
-        };
+        let now = Instant::now();
+        let from = |end| known.get_at(&end, now).copied().unwrap_or(Time::BEGINNING);
         Starts {
             lease: from(End::Lease),
             settled: from(End::Settled),
@@ -128,8 +102,6 @@ pub(crate) struct Found {
 }
 
 /// Remembers what a probe has found that has read so many pages, where `few` would have been cheap.
-///
-/// Not in a transaction that has an id: what it has removed itself may come back with a savepoint.
 pub(crate) fn remember(
     action_nos: &[i32],
     starts: &Starts,
@@ -137,45 +109,32 @@ pub(crate) fn remember(
     now: Time,
     (pages, few): (u64, usize),
 ) {
-    LOW_ENDS.with_borrow_mut(|known| {
-        known.latest = Some(now);
-        let until = costly::good_until(pages, few);
-        if session::has_transaction_id() || until.is_none() && known.ends.is_empty() {
+    let time = cost::lasts(pages, few);
+    ENDS.learn(|known| {
+        if time.is_none() && known.is_empty() {
             return;
         }
-        if known.ends.len() > MOST_ACTIONS {
-            known.ends.clear();
-        }
-        known.note(End::Lease, starts.lease, found.lease.unwrap_or(now), until);
-        known.note(End::Settled, starts.settled, found.settled.unwrap_or(now), until);
+        note(known, End::Lease, starts.lease, found.lease.unwrap_or(now), time);
+        note(known, End::Settled, starts.settled, found.settled.unwrap_or(now), time);
         let scheduled = action_nos.iter().zip(starts.scheduled.iter().zip(&found.scheduled));
         for (action_no, (start, first)) in scheduled.take(MOST_ACTIONS) {
-            known.note(End::Scheduled(*action_no), *start, first.unwrap_or(now), until);
+            note(known, End::Scheduled(*action_no), *start, first.unwrap_or(now), time);
         }
         for (kind, (start, first)) in starts.by_time.iter().zip(found.by_time).enumerate() {
-            known.note(End::ByTime(kind), *start, first.unwrap_or(now), until);
+            note(known, End::ByTime(kind), *start, first.unwrap_or(now), time);
         }
         if starts.signals {
-            let soon = wall() + SIGNALS;
-            let until = until.filter(|_| !found.signals).map(|until| until.min(soon));
-            known.note(End::Signal, Time::BEGINNING, now, until);
+            let time = time.filter(|_| !found.signals).map(|time| time.min(SIGNALS));
+            note(known, End::Signal, Time::BEGINNING, now, time);
         }
     });
 }
 
-impl LowEnds {
-    /// A look that began at the beginning is good for a while, if it was costly; the others go on from there.
-    fn note(&mut self, end: End, start: Time, from: Time, until: Option<Time>) {
-        match (self.ends.get_mut(&end), until) {
-            (Some(known), _) if start != Time::BEGINNING => known.from = from,
-            (_, Some(until)) if start == Time::BEGINNING => {
-                self.ends.insert(end, Known { from, until });
-            }
-            (known, _) => {
-                if known.is_some() {
-                    self.ends.remove(&end);
-                }
-            }
-        }
+/// A look that began at the beginning is good for a while, if it was costly; the others go on from there.
+fn note(known: &mut Remembered<End, Time>, end: End, start: Time, from: Time, time: Option<Duration>) {
+    match time {
+        _ if start != Time::BEGINNING => known.go_on(&end, from),
+        Some(time) => known.note_for(end, from, time),
+        None => known.drop_key(&end),
     }
 }

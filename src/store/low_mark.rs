@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, table};
 use crate::store::decided;
@@ -23,7 +23,7 @@ table!(c"low_mark":
     LAST_POSITION: Position,
     RUN_FILE: i64,
     SEQUENCE_FILE: i64,
-    WALKED_AT: Time,
+    WALKED_AT: Wall,
 );
 
 /// By action_no.
@@ -42,7 +42,7 @@ pub(crate) struct LowMark {
     /// The position before which nothing is.
     pub(crate) position: Position,
     /// When a claim has last searched that far from the beginning.
-    pub(crate) walked_at: Time,
+    pub(crate) walked_at: Wall,
 }
 
 /// The marks of these actions that are still good. `at`: what was read after the look had its snapshot.
@@ -74,7 +74,7 @@ fn files(at: &decided::Look) -> (i64, i64) {
 
 /// Removes those that it makes useless, and those that are good no more ($8), as far as no other transaction
 /// has them.
-static WRITE: Statement<(i32, i32, Position, Position, i64, i64, Time, Time)> = Statement::new(
+static WRITE: Statement<(i32, i32, Position, Position, i64, i64, Wall, Wall)> = Statement::new(
     c"WITH old AS MATERIALIZED (
         SELECT m.ctid FROM taskq.low_mark m
          WHERE m.action_no = $1 AND (m.priority = $2 OR m.walked_at < $8)

@@ -13,7 +13,6 @@ pub(crate) mod blocked;
 pub(crate) mod bucket;
 pub(crate) mod by_time;
 pub(crate) mod contradiction;
-pub(crate) mod costly;
 pub(crate) mod decided;
 pub(crate) mod dependency;
 pub(crate) mod ends;

@@ -17,11 +17,11 @@
 //!
 //! Nothing of this is dumped: what is restored is sealed anew.
 
-use std::cell::Cell;
 use std::time::Duration;
 
+use crate::memory::{Belief, Latest, Memory};
 use crate::pg::block::in_transaction_block;
-use crate::pg::clock::{self, Time};
+use crate::pg::clock::{self, Wall};
 use crate::pg::session::{is_own, is_read_committed, next_transaction_id};
 use crate::pg::statement::{Looked, Statement, record};
 
@@ -40,16 +40,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 static READ_SEAL: Statement<(), State> =
     Statement::new(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e");
-static LOCK_SEAL_IF_UNCHANGED: Statement<(Time, Time, i64)> = Statement::new(
+static LOCK_SEAL_IF_UNCHANGED: Statement<(Wall, Wall, i64)> = Statement::new(
     c"SELECT FROM taskq.seal e
        WHERE e.until = $1 AND e.mark_at IS NOT DISTINCT FROM $2 AND e.mark_xid IS NOT DISTINCT FROM $3
          FOR UPDATE SKIP LOCKED",
 );
-static MARK: Statement<(Time, i64)> = Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
+static MARK: Statement<(Wall, i64)> = Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
 
 /// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is sealed as a
 /// whole. `ended` is also what went before it was sealed. What settled before $7 is not kept apart by time any more.
-static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = Statement::new(
+static SEAL: Statement<(Wall, Wall, i32, Wall, i64, bool, Wall), Sealed> = Statement::new(
     c"WITH part AS MATERIALIZED (
         SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS second, s.action_no, s.code, s.cause,
                pg_catalog.count(*) AS number
@@ -90,7 +90,7 @@ static SEAL: Statement<(Time, Time, i32, Time, i64, bool, Time), Sealed> = State
 
 /// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become
 /// minutes, and the rest one row per action, code and cause. Only rows that this changes are touched.
-static FOLD: Statement<(Time, Time)> = Statement::new(
+static FOLD: Statement<(Wall, Wall)> = Statement::new(
     c"WITH rows AS MATERIALIZED (
         SELECT x.ctid AS version, x.place, x.place <> x.span OR pg_catalog.count(*)
                    OVER (PARTITION BY x.place, x.action_no, x.code, x.cause) > 1 AS changes
@@ -128,8 +128,8 @@ enum Work {
 record! {
     /// What is known of sealing.
     struct State {
-        until: Time,
-        mark_at: Option<Time>,
+        until: Wall,
+        mark_at: Option<Wall>,
         mark_xid: Option<i64>,
         /// The transaction that has written it.
         writer: i64,
@@ -140,11 +140,11 @@ record! {
     /// What a step has come to.
     struct Sealed {
         /// Up to when it has sealed; nothing if there are too many rows in one second.
-        until: Option<Time>,
+        until: Option<Wall>,
         /// All that was asked for.
         whole: Option<bool>,
         /// The second of the first row.
-        first: Option<Time>,
+        first: Option<Wall>,
         /// How many rows it has counted.
         number: i64,
     }
@@ -152,7 +152,7 @@ record! {
 
 impl State {
     /// What to do at this time with marks that are older than this, for a snapshot with this xmin.
-    fn work(&self, now: Time, patience: Duration, xmin: u64) -> Work {
+    fn work(&self, now: Wall, patience: Duration, xmin: u64) -> Work {
         let next = next_transaction_id();
         match self.mark_at.zip(self.mark_xid) {
             Some((at, _)) if now < at => Work::BeginAnew,
@@ -212,19 +212,21 @@ pub(crate) fn step(patience: Duration) -> bool {
 }
 
 /// Seals up to the mark that is in the state; returns whether there is more.
-fn seal(state: &State, next: (Time, i64)) -> bool {
+fn seal(state: &State, next: (Wall, i64)) -> bool {
     let Some(mark) = state.mark_at else { return false };
     let goal = mark.floor(SECOND).max(state.until);
     let long_ago = minutes_before(goal, 60);
     let run =
-        |until: Time, most| SEAL.first((state.until, until, most, next.0, next.1, until == goal, long_ago));
+        |until: Wall, most| SEAL.first((state.until, until, most, next.0, next.1, until == goal, long_ago));
     // A second that has more than a step counts is sealed as a whole.
-    let seal_whole = |end: Time| {
-        FULL.set(run(end, None).is_some_and(|sealed| sealed.number >= i64::from(MOST)));
+    let seal_whole = |end: Wall| {
+        let was_full = run(end, None).is_some_and(|sealed| sealed.number >= i64::from(MOST));
+        FULL.with(|full| if was_full { full.note((), ()) } else { full.clear() });
         (end, end == goal)
     };
     let the_next = state.until + SECOND;
-    let (until, whole) = if FULL.get() && state.until > Time::BEGINNING && the_next < goal {
+    let is_full = FULL.with(|full| full.get(&()).is_some());
+    let (until, whole) = if is_full && state.until > Wall::BEGINNING && the_next < goal {
         seal_whole(the_next)
     } else {
         match run(goal, Some(MOST)) {
@@ -239,33 +241,29 @@ fn seal(state: &State, next: (Time, i64)) -> bool {
     !whole
 }
 
-fn fold(until: Time) {
+fn fold(until: Wall) {
     FOLD.execute((minutes_before(until, 2), minutes_before(until, 60)));
 }
 
 /// The minute that is so many before that of a time.
-fn minutes_before(time: Time, minutes: u32) -> Time {
+fn minutes_before(time: Wall, minutes: u32) -> Wall {
     time.floor(MINUTE) - minutes * MINUTE
 }
 
-thread_local! {
-    /// The second that this backend has sealed last had more rows than a step counts; so has the next one, most likely.
-    static FULL: Cell<bool> = const { Cell::new(false) };
-    /// When this backend looks again whether something may be sealed.
-    static NEXT_LOOK: Cell<(Time, Time)> = const { Cell::new((Time::BEGINNING, Time::BEGINNING)) };
-}
+/// The second that this backend has sealed last had more rows than a step counts; so has the next one, most likely.
+static FULL: Memory<Latest<(), ()>> = Memory::of(Belief::FullSeconds);
+/// This backend has looked whether something may be sealed.
+static LOOKED: Memory<Latest<(), ()>> = Memory::of(Belief::Sealed);
 
 /// A step at the end of a call that was granted something, now and then.
 pub(crate) fn keep_up() {
-    let now = clock::wall();
-    let (looked, next) = NEXT_LOOK.get();
-    if looked <= now && now < next {
+    if LOOKED.with(|looked| looked.get(&()).is_some()) {
         return;
     }
     let more = step(PATIENCE);
-    // At once where there is more; a clock that goes back ends the pause.
+    // At once where there is more.
     let pause = if more { PATIENCE / 100 } else { PATIENCE };
-    NEXT_LOOK.set((now, now + pause));
+    LOOKED.with(|looked| looked.note_for((), (), pause));
 }
 
 /// Has everything sealed anew.

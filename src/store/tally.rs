@@ -9,9 +9,8 @@
 //!
 //! What has settled is kept apart for some minutes by the time at which it did, for the pace.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread::LocalKey;
 use std::time::Duration;
 
 use crate::number::TaskNo;
@@ -99,7 +98,7 @@ pub(crate) fn removed(losses: &Losses, now: Time) {
     }
     append(&losses.0.iter().map(|(group, change)| (group.as_str(), *change)).collect(), now);
     // Groups whose last task has gone leave nothing behind.
-    if is_due(&ON_REMOVAL) {
+    if is_due(|paces| &mut paces.on_removal) {
         fold(losses.groups(), now);
     }
 }
@@ -163,17 +162,20 @@ impl Pace {
     }
 }
 
-thread_local! {
+/// How often this backend folds.
+struct Paces {
     /// The others leave rows that a poll has to read.
-    static ON_END: Cell<Pace> = const { Cell::new(Pace::one_in(50)) };
-    static ON_REMOVAL: Cell<Pace> = const { Cell::new(Pace::one_in(1)) };
+    on_end: Pace,
+    on_removal: Pace,
 }
 
-fn is_due(pace: &'static LocalKey<Cell<Pace>>) -> bool {
-    let mut counted = pace.get();
-    let is_due = counted.is_due(transaction_began());
-    pace.set(counted);
-    is_due
+thread_local! {
+    static PACES: RefCell<Paces> =
+        const { RefCell::new(Paces { on_end: Pace::one_in(50), on_removal: Pace::one_in(1) }) };
+}
+
+fn is_due(pace: impl FnOnce(&mut Paces) -> &mut Pace) -> bool {
+    PACES.with_borrow_mut(|paces| pace(paces).is_due(transaction_began()))
 }
 
 fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
@@ -192,7 +194,7 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
         ))
         .into_iter()
         .collect();
-    if !groups.is_empty() && is_due(&ON_END) {
+    if !groups.is_empty() && is_due(|paces| &mut paces.on_end) {
         fold(groups.iter(), now);
     }
 }

@@ -38,7 +38,7 @@ impl Due {
 /// below ([`low_ends`]). And what moves the low-water marks, see [`marks`].
 pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
     let known = marks::known(action_nos);
-    let starts = low_ends::starts(action_nos, now);
+    let starts = low_ends::starts(action_nos);
     let (found, schedule, seen) = table::look(|look| {
         let found = Found {
             lease: lease::first_due(look, starts.lease, now),

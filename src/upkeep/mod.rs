@@ -61,7 +61,7 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>,
         ..Upkeep::default()
     };
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
-    let starts = low_ends::starts(action_nos, now);
+    let starts = low_ends::starts(action_nos);
     // Before anything is claimed: what has expired must not be granted.
     if due.by_time {
         unless_others_were_faster(|| {

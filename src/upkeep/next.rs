@@ -30,7 +30,7 @@ const AHEAD: Duration = Duration::from_secs(60);
 /// When the next deadline passes after this time, or the next run of a schedule or something else is due that no worker asks for.
 pub(crate) fn next_shared(after: Time) -> Option<Time> {
     let now = clock::now();
-    let starts = low_ends::starts(&[], now);
+    let starts = low_ends::starts(&[]);
     let lease = NEXT_LEASE.first((after, now + AHEAD, starts.lease));
     let by_time = due_by_time::next_after(after, &starts.by_time);
     lease.into_iter().chain(schedules::next_after(after)).chain(by_time).min()
@@ -38,6 +38,6 @@ pub(crate) fn next_shared(after: Time) -> Option<Time> {
 
 /// When the next task of these actions is due after this time.
 pub(crate) fn next_task(action_nos: &[i32], after: Time) -> Option<Time> {
-    let starts = low_ends::starts(action_nos, clock::now());
+    let starts = low_ends::starts(action_nos);
     NEXT_TASK.first((action_nos, after, starts.scheduled)).flatten()
 }

@@ -60,7 +60,7 @@ const MOST: usize = 10_000;
 
 /// [`sweep`], from where the last probe of this backend has found something.
 pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
-    sweep(bound, low_ends::starts(&[], now).settled, now)
+    sweep(bound, low_ends::starts(&[]).settled, now)
 }
 
 /// What a sweep has come to.

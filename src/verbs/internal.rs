@@ -6,7 +6,9 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::or_throw;
-use crate::pg::clock::Time;
+use crate::memory;
+use crate::pg::clock::{Time, Wall};
+use crate::pg::rows::Rows;
 use crate::words::words;
 use crate::{rights, settle, upkeep};
 
@@ -33,6 +35,14 @@ fn taskq_before_commit() {
 #[pg_extern(sql = "")]
 fn taskq_tidy_before_commit() {
     rights::for_nobody(upkeep::tidy_before_commit);
+}
+
+/// `taskq._session() -> TABLE (memory, entries, valid_until, version)`: what this session remembers of the queue.
+#[pg_extern(sql = "")]
+fn taskq_session() -> Rows<(String, i64, Option<Wall>, Option<i64>)> {
+    let shown = memory::shown().into_iter();
+    let rows = shown.map(|(name, held)| (name.to_owned(), held.entries as i64, held.until, held.version));
+    Rows(rows.collect())
 }
 
 fn timestamp(at: Time) -> Option<TimestampWithTimeZone> {

@@ -11,18 +11,15 @@
 //! cluster has changed anything since the one before, is skipped. A backend that calls again at once goes on where it
 //! was.
 
-use std::cell::RefCell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::guc;
+use crate::memory::{Belief, Latest, Memory};
 use crate::pg::session;
 use crate::wake;
 
 /// The first long sleep, as a multiple of the short one.
 const FIRST_LONG: u32 = 4;
-
-/// How long after an empty call the next one passes for its continuation.
-const SAME_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the sleeps of a call are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,31 +99,19 @@ impl Quiet {
     }
 }
 
-/// A call that has come back empty, for the one that follows.
-struct Before {
-    names: Vec<String>,
-    ended: Instant,
-    pace: Pace,
-}
-
-thread_local! {
-    static BEFORE: RefCell<Option<Before>> = const { RefCell::new(None) };
-}
+/// The pace of a call that has come back empty, for the one that follows: by the actions.
+static BEFORE: Memory<Latest<Vec<String>, Pace>> = Memory::of(Belief::Pace);
 
 /// The pace with which a call for these actions begins.
 pub(super) fn resume(names: &[String]) -> Pace {
     let fresh = Pace::of_session();
-    BEFORE.with_borrow_mut(|before| match before.take() {
-        Some(before) if before.names == names && before.ended.elapsed() < SAME_WAIT => {
-            Pace { long: before.pace.long.min(fresh.longest), ..fresh }
-        }
-        _ => fresh,
-    })
+    let before = BEFORE.with(|before| before.take(names));
+    before.map_or(fresh, |before| Pace { long: before.long.min(fresh.longest), ..fresh })
 }
 
 /// A call for these actions comes back with nothing.
 pub(super) fn remember(names: &[String], pace: Pace) {
-    BEFORE.set(Some(Before { names: names.to_vec(), ended: Instant::now(), pace }));
+    BEFORE.with(|before| before.note(names.to_vec(), pace));
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use crate::background;
 use crate::clock;
 use crate::error::Result;
 use crate::input::check_interval;
+use crate::memory::{self, Event};
 use crate::pg::block;
 use crate::pg::clock::{Time, wall};
 use crate::pg::latch::{self, Channel};
 use crate::pg::throw::notice;
 use crate::pg::wait_event::Sleep;
-use crate::store::known_actions;
 use crate::upkeep::{self, Next};
 use crate::wake::{self, Registration};
 
@@ -49,7 +49,7 @@ impl Waiter {
     pub(crate) fn new(argument: &str, timeout: Interval) -> Result<Self> {
         check_interval(argument, Some(timeout))?;
         background::begin_call();
-        let now = wall();
+        let now = wall().by_queue();
         Ok(Waiter {
             until: Instant::now().checked_add(now.until(now.plus(timeout))),
             slept: false,
@@ -160,7 +160,7 @@ impl Waiter {
             let why = if self.names.is_some() { Sleep::ForWork } else { Sleep::ForTasks };
             self.woken = latch::sleep(time, why);
             drop(soon);
-            known_actions::forget();
+            memory::happened(Event::LookAgain);
             if self.woken {
                 self.pace.woken();
             }

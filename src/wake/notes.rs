@@ -24,19 +24,35 @@ use crate::pg::post::Post;
 use crate::pg::process;
 use crate::pg::transaction::{self, End, Levels, Listener};
 
-thread_local! {
-    /// How many waiters of each channel this transaction's commit has to wake.
-    static NOTES: RefCell<BTreeMap<Channel, HowMany>> = const { RefCell::new(BTreeMap::new()) };
-    /// What this transaction brings that is due by itself, the earliest of it.
-    static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
+/// What this transaction has noted for its end.
+struct Notes {
+    /// How many waiters of each channel its commit has to wake.
+    on_commit: BTreeMap<Channel, HowMany>,
+    /// What it brings that is due by itself, the earliest of it.
+    due: Time,
     /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
-    static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
-    /// How many waiters for each action this transaction's rollback has to wake.
-    static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
-    /// Ready tasks that this transaction has locked, and their actions.
-    static HELD: RefCell<Levels<(TaskNo, i32)>> = const { RefCell::new(Levels::new()) };
+    later: BTreeMap<Channel, Instant>,
+    /// How many waiters for each action its rollback has to wake.
+    taken: Levels<(i32, usize)>,
+    /// Ready tasks that it has locked, and their actions.
+    held: Levels<(TaskNo, i32)>,
     /// Those of them that it has removed.
-    static GONE: RefCell<Levels<TaskNo>> = const { RefCell::new(Levels::new()) };
+    gone: Levels<TaskNo>,
+}
+
+impl Notes {
+    const NONE: Notes = Notes {
+        on_commit: BTreeMap::new(),
+        due: Time::INFINITY,
+        later: BTreeMap::new(),
+        taken: Levels::new(),
+        held: Levels::new(),
+        gone: Levels::new(),
+    };
+}
+
+thread_local! {
+    static NOTES: RefCell<Notes> = const { RefCell::new(Notes::NONE) };
     /// The transaction that commits is one of several of a waiting call.
     static STAYS: Cell<bool> = const { Cell::new(false) };
 }
@@ -103,8 +119,8 @@ fn later(channel: Channel, due: Time) {
     }
     transaction::listen(&LISTENER);
     if let Some(at) = Instant::now().checked_add(clock::now().until(due)) {
-        LATER.with_borrow_mut(|times| {
-            times.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
+        NOTES.with_borrow_mut(|notes| {
+            notes.later.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
         });
     }
 }
@@ -138,7 +154,7 @@ fn wake_for(channel: Channel, due: Instant) {
 /// Something that is due then: the background worker, if there is one, looks after it in time.
 pub(crate) fn due(time: Time) {
     transaction::listen(&LISTENER);
-    DUE.set(DUE.get().min(time));
+    NOTES.with_borrow_mut(|notes| notes.due = notes.due.min(time));
     lately::will_be_due(time);
 }
 
@@ -160,26 +176,26 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
     if !counts.is_empty() {
         transaction::listen(&LISTENER);
         let level = latch::nest_level();
-        TAKEN.with_borrow_mut(|taken| counts.into_iter().for_each(|count| taken.add(level, count)));
+        NOTES.with_borrow_mut(|notes| counts.into_iter().for_each(|count| notes.taken.add(level, count)));
     }
 }
 
 /// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
 pub(crate) fn held(task_no: TaskNo, action_no: i32) {
     transaction::listen(&LISTENER);
-    HELD.with_borrow_mut(|held| held.add(latch::nest_level(), (task_no, action_no)));
+    NOTES.with_borrow_mut(|notes| notes.held.add(latch::nest_level(), (task_no, action_no)));
 }
 
 /// This transaction has removed the task from those that are ready: if it commits, there is nothing to wake for.
 pub(crate) fn gone(task_no: TaskNo) {
     transaction::listen(&LISTENER);
-    GONE.with_borrow_mut(|gone| gone.add(latch::nest_level(), task_no));
+    NOTES.with_borrow_mut(|notes| notes.gone.add(latch::nest_level(), task_no));
 }
 
 fn note(channel: Channel, how_many: HowMany) {
     transaction::listen(&LISTENER);
     NOTES.with_borrow_mut(|notes| {
-        notes.entry(channel).and_modify(|noted| *noted = noted.and(how_many)).or_insert(how_many);
+        notes.on_commit.entry(channel).and_modify(|noted| *noted = noted.and(how_many)).or_insert(how_many);
     });
 }
 
@@ -189,56 +205,49 @@ pub(super) static LISTENER: Listener = Listener { ended: on_end, unlocked: pay, 
 fn on_end(end: End) {
     match end {
         End::Commit => {
-            let (notes, due) = (NOTES.take(), DUE.replace(Time::INFINITY));
-            if !notes.is_empty() || due != Time::INFINITY {
-                board::tell(due);
+            let mut notes = NOTES.replace(Notes::NONE);
+            if !notes.on_commit.is_empty() || notes.due != Time::INFINITY {
+                board::tell(notes.due.by_server());
             }
             let now = Instant::now();
-            for (channel, due) in LATER.take() {
-                if !notes.contains_key(&channel) || due <= now {
+            for (channel, due) in notes.later {
+                if !notes.on_commit.contains_key(&channel) || due <= now {
                     wake_for(channel, due);
                 }
             }
-            for (channel, how_many) in notes {
+            for (channel, how_many) in notes.on_commit {
                 owe(channel, how_many);
             }
-            let gone: HashSet<TaskNo> = GONE.with_borrow_mut(|gone| gone.take().collect());
-            wake_for_held(HELD.with_borrow_mut(Levels::take).filter(|(task_no, _)| !gone.contains(task_no)));
-            forget();
+            let gone: HashSet<TaskNo> = notes.gone.take().collect();
+            wake_for_held(notes.held.take().filter(|(task_no, _)| !gone.contains(task_no)));
             if !STAYS.get() {
                 give_up(0);
             }
         }
-        End::Prepare => forget(),
+        End::Prepare => drop(NOTES.replace(Notes::NONE)),
         End::Abort => {
-            wake_for_taken(TAKEN.with_borrow_mut(Levels::take));
-            wake_for_held(HELD.with_borrow_mut(Levels::take));
-            forget();
+            let mut notes = NOTES.replace(Notes::NONE);
+            wake_for_taken(notes.taken.take());
+            wake_for_held(notes.held.take());
             give_up(0);
         }
         // What was granted or locked before the savepoint is still ours. Two waiting calls whose looks are rolled back,
         // in transactions that hold something already, would wake each other for ever for that.
         End::AbortSub(level) => {
-            GONE.with_borrow_mut(|gone| drop(gone.undone(level)));
-            wake_for_taken(TAKEN.with_borrow_mut(|taken| taken.undone(level)));
-            wake_for_held(HELD.with_borrow_mut(|held| held.undone(level)));
+            let (taken, held) = NOTES.with_borrow_mut(|notes| {
+                drop(notes.gone.undone(level));
+                (notes.taken.undone(level), notes.held.undone(level))
+            });
+            wake_for_taken(taken);
+            wake_for_held(held);
             give_up(level);
         }
-        End::CommitSub(level) => {
-            TAKEN.with_borrow_mut(|taken| taken.released(level));
-            HELD.with_borrow_mut(|held| held.released(level));
-            GONE.with_borrow_mut(|gone| gone.released(level));
-        }
+        End::CommitSub(level) => NOTES.with_borrow_mut(|notes| {
+            notes.taken.released(level);
+            notes.held.released(level);
+            notes.gone.released(level);
+        }),
     }
-}
-
-fn forget() {
-    NOTES.take();
-    LATER.take();
-    DUE.set(Time::INFINITY);
-    TAKEN.set(Levels::new());
-    HELD.set(Levels::new());
-    GONE.set(Levels::new());
 }
 
 fn wake_for_taken(taken: impl Iterator<Item = (i32, usize)>) {

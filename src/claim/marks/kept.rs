@@ -1,13 +1,13 @@
 //! The marks that this backend keeps, and what one look does to them.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::mark::{ByAction, Mark, Own};
 use super::ranges::Ranges;
 use super::recheck::{Part, Recheck};
+use crate::memory::{Belief, Memory, Now, Remembers, Rule, Shown};
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 use crate::store::decided::{Decided, Look, Standing};
 use crate::store::run;
 
@@ -56,16 +56,28 @@ pub(super) struct Marks {
     /// They are walked to anew.
     pub(super) recheck: Option<Recheck>,
     /// When it was looked whether others have marks of an action, see [`shared`].
-    pub(super) asked: HashMap<i32, Time>,
+    pub(super) asked: HashMap<i32, Wall>,
     /// How many looks there were so far.
     pub(super) looks: u64,
     /// How many grants there were so far.
     pub(super) grants: u64,
 }
 
-thread_local! {
-    /// Those of this backend.
-    pub(super) static MARKS: RefCell<Marks> = RefCell::default();
+/// Those of this session.
+pub(super) static MARKS: Memory<Marks> = Memory::of(Belief::Marks);
+
+impl Remembers for Marks {
+    fn new(_: &'static Rule) -> Self {
+        Marks::default()
+    }
+
+    fn forget(&mut self) {
+        *self = Marks::default();
+    }
+
+    fn shown(&self, _: Now) -> Shown {
+        self.decided.shown(self.marks.values().map(BTreeMap::len).sum())
+    }
 }
 
 impl Known {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ends::at_end;
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 
 /// Marks by action and priority.
 pub(super) type ByAction = HashMap<i32, BTreeMap<i32, Mark>>;
@@ -21,7 +21,7 @@ pub(super) struct Mark {
     /// When the last grant of this priority was, in grants.
     pub(super) last_grant: u64,
     /// When it was walked to from the beginning, by this backend or by the one whose mark it took over.
-    pub(super) walked_at: Time,
+    pub(super) walked_at: Wall,
     /// As far as it is shared with others.
     pub(super) shared: Position,
 }
@@ -42,7 +42,7 @@ impl Default for Mark {
             own: None,
             seen: (Position::BEGINNING, 0),
             last_grant: 0,
-            walked_at: Time::BEGINNING,
+            walked_at: Wall::BEGINNING,
             shared: Position::BEGINNING,
         }
     }

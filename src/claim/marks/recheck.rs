@@ -6,7 +6,7 @@
 
 use super::mark::ByAction;
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 use crate::store::run::Walked;
 
 /// How many entries of the index a look comes upon at most in its part: some tenths of a millisecond, if they are dead.
@@ -29,7 +29,7 @@ pub(crate) struct Part {
 
 /// How far it is done.
 pub(super) struct Recheck {
-    began: Time,
+    began: Wall,
     /// Actions and priorities whose marks are still to be walked to; the last one first.
     left: Vec<(i32, i32)>,
     /// To where the first of them is walked.
@@ -40,7 +40,7 @@ pub(super) struct Recheck {
 
 impl Recheck {
     /// All marks are to be walked to anew.
-    pub(super) fn new(marks: &ByAction, at: Time) -> Self {
+    pub(super) fn new(marks: &ByAction, at: Wall) -> Self {
         let each =
             marks.iter().flat_map(|(action_no, marks)| marks.iter().map(|(p, mark)| (*action_no, *p, mark)));
         let left =
@@ -85,7 +85,7 @@ impl Recheck {
     }
 
     /// When it began, if all marks have been walked to.
-    pub(super) fn is_done(&self) -> Option<Time> {
+    pub(super) fn is_done(&self) -> Option<Wall> {
         self.left.is_empty().then_some(self.began)
     }
 

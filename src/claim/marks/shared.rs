@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::kept::{Known, MARKS, MOST_ACTIONS, Marks};
 use crate::number::Position;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::{Wall, wall};
 use crate::pg::session;
 use crate::pg::table::look;
 use crate::store::low_mark::{self, LowMark};
@@ -25,12 +25,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The marks of these actions, to be looked after.
 pub(crate) fn known(action_nos: &[i32]) -> Known {
     take_over(action_nos);
-    MARKS.with_borrow(|marks| marks.known(action_nos))
+    MARKS.with(|marks| marks.known(action_nos))
 }
 
 /// Takes over what others know of actions that this backend has no marks of.
 fn take_over(action_nos: &[i32]) {
-    let unknown: Vec<i32> = MARKS.with_borrow_mut(|marks| marks.unknown(action_nos));
+    let unknown: Vec<i32> = MARKS.with(|marks| marks.unknown(action_nos));
     if unknown.is_empty() || session::in_recovery() {
         return;
     }
@@ -39,7 +39,7 @@ fn take_over(action_nos: &[i32]) {
         let at = numbers::look(look);
         (low_mark::of(look, &at, &unknown), at)
     });
-    MARKS.with_borrow_mut(|marks| {
+    MARKS.with(|marks| {
         if marks.decided.may_take_over(&at) {
             found.iter().for_each(|mark| marks.take_over(mark));
         }
@@ -49,7 +49,7 @@ fn take_over(action_nos: &[i32]) {
 /// Writes down where claims of these actions begin, if that is far from what is written there. To be called by a call that has
 /// granted something: it will commit.
 pub(in crate::claim) fn share(action_nos: &[i32]) {
-    let moved = MARKS.with_borrow(|marks| marks.moved_far(action_nos));
+    let moved = MARKS.with(|marks| marks.moved_far(action_nos));
     if moved.is_empty() || !session::is_read_committed() {
         return;
     }
@@ -59,7 +59,7 @@ pub(in crate::claim) fn share(action_nos: &[i32]) {
         of.dedup();
         (low_mark::of(look, &at, &of), at)
     });
-    if !MARKS.with_borrow_mut(|marks| marks.decided.may_take_over(&at)) {
+    if !MARKS.with(|marks| marks.decided.may_take_over(&at)) {
         return;
     }
     for mark in moved {
@@ -69,7 +69,7 @@ pub(in crate::claim) fn share(action_nos: &[i32]) {
         if worth_it {
             low_mark::write(&mark, &at);
         }
-        MARKS.with_borrow_mut(|marks| marks.has_shared(&mark, if worth_it { mark.position } else { others }));
+        MARKS.with(|marks| marks.has_shared(&mark, if worth_it { mark.position } else { others }));
     }
 }
 
@@ -103,7 +103,7 @@ impl Marks {
         let mut moved = Vec::new();
         for action_no in action_nos {
             for (priority, mark) in self.marks.get(action_no).into_iter().flatten() {
-                if mark.shared.plus(FAR) <= mark.start && mark.walked_at > Time::BEGINNING {
+                if mark.shared.plus(FAR) <= mark.start && mark.walked_at > Wall::BEGINNING {
                     let (action_no, priority) = (*action_no, *priority);
                     let (position, walked_at) = (mark.start, mark.walked_at);
                     moved.push(LowMark { action_no, priority, position, walked_at });

@@ -7,7 +7,7 @@ use super::kept::*;
 use super::ranges::Ranges;
 use super::recheck::Part;
 use crate::number::Position;
-use crate::pg::clock::Time;
+use crate::pg::clock::Wall;
 use crate::store::decided::{Look, Standing};
 use crate::store::run::Walked;
 
@@ -17,7 +17,7 @@ fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xm
         marks,
         &[1],
         firsts,
-        Look { last_position: Position(last_position), files: files(7, 8), xmin, at: Time(0) },
+        Look { last_position: Position(last_position), files: files(7, 8), xmin, at: Wall(0) },
         next,
     );
 }
@@ -128,7 +128,7 @@ fn what_a_look_did_not_include_is_walked_from_its_mark() {
         last_position: Position(last_position),
         files: files(7, 8),
         xmin,
-        at: Time(0),
+        at: Wall(0),
     };
     // 40 is open; what comes behind it is only known to have been seen.
     look_at(&mut marks, &[1, 2], &[(0, Some(90))], at(100, 40), 50);
@@ -139,7 +139,7 @@ fn what_a_look_did_not_include_is_walked_from_its_mark() {
 
 #[test]
 fn marks_are_forgotten_when_positions_are_not_what_they_were() {
-    let same = Look { last_position: Position(100), files: files(7, 8), xmin: 60, at: Time(0) };
+    let same = Look { last_position: Position(100), files: files(7, 8), xmin: 60, at: Wall(0) };
     for (what, look) in [
         ("TRUNCATE of the rows", Look { last_position: Position(200), files: files(6, 8), ..same }),
         ("RESTART of the sequence", Look { last_position: Position(200), files: files(7, 9), ..same }),
@@ -167,7 +167,7 @@ fn what_was_found_out_at_great_cost_is_kept_for_longer() {
         last_position: Position(100),
         files: files(7, 8),
         xmin: 50,
-        at: Time(seconds * 1_000_000),
+        at: Wall(seconds * 1_000_000),
     };
     let seen = |seconds, pages| {
         let look = at(seconds);
@@ -184,7 +184,7 @@ fn aged() -> (Marks, Look) {
     let mut marks = fresh();
     look(&mut marks, &[(0, None)], 100, 50, 50);
     look(&mut marks, &[(0, None)], 100, 51, 51);
-    let late = Look { last_position: Position(200), files: files(7, 8), xmin: 60, at: Time(10_000_000) };
+    let late = Look { last_position: Position(200), files: files(7, 8), xmin: 60, at: Wall(10_000_000) };
     look_at(&mut marks, &[1], &[(0, None)], late, 60);
     (marks, late)
 }

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use pgrx::datum::{Interval, Uuid};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 
-use crate::pg::clock::Time;
+use crate::pg::clock::{Time, Wall};
 use crate::pg::json::JsonText;
 
 /// What a column can be read as: types that own what they have, so that nothing points into a result that has gone.
@@ -137,6 +137,7 @@ columns!(
     bool,
     String,
     Time,
+    Wall,
     JsonText,
     Interval,
     Uuid,

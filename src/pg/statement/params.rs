@@ -7,7 +7,7 @@
 use pgrx::datum::{Interval, Uuid};
 use pgrx::{IntoDatum, pg_sys};
 
-use crate::pg::clock::Time;
+use crate::pg::clock::{Time, Wall};
 use crate::pg::json::JsonText;
 
 /// A type that a parameter can have.
@@ -53,6 +53,7 @@ types! {
     i64, INT8OID, INT8ARRAYOID;
     f64, FLOAT8OID, FLOAT8ARRAYOID;
     Time, TIMESTAMPTZOID, TIMESTAMPTZARRAYOID;
+    Wall, TIMESTAMPTZOID, TIMESTAMPTZARRAYOID;
     Interval, INTERVALOID, INTERVALARRAYOID;
     JsonText, JSONBOID, JSONBARRAYOID;
     Uuid, UUIDOID, UUIDARRAYOID;

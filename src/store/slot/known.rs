@@ -9,7 +9,7 @@
 //! snapshot has seen it taken.)
 //!
 //! **Full limits** of groups are found by walking what is held. Where that is costly the answer is kept for a while
-//! ([`costly`]), and those that were full are asked one by one whether they still are. Those that get full meanwhile
+//! ([`cost`]), and those that were full are asked one by one whether they still are. Those that get full meanwhile
 //! turn out to be when their slots are to be locked, and are added.
 //!
 //! **Limits that have all their slots.** Whether rows are missing is counted, and where that is costly, the answer that
@@ -18,57 +18,36 @@
 //! The last two are wrong about a group that has lost its last task meanwhile, with its slots, and has new tasks: this
 //! backend takes its limit for full until the while is over.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use super::{Ask, Limit};
+use crate::memory::{Belief, Latest, Memory, Remembered, cost};
 use crate::number::Position;
-use crate::pg::clock::{Time, wall};
 use crate::store::behind::Behind;
-use crate::store::costly;
 use crate::store::decided::Look;
 
-/// Of how many limits something is kept.
+/// How many limits one answer has at most.
 const MOST_LIMITS: usize = 1_024;
 
-#[derive(Default)]
-struct Known {
-    /// By limit, and how many it allows: of free slots above that nothing is known.
-    free: Behind<(Limit, i32)>,
-    full: Option<Full>,
-    /// Limits, and how many they allow, that have all their slots, until when.
-    complete: HashMap<(Limit, i32), Time>,
-}
-
-/// The answer for these actions.
-struct Full {
-    actions: Vec<String>,
-    until: Time,
-    /// With how many are held.
-    limits: Vec<(Limit, i32)>,
-}
-
-thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::default();
-}
+/// By limit, and how many it allows: of free slots above that nothing is known.
+static FREE: Memory<Behind<(Limit, i32)>> = Memory::of(Belief::FreeSlots);
+/// Of the actions that were asked about: the limits, with how many are held.
+static FULL: Memory<Latest<Vec<String>, Vec<(Limit, i32)>>> = Memory::of(Belief::FullLimits);
+/// Limits, and how many they allow.
+static COMPLETE: Memory<Remembered<(Limit, i32), ()>> = Memory::of(Belief::CompleteLimits);
 
 /// Before this position there is no free slot of a limit that allows so many.
 pub(super) fn start(limit: &Limit, most: i32) -> Position {
-    KNOWN.with_borrow(|known| known.free.start(&(limit.clone(), most)))
+    FREE.with(|free| free.start(&(limit.clone(), most)))
 }
 
 /// Moves the marks of these limits up, see [`Behind::advance`].
 pub(super) fn advance(asks: &[&Ask], firsts: &[Option<Position>], look: &Look, pages: u64, had_id: bool) {
     let firsts = asks.iter().zip(firsts).map(|(ask, first)| ((ask.limit.clone(), ask.most), *first));
-    KNOWN.with_borrow_mut(|known| known.free.advance(firsts, look, pages, had_id));
+    FREE.with(|free| free.advance(firsts, look, pages, had_id));
 }
 
 /// The limits of groups that were full, with how many were held, if this was answered at some cost not long ago.
 pub(super) fn full(actions: &[String]) -> Option<Vec<(Limit, i32)>> {
-    KNOWN.with_borrow(|known| {
-        let full = known.full.as_ref()?;
-        (full.actions == actions && wall() < full.until).then(|| full.limits.clone())
-    })
+    FULL.with(|full| full.get(actions).cloned())
 }
 
 /// Remembers which limits are full, if it was costly to find that out: `held` slots were counted, of so many limits.
@@ -81,41 +60,35 @@ pub(super) fn remember_full(
 ) {
     // What each limit allows is looked up besides.
     let few = held.saturating_add(of.saturating_mul(8));
-    let full = costly::good_until(pages, few).map(|until| Full { actions, until, limits });
-    KNOWN.with_borrow_mut(|known| known.full = full);
+    FULL.with(|full| full.note_at_cost(actions, limits, (pages, few)));
 }
 
 /// A limit of a group has turned out to be full. If the limit may have fewer slots than it allows, that is not sure:
 /// another call may just have been making them.
 pub(crate) fn is_full(limit: &Limit, most: i32) {
-    KNOWN.with_borrow_mut(|known| {
-        let Known { full: Some(full), complete, .. } = known else { return };
+    FULL.with(|full| {
+        let Some(limits) = full.value_mut() else { return };
         let entry = (limit.clone(), most);
-        if full.limits.len() < MOST_LIMITS
-            && complete.get(&entry).is_some_and(|until| wall() < *until)
-            && !full.limits.contains(&entry)
+        if limits.len() < MOST_LIMITS
+            && COMPLETE.with(|complete| complete.get(&entry).is_some())
+            && !limits.contains(&entry)
         {
-            full.limits.push(entry);
+            limits.push(entry);
         }
     });
 }
 
 /// Whether it was found out not long ago, at some cost, that the limit has all its slots.
 pub(super) fn is_complete(ask: &Ask) -> bool {
-    KNOWN.with_borrow(|known| {
-        !known.complete.is_empty()
-            && known.complete.get(&(ask.limit.clone(), ask.most)).is_some_and(|until| wall() < *until)
-    })
+    COMPLETE.with(|complete| !complete.is_empty() && complete.get(&(ask.limit.clone(), ask.most)).is_some())
 }
 
 /// Remembers that limits have all their slots, if it was costly to find that out: so many slots were counted, at most.
 pub(super) fn remember_complete<'a>(asks: impl Iterator<Item = &'a Ask>, pages: u64, counted: usize) {
-    let Some(until) = costly::good_until(pages, counted) else { return };
-    KNOWN.with_borrow_mut(|known| {
-        if known.complete.len() >= MOST_LIMITS {
-            known.complete.clear();
+    let Some(time) = cost::lasts(pages, counted) else { return };
+    COMPLETE.with(|complete| {
+        for ask in asks.take(MOST_LIMITS) {
+            complete.note_for((ask.limit.clone(), ask.most), (), time);
         }
-        let room = MOST_LIMITS - known.complete.len();
-        known.complete.extend(asks.take(room).map(|ask| ((ask.limit.clone(), ask.most), until)));
     });
 }

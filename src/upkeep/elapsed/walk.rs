@@ -29,7 +29,7 @@ const FEW_WINDOWS: usize = 2;
 pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let mut walk =
         Walk { caller, now, looked: Looked::default(), ending: None, overdue: false, count: 0, first: None };
-    let known = passed_by::known(caller.action_nos, now).filter(|reached| *reached > start);
+    let known = passed_by::known(caller.action_nos).filter(|reached| *reached > start);
     for (n, window) in leases::windows(known.unwrap_or(start), now, leases::MOST).enumerate() {
         if !walk.take(window, n) {
             break;
@@ -69,7 +69,7 @@ impl Walk<'_> {
         self.overdue |= passed.iter().flat_map(Elapsed::tasks).any(concerns);
         self.looked.of_others |= passed.iter().flat_map(Elapsed::tasks).any(|task| !task.is_of(action_nos));
         if let Some(reached) = reached.filter(|_| !self.overdue && n >= FEW_WINDOWS) {
-            passed_by::remember(action_nos, reached, self.now);
+            passed_by::remember(action_nos, reached);
         }
         let done = self.end_own(&passed);
         let enough = done.left;

@@ -7,8 +7,6 @@
 
 use std::time::Duration;
 
-use crate::pg::clock::{Time, wall};
-
 /// What reads no more pages than this, beyond those that its answer takes, costs little.
 const FEW: u64 = 32;
 
@@ -18,13 +16,8 @@ const PER_PAGE: Duration = Duration::from_millis(1);
 /// How long at most: half a minute, as sleepers look.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Until when, by the server's clock, an answer is good that took so many pages, where `few` more would be cheap; `None`
-/// if it was cheap.
-pub(crate) fn good_until(pages: u64, few: usize) -> Option<Time> {
-    lasts(pages, few).map(|long| wall() + long)
-}
-
-fn lasts(pages: u64, few: usize) -> Option<Duration> {
+/// How long an answer is good for that took so many pages, where `few` more would be cheap; `None` if it was cheap.
+pub(crate) fn lasts(pages: u64, few: usize) -> Option<Duration> {
     let too_many = pages > FEW.saturating_add(few as u64);
     too_many.then(|| PER_PAGE.saturating_mul(u32::try_from(pages).unwrap_or(u32::MAX)).min(LONGEST))
 }
